@@ -1,6 +1,7 @@
 """What a new leader of a cluster reads before it knows which of 1,000 persisted jobs it has to recover.
 
-Each job has a graph, a run with one submission and a leader that is lost. The baseline reads with kazoo alone what no
+Each job has a graph, a run with one submission and a leader that is lost. A survey says which jobs are worth a look,
+and a look reads one of them as a whole, with its graph. The baseline reads with kazoo alone what no
 decision can do without: result, graph pointer and leader node of every job, pipelined. Requests are what the server
 says that it received; a round trip is a wait for answers, and carries as many requests as were known before it.
 """
@@ -25,6 +26,7 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.jobs.recoverable import Action, judge, look
+from airflow_provider_ha.jobs.survey import Standing, survey
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.store import ObjectStore
@@ -62,7 +64,7 @@ def nodes_of(paths: JobPaths, graph: Blob) -> list[tuple[str, bytes]]:
         (paths.submissions(1), b""),
         (paths.submission(1, 1), a_submission().to_bytes()),
         (paths.submission_started(1, 1), a_start().to_bytes()),
-        (paths.job_graph, GraphPointer(graph=graph, run=1).to_bytes()),
+        (paths.job_graph, GraphPointer(graph=graph, run=1, attempt=1).to_bytes()),
     ]
 
 
@@ -85,6 +87,11 @@ def main() -> None:
             for answer in asked:
                 answer.get()
 
+        def surveyed() -> None:
+            session: Any = coordinator
+            if any(each.standing is not Standing.LOST for each in survey(session, cluster, jobs)):
+                raise RuntimeError("a job is not seen as lost")
+
         def one(job_id: str) -> Action:
             session: Any = coordinator
             return judge(look(session, store, cluster, job_id)).action
@@ -98,8 +105,9 @@ def main() -> None:
 
         measured = {
             "kazoo alone: 3 reads each, all at once": measure(server, baseline),
-            "ours, one job after the other": measure(server, one_by_one, coordinator),
-            f"ours, {WORKERS} jobs at a time": measure(server, by_workers, coordinator),
+            "ours, a survey: which are worth a look": measure(server, surveyed, coordinator),
+            "ours, a look at one job after the other": measure(server, one_by_one, coordinator),
+            f"ours, a look at {WORKERS} jobs at a time": measure(server, by_workers, coordinator),
         }
         coordinator.inner.close()
         raw.stop()

@@ -55,7 +55,7 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
 
 def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
     if request.start_from == FRESH or (request.start_from == LATEST and not job.has_state):
-        return StartPoint()
+        return StartPoint(asked=request.start_from == FRESH)
     directories = named_directories(request.start_from)
     wanted = RestoreRequest(
         job_id=job.job_id,

@@ -72,7 +72,9 @@ class JobGraphStore:
         if node is None:
             return Create(self._paths.job_graph, pointer.to_bytes())
         current = GraphPointer.from_bytes(node.data, source=node.path)
-        if current.run >= pointer.run and current != pointer:  # guard: graph-of-a-newer-run-is-overwritten
+        if (current.run, current.graph) == (pointer.run, pointer.graph):
+            return SetData(node.path, node.data, node.version)  # it may have been submitted since
+        if current.run >= pointer.run:  # guard: graph-of-a-newer-run-is-overwritten
             raise JobStateError(
                 f"job {self._paths.job_id!r} has the graph of run {current.run}, not of run {pointer.run}",
                 next_step="Look at the newest run: another submission was faster",

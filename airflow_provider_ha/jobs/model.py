@@ -194,14 +194,19 @@ class JobGraph(Record):
 class GraphPointer(Record):
     """``persisted_job_graph``: exists if and only if a new leader has to recover the job.
 
+    Each submission writes it anew, so that its transaction is that of the newest one: with the epoch it says whether
+    that submission has led (:mod:`~airflow_provider_ha.jobs.survey`).
+
     :param graph: Blob of the job graph.
     :param run: The run it belongs to.
+    :param attempt: The newest submission of the run; 0 before the first one, and as older releases write it.
     """
 
     kind: ClassVar[str] = "graph-pointer"
 
     graph: Blob
     run: int
+    attempt: int = 0
 
 
 class StartKind(str, Enum):
@@ -233,6 +238,7 @@ class StartPoint(Model):
     :param plan: Blob of the restore plan (``checkpoints.model.RestorePlan``).
     :param output: For file sinks whose directory is not the one that the source wrote to.
     :param claim_mode: Whether the job becomes the owner of what it starts from.
+    :param asked: Whether the user has asked for a fresh start, and not only for the latest state of a job without one.
     """
 
     kind: StartKind = StartKind.FRESH
@@ -241,6 +247,12 @@ class StartPoint(Model):
     plan: Blob | None = None
     output: OutputMode = OutputMode.CONTINUE
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    asked: bool = False
+
+    @property
+    def is_unasked(self) -> bool:
+        """Whether the run begins from nothing because the job had nothing, and not because its user said so."""
+        return self.kind is StartKind.FRESH and not self.asked
 
 
 class Run(Record):

@@ -7,7 +7,7 @@ newest one, and with the recovery of the lost epoch. The id in the node says who
 from __future__ import annotations
 
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.coordination.coordinator import Check, Create, Op
+from airflow_provider_ha.coordination.coordinator import Create, Op, SetData
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import (
     JobStateError,
@@ -52,7 +52,7 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
     path = job.paths.submission(run, submission.attempt)
     # Before its node: what was ever acknowledged can be made again from storage alone.
     job.journal.submission(Run.from_bytes(job.coordinator.get(job.paths.run(run)).data, source="the run"), submission)
-    live = _while_live(job, run)
+    live = _while_live(job, run, submission.attempt)
     if live is None:
         return False
     # guard: loss-is-claimed
@@ -103,15 +103,19 @@ def _recovery(job: JobRecords, run: int, submission: Submission, lost_epoch: int
     return Create(job.paths.recovery(lost_epoch), recovery.to_bytes())
 
 
-def _while_live(job: JobRecords, run: int) -> Check | None:
-    """Return the check that the run has no result; ``None`` when it has one.
+def _while_live(job: JobRecords, run: int, attempt: int) -> SetData | None:
+    """Return the write that asserts that the run has no result; ``None`` when it has one.
 
     A transaction cannot check that a node is absent. The graph pointer can stand for it: it is removed, or given to the
-    next run, with the result. Without this, a recovery decided before a cancel would be submitted after it.
+    next run, with the result. Without this, a recovery decided before a cancel would be submitted after it. It is not
+    only checked but names the attempt from then on, for those who look at many jobs at once.
     """
     node = job.coordinator.find(job.paths.job_graph)
-    if node is not None and GraphPointer.from_bytes(node.data, source=node.path).run == run:
-        return Check(node.path, node.version)
+    if node is not None:
+        pointer = GraphPointer.from_bytes(node.data, source=node.path)
+        if pointer.run == run:
+            named = pointer.model_copy(update={"attempt": attempt})  # guard: pointers-name-an-old-attempt
+            return SetData(node.path, named.to_bytes(), node.version)
     if job.runs.result(run) is None:
         raise JobStateError(
             f"run {run} of job {job.job_id!r} has no result, and the job's graph pointer is not its own",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -36,10 +37,13 @@ from airflow_provider_ha.control.reconcile.reconciler import (
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.errors import CoordinationError, LeadershipError, LeadershipLostError, NotConnectedError
 from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, not_leading
+from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
 
 
 log = logging.getLogger(__name__)
 
+_FEW = 5  # jobs; fewer are looked at without a survey
+_LOOK_SECONDS = 900.0  # between two looks at a job of which a survey says that it needs none
 _WORKERS = 8  # a launch may wait for an answer; the other jobs must not wait with it
 Report = Callable[[Reconciled], None]
 
@@ -77,6 +81,7 @@ class ClusterLeader:
         self._agenda = ReconcileQueue(client.clock)
         self._attendant: Reconciler | None = None
         self._leadership: Leadership | None = None
+        self._looked: dict[str, float] = {}
 
     @property
     def leads(self) -> bool:
@@ -158,7 +163,14 @@ class ClusterLeader:
         """
         clock, last = self._client.clock, dict[str, Reconciled]()
         deadline = clock.lease_time() + seconds
-        waiting = self._client.list_jobs()
+        jobs = self._client.list_jobs()
+        self._require_leadership()
+        for seen in survey(self._client.coordinator, self._client.paths, jobs):
+            if seen.standing is Standing.LED:
+                last[seen.job_id] = _left_alone(seen)
+                if report is not None:
+                    report(last[seen.job_id])
+        waiting = [name for name in jobs if name not in last]
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="ha-cluster") as pool:
             while waiting:
                 for attended in pool.map(self.attend, waiting):
@@ -183,7 +195,7 @@ class ClusterLeader:
                 self._require_leadership()  # guard: watch-ends-with-lead
                 self._agenda.changed.clear()
                 self._expect_jobs()
-                for job_id in self._agenda.take():
+                for job_id in self._worth_a_look(self._agenda.take(), report):
                     pool.submit(self._attend_watched, job_id, report)
                 self._agenda.changed.wait(self._agenda.pause(self._client.config.timings.heartbeat_interval))
 
@@ -230,11 +242,40 @@ class ClusterLeader:
         except NotConnectedError as error:
             log.warning("the jobs cannot be listed now: %s", error)
 
+    def _worth_a_look(self, names: list[str], report: Report | None) -> list[str]:
+        """Return the jobs that have to be looked at; the others are done until the backstop."""
+        if len(names) < _FEW:
+            return names  # a look alone is sooner over than a survey before it
+        try:
+            seen = list(survey(self._client.coordinator, self._client.paths, names, watch=self._touch))
+        except CoordinationError as error:
+            log.warning("the jobs are looked at one by one: %s", error)
+            return names
+        done = [each for each in seen if not self._needs_a_look(each)]
+        for each in done:
+            if report is not None:
+                report(_left_alone(each))
+            self._agenda.done(each.job_id, self._patience.backstop)
+        return sorted(set(names) - {each.job_id for each in done})
+
+    def _needs_a_look(self, seen: Surveyed) -> bool:
+        if seen.standing.needs_a_look:
+            return True
+        now = self._client.clock.lease_time()
+        if seen.standing is Standing.LED:  # none at first, and then not all in one moment
+            self._looked.setdefault(seen.job_id, now - random.uniform(0.0, _LOOK_SECONDS))  # noqa: S311  # not a secret
+        # guard: surveys-hide-what-an-ended-run-has-left
+        return now - self._looked.get(seen.job_id, float("-inf")) >= _LOOK_SECONDS
+
+    def _touch(self, path: str) -> None:
+        self._agenda.touch(path.removeprefix(f"{self._client.paths.base}/").partition("/")[0])
+
     def _attend_watched(self, job_id: str, report: Report | None) -> None:
         again = self._patience.poll
         try:
             self._arm(job_id)  # guard: loss-watched
             attended = self.attend(job_id)
+            self._looked[job_id] = self._client.clock.lease_time()
             settled = attended.outcome in (ReconcileOutcome.LEFT_ALONE, ReconcileOutcome.IN_QUARANTINE)
             again = attended.again or (self._patience.backstop if settled else self._patience.debounce)
             if report is not None:
@@ -252,3 +293,8 @@ class ClusterLeader:
         self._client.coordinator.find(paths.leader, watch=touched)
         self._client.coordinator.find(self._client.paths.quarantined(job_id), watch=touched)
         self._client.coordinator.children(paths.runs, watch=touched)
+
+
+def _left_alone(seen: Surveyed) -> Reconciled:
+    detail = f"led by epoch {seen.epoch}" if seen.standing is Standing.LED else "it has nothing to recover"
+    return Reconciled(job_id=seen.job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail=detail)

@@ -1,0 +1,139 @@
+"""Where many jobs stand, at five requests each and two round trips for all: which of them are worth a look.
+
+A look (:mod:`~airflow_provider_ha.jobs.recoverable`) reads a job as a whole, and its graph. Most jobs of a cluster are
+led and need none. The order of the reads is that of a snapshot (:mod:`~airflow_provider_ha.jobs.snapshot`): the epoch
+before the leader, the leader before the exit, the exit before the result.
+
+Invariant: a job that is called led or idle needs nothing. Of every other one a look decides: here nothing is acted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_provider_ha.coordination.coordinator import Coordinator, PathWatch
+from airflow_provider_ha.coordination.node import Node
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.reads import Reads
+from airflow_provider_ha.errors import NotConnectedError, RecordCorruptError
+from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
+
+
+_AT_ONCE = 500  # jobs in one round trip: their answers fit the time of a heartbeat
+_SESSIONS = 3  # attempts to read them within one session: the order of reads holds only there
+
+
+class Standing(Enum):
+    """Where a job stands."""
+
+    LED = "led"
+    IDLE = "idle"  # it has no graph pointer: no new leader has to recover it
+    LOST = "lost"
+    STARTING = "starting"
+    ENDED = "ended"  # and still has its pointer
+    QUARANTINED = "in quarantine"
+    UNCLEAR = "unclear"  # another release wrote its pointer, it was never submitted, or a record cannot be read
+
+    @property
+    def needs_a_look(self) -> bool:
+        """Whether something may have to be done about it."""
+        return self not in (Standing.LED, Standing.IDLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """One job as it was seen.
+
+    :param epoch: Epoch of its leader; 0 without one.
+    """
+
+    job_id: str
+    standing: Standing
+    epoch: int = 0
+
+
+def survey(
+    coordinator: Coordinator, cluster: ClusterPaths, job_ids: Iterable[str], *, watch: PathWatch | None = None
+) -> Iterator[Surveyed]:
+    """Yield where each job stands.
+
+    :param watch: Called with the path of a node that was read, when it may have changed.
+    :raises NotConnectedError: It could not be found out: says nothing about any job.
+    """
+    kept_apart = set(coordinator.children(cluster.quarantine))
+    jobs = [cluster.job(job_id) for job_id in job_ids]
+    for start in range(0, len(jobs), _AT_ONCE):
+        for seen in _in_one_session(coordinator, jobs[start : start + _AT_ONCE], watch):
+            yield Surveyed(seen.job_id, Standing.QUARANTINED) if seen.job_id in kept_apart else seen
+
+
+def _in_one_session(coordinator: Coordinator, jobs: list[JobPaths], watch: PathWatch | None) -> list[Surveyed]:
+    for _ in range(_SESSIONS):
+        session = coordinator.session
+        found = _survey(coordinator, jobs, watch)
+        if session is not None and session == coordinator.session:
+            return found
+    raise NotConnectedError(
+        f"{len(jobs)} jobs could not be read: the ZooKeeper session changed {_SESSIONS} times during the read",
+        next_step="Check the network and the ensemble",
+    )
+
+
+def _survey(coordinator: Coordinator, jobs: list[JobPaths], watch: PathWatch | None) -> list[Surveyed]:
+    first = coordinator.read(
+        Reads(tuple(path for job in jobs for path in (job.epoch, job.leader, job.job_graph))), watch=watch
+    ).nodes
+    pointers = {job.job_id: _pointer(first[job.job_graph]) for job in jobs}
+    ends = {
+        job.job_id: (job.submission_exit(pointer.run, pointer.attempt), job.run_result(pointer.run))
+        for job in jobs
+        if (pointer := pointers[job.job_id]) is not None and pointer.attempt > 0
+    }
+    second = coordinator.read(Reads(tuple(path for pair in ends.values() for path in pair)), watch=watch).nodes
+    return [_surveyed(job, first, pointers[job.job_id], ends.get(job.job_id), second) for job in jobs]
+
+
+def _surveyed(
+    job: JobPaths,
+    first: Mapping[str, Node | None],
+    pointer: GraphPointer | None,
+    ends: tuple[str, str] | None,
+    second: Mapping[str, Node | None],
+) -> Surveyed:
+    node, epoch, leader = first[job.job_graph], first[job.epoch], first[job.leader]
+    if node is None:
+        return Surveyed(job.job_id, Standing.IDLE)
+    if pointer is None or ends is None:
+        return Surveyed(job.job_id, Standing.UNCLEAR)
+    left, result = (second[path] for path in ends)
+    if result is not None:  # guard: surveys-run-what-has-ended
+        return Surveyed(job.job_id, Standing.ENDED)
+    if left is not None:  # guard: surveys-wait-for-the-session-of-the-dead
+        return Surveyed(job.job_id, Standing.LOST)
+    if leader is not None:
+        return _led(job, leader, pointer)
+    # guard: surveys-take-an-earlier-leader
+    has_led = epoch is not None and epoch.version > 0 and epoch.modified_zxid > node.modified_zxid
+    return Surveyed(job.job_id, Standing.LOST if has_led else Standing.STARTING)
+
+
+def _led(job: JobPaths, leader: Node, pointer: GraphPointer) -> Surveyed:
+    try:
+        led = LeaderInfo.from_bytes(leader.data, source=leader.path)
+    except RecordCorruptError:
+        return Surveyed(job.job_id, Standing.UNCLEAR)
+    # guard: surveys-take-the-leader-of-the-dead
+    if (led.run, led.attempt) != (pointer.run, pointer.attempt):  # its node outlives it, or it only cleans up
+        return Surveyed(job.job_id, Standing.UNCLEAR)
+    return Surveyed(job.job_id, Standing.LED, led.epoch)
+
+
+def _pointer(node: Node | None) -> GraphPointer | None:
+    if node is None:
+        return None
+    try:
+        return GraphPointer.from_bytes(node.data, source=node.path)
+    except RecordCorruptError:
+        return None
