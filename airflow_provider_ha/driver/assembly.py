@@ -24,6 +24,7 @@ from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.own_location import OwnLocations
 from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.past_attempts import PastAttempts
 from airflow_provider_ha.driver.patches import Patches
@@ -76,7 +77,7 @@ class Assembly:
         registry.expect(expected, complete=complete)
         jvm = gateway()
         self.way_out.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
-        prepare_conf(jvm, origin.location, led.graph.options.min_batches_to_retain)
+        own_root = prepare_conf(jvm, origin.location, led.graph.options.min_batches_to_retain)
         component = self._component(jvm, origin)
         calls = WriterCalls.of_pyspark()
         publisher = self._publisher(origin, registry)
@@ -91,6 +92,7 @@ class Assembly:
             remote_allowed=options.allow_remote_executors,
             component=component,
             claims=OutputClaims(led.coordinator, led.paths, led.leadership.commit, led.run.number),
+            own=OwnLocations(origin.reach, root=own_root, begins=led.run.start.is_unasked),
         )
         return Parts(
             origin=origin,

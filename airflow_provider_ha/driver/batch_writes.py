@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.output_paths import refuse_relative
+from airflow_provider_ha.driver.table_sink import in_this_attempt_only, is_sparks_own
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 
@@ -21,8 +22,6 @@ _FORMATS = ("csv", "json", "orc", "parquet", "text", "xml")  # methods whose fir
 _NOTES = "_spark_ha_batch_notes"
 _FORMAT = "format"  # key of the notes
 _PATH = "path"  # the same
-_SESSION_CATALOG = "spark.sql.catalog.spark_catalog"
-_DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 def refuse_relative_writes(lifecycle: Lifecycle) -> None:
@@ -108,22 +107,14 @@ class _Guard:
         location = _table_location(writer._spark, name)  # noqa: SLF001  # the session that made the writer
         # guard: tables-in-the-working-directory-are-taken
         if location is not None and location.is_relative_to(Path.cwd()):
-            raise self._lifecycle.refuse(
-                ApplicationRefusedError(
-                    f"the script writes table {name!r} to {location}, and to another directory in every other "
-                    "attempt, so a recovery would lose its rows",
-                    next_step="Set spark.sql.warehouse.dir in the conf of the job to an absolute path, or give the "
-                    "table an absolute path",
-                )
-            )
+            raise self._lifecycle.refuse(in_this_attempt_only(name, location))
 
 
 def _table_location(session: Any, name: str) -> Path | None:
     """Return the local directory of a table of Spark's own catalog; ``None`` for every other table."""
     try:
-        own = session.conf.get(_SESSION_CATALOG, _DELTA_CATALOG)
-        if own != _DELTA_CATALOG or session.catalog.currentCatalog() != "spark_catalog":
-            return None  # that of Delta keeps its tables where Spark's own does
+        if not is_sparks_own(session):
+            return None
         state = session._jsparkSession.sessionState()  # noqa: SLF001  # it has no public name
         table = state.sqlParser().parseTableIdentifier(name)
         catalog = state.catalog()

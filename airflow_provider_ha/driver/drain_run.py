@@ -20,9 +20,10 @@ from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.driver.jvm.component import Component
+from airflow_provider_ha.driver.query_name import name_query
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls, check_writer
 from airflow_provider_ha.driver.resting import described
-from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, fit_state_format
+from airflow_provider_ha.driver.spark_conf import fit_state_format
 from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
 from airflow_provider_ha.errors import OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery
@@ -82,15 +83,13 @@ class DrainStarter:
         :raises OperationFailedError: It did not execute exactly that batch.
         :raises SystemExit: The query has been drained already.
         """
-        if (name := notes(writer).name) in self._seen:
+        if (name := name_query(writer, path)) in self._seen:
             # guard: drains-go-round
             raise SystemExit(0)  # the script starts its query again whenever it has ended
-        if name:
-            self._seen.add(name)
+        self._seen.add(name)
         session = writer._spark  # noqa: SLF001  # the session that made the writer; it has no public name
         if self._component is not None:
             self._component.check_session(session)  # guard: drains-without-a-look-at-the-manager
-        session.conf.set(CHECKPOINT_LOCATION, self._fork.location)
         checked = check_writer(writer, path, self._fork.location, frozenset())
         directory = self._fork.directory / checked.name
         planned = progress(directory.fresh()).planned

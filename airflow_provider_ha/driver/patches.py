@@ -15,8 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.own_location import OPTION
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.stopper import GracefulStop
+from airflow_provider_ha.driver.table_sink import write_to_table
 from airflow_provider_ha.driver.worker_imports import import_wheels, search_archive
 from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError
@@ -59,6 +61,7 @@ class Patches:
         self._patch(DataStreamWriter, "option", _note_option)
         self._patch(DataStreamWriter, "options", _note_options)
         self._patch(DataStreamWriter, "trigger", _note_trigger)
+        self._patch(DataStreamWriter, "partitionBy", _note_partitions)
         self._patch(DataStreamWriter, "foreachBatch", _note_sink("foreachBatch"))
         self._patch(DataStreamWriter, "foreach", _note_sink("foreach"))
         self._patch(DataStreamWriter, "start", self._start)
@@ -92,17 +95,25 @@ class Patches:
 
         return start
 
-    def _to_table(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def to_table(_writer: Any, tableName: str, *_: Any, **__: Any) -> Any:  # noqa: N803  # pyspark's name
-            raise self.lifecycle.refuse(
-                ApplicationRefusedError(
-                    f"a query writes to table {tableName!r} with toTable(): what the table already "
-                    "has is unknown, so a restart could lose rows",
-                    next_step='Write with format("...").option("path", "...").start(), or with foreachBatch',
-                )
+    def _to_table(self, _: Callable[..., Any]) -> Callable[..., Any]:
+        def to_table(  # noqa: PLR0917  # its parameters are pyspark's own
+            writer: Any,
+            tableName: str,  # noqa: N803  # pyspark's name
+            format: str | None = None,  # noqa: A002  # pyspark's name
+            outputMode: str | None = None,  # noqa: N803  # pyspark's name
+            partitionBy: Any = None,  # noqa: N803  # pyspark's name
+            queryName: str | None = None,  # noqa: N803  # pyspark's name
+            **options: Any,
+        ) -> Any:
+            apply_keywords(
+                writer, options, source=format, output_mode=outputMode, partition_by=partitionBy, name=queryName
             )
+            try:
+                location = write_to_table(writer, tableName)
+            except ApplicationRefusedError as error:
+                raise self.lifecycle.refuse(error) from None
+            return self.starter.start(writer, location)
 
-        del original
         return to_table
 
     def _await_any(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -191,7 +202,8 @@ def _note_format(original: Callable[..., Any]) -> Callable[..., Any]:
 def _note_option(original: Callable[..., Any]) -> Callable[..., Any]:
     def option(writer: Any, key: str, value: Any) -> Any:
         notes(writer).options[key.lower()] = str(value)
-        return original(writer, key, value)
+        # guard: own-locations-are-used
+        return writer if key.lower() == OPTION else original(writer, key, value)
 
     return option
 
@@ -199,7 +211,7 @@ def _note_option(original: Callable[..., Any]) -> Callable[..., Any]:
 def _note_options(original: Callable[..., Any]) -> Callable[..., Any]:
     def set_options(writer: Any, **options: Any) -> Any:
         notes(writer).options.update({key.lower(): str(value) for key, value in options.items()})
-        return original(writer, **options)
+        return original(writer, **{key: value for key, value in options.items() if key.lower() != OPTION})
 
     return set_options
 
@@ -210,6 +222,15 @@ def _note_trigger(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(writer, **kind)
 
     return trigger
+
+
+def _note_partitions(original: Callable[..., Any]) -> Callable[..., Any]:
+    def partition_by(writer: Any, *columns: Any) -> Any:
+        given = columns[0] if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
+        notes(writer).partitions = tuple(given)
+        return original(writer, *columns)
+
+    return partition_by
 
 
 def _note_sink(source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -27,9 +27,11 @@ from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.output_paths import refuse_relative
+from airflow_provider_ha.driver.own_location import OwnLocations, take_location
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.query_name import name_query, refuse_taken
 from airflow_provider_ha.driver.resting import RestingQuery, described
-from airflow_provider_ha.driver.spark_conf import check_location, check_master, fit_state_format
+from airflow_provider_ha.driver.spark_conf import check_master, fit_state_format
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
 from airflow_provider_ha.driver.stopper import has_ended
 from airflow_provider_ha.driver.undo_drain import undo_drain
@@ -37,10 +39,10 @@ from airflow_provider_ha.driver.way_forward import from_output
 from airflow_provider_ha.driver.writer_notes import (
     SinkSpec,
     check_options,
-    checked_name,
     notes,
     refuse_unfenced,
     sink_spec,
+    sink_word,
 )
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
@@ -98,6 +100,7 @@ class CheckedWriter:
     """A writer that may be started.
 
     :param path: What the script gave to ``start()``.
+    :param root: Parent of the checkpoint locations, as the script gave it to its session; it is not used.
     """
 
     writer: Any
@@ -105,6 +108,7 @@ class CheckedWriter:
     name: str
     sink: SinkSpec
     trigger: dict[str, Any]
+    root: str | None = None
 
 
 def check_writer(writer: Any, path: str | None, root: str, taken: frozenset[str]) -> CheckedWriter:
@@ -116,20 +120,19 @@ def check_writer(writer: Any, path: str | None, root: str, taken: frozenset[str]
     """
     noted = notes(writer)
     session = writer._spark  # noqa: SLF001  # the session that made the writer; it has no public name
-    name = checked_name(noted, taken)
-    if path is not None:
-        noted.options["path"] = path
+    name = name_query(writer, path)
+    refuse_taken(noted, taken)
     remember(secret_values(noted.options))
     default = session.conf.get("spark.sql.sources.default")
-    check_options(name, noted, default)
-    check_location(session, root)
+    check_options(name, noted)
+    own_root = take_location(session, root)
     # guard: relative-output-of-a-query-is-taken
     refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
     refuse_unfenced(name, noted, default, lambda key: session.conf.get(key, None))
     sink = sink_spec(name, noted, default)
     if isinstance(noted.function, Fenced):
         noted.function.belongs_to(name)
-    return CheckedWriter(writer, path, name, sink, noted.trigger)
+    return CheckedWriter(writer, path, name, sink, noted.trigger, own_root)
 
 
 class QueryStarter:
@@ -141,6 +144,7 @@ class QueryStarter:
     :param remote_allowed: Whether the executors may run on other hosts.
     :param component: Of the JVM, where the working directory is behind it.
     :param claims: Notes which outputs the run writes to.
+    :param own: Looks at checkpoint locations that the script names.
     """
 
     def __init__(
@@ -155,6 +159,7 @@ class QueryStarter:
         remote_allowed: bool = False,
         component: Component | None = None,
         claims: OutputClaims | None = None,
+        own: OwnLocations | None = None,
     ) -> None:
         self._origin = origin
         self._registry = registry
@@ -165,6 +170,7 @@ class QueryStarter:
         self._remote_allowed = remote_allowed
         self._component = component
         self._claims = claims
+        self._own = own or OwnLocations(origin.reach)
 
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
@@ -189,8 +195,10 @@ class QueryStarter:
             # guard: starts-without-a-look-at-the-manager
             if self._component is not None:
                 self._component.check_session(writer._spark)  # noqa: SLF001  # as above
-            checked = check_writer(writer, path, self._origin.location, self._taken(notes(writer).name))
+            name = name_query(writer, path)
+            checked = check_writer(writer, path, self._origin.location, self._taken(name))
             self._check_name(checked.name)
+            self._check_own_location(checked)
             self._check_output(checked)
             steps = self._prepare(checked)
         except (ApplicationRefusedError, ConfigurationError, RestoreRefusedError) as error:
@@ -225,9 +233,9 @@ class QueryStarter:
                 raise self._lifecycle.refuse(error) from None
         return handle
 
-    def _taken(self, name: str | None) -> frozenset[str]:
+    def _taken(self, name: str) -> frozenset[str]:
         """Return the name when its query runs: one that the script stopped, or that failed, may be started again."""
-        query = self._registry.find_name(name) if name else None
+        query = self._registry.find_name(name)
         # guard: two-of-one-name
         return frozenset({query.name} if isinstance(query, StartedQuery) and not has_ended(query.handle) else ())
 
@@ -238,6 +246,12 @@ class QueryStarter:
             expected = [query.name for query in registry.members]
             # guard: new-names-after-a-loss
             check_new_name(name, self._ledger.before, expected=expected, begun=registry.begun)
+
+    def _check_own_location(self, checked: CheckedWriter) -> None:
+        now = progress((self._origin.directory / checked.name).fresh())
+        noted, default = notes(checked.writer), checked.sink.source
+        empty = now.planned < 0 and not self._origin.recorded(checked.name)
+        self._own.check(checked.name, noted, checked.root, sink_word(noted, default), empty=empty)
 
     def _check_output(self, checked: CheckedWriter) -> None:
         """Refuse an output that another query writes to, or that two drivers could write to at a time."""

@@ -11,7 +11,6 @@ from typing import Any
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
 from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.driver.way_forward import from_root
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 
@@ -36,18 +35,13 @@ def gateway() -> Any:
     return SparkContext._jvm  # noqa: SLF001  # the same
 
 
-def prepare_conf(jvm: Any, location: str, min_batches: int) -> None:
-    """Set the conf for a working directory.
+def prepare_conf(jvm: Any, location: str, min_batches: int) -> str | None:
+    """Set the conf for a working directory; return the checkpoint location that the user's conf had in its place.
 
     :param location: URI of the directory.
-
-    :raises ApplicationRefusedError: The user's conf sets the checkpoint location.
     """
     system = jvm.java.lang.System
-    if (own := system.getProperty(CHECKPOINT_LOCATION)) is not None:
-        raise ApplicationRefusedError(
-            f"the Spark conf of the job sets {CHECKPOINT_LOCATION} to {own!r}", next_step=from_root(own)
-        )
+    own: str | None = system.getProperty(CHECKPOINT_LOCATION)
     system.setProperty(CHECKPOINT_LOCATION, location)
     if system.getProperty(MIN_BATCHES) is None:
         system.setProperty(MIN_BATCHES, str(min_batches))
@@ -58,6 +52,7 @@ def prepare_conf(jvm: Any, location: str, min_batches: int) -> None:
         system.setProperty(FORMAT_VERSION, "2")
     if system.getProperty(LOG_LEVEL) is None and not has_own_logging(jvm):  # guard: own-log4j-overruled
         system.setProperty(LOG_LEVEL, "WARN")
+    return own
 
 
 def has_own_logging(jvm: Any) -> bool:
@@ -83,18 +78,6 @@ def conf_of_script() -> dict[str, str]:
         return dict(context.getConf().getAll()) if context is not None else {}
     except Exception:  # noqa: BLE001  # any failure of py4j: the JVM has ended before the script
         return {}
-
-
-def check_location(session: Any, location: str) -> None:
-    """Refuse a session whose script moved the checkpoint location.
-
-    :raises ApplicationRefusedError: It did.
-    """
-    found = session.conf.get(CHECKPOINT_LOCATION, None)
-    if found != location:
-        raise ApplicationRefusedError(
-            f"the script sets {CHECKPOINT_LOCATION} to {found!r}", next_step=from_root(found or "")
-        )
 
 
 def check_master(session: Any, *, allowed: bool) -> None:

@@ -12,10 +12,7 @@ from typing import Any
 from airflow_provider_ha.checkpoints.connectors.sink_type import Conf
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of_format
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
-from airflow_provider_ha.driver.way_forward import from_own_location
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
-from airflow_provider_ha.names import check_name
 
 
 DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
@@ -33,6 +30,8 @@ class WriterNotes:
     :param options: Names in lower case, as Spark compares them.
     :param sink: Format that Spark uses: the script's, ``foreachBatch``, ``foreach`` or the session's default.
     :param function: What the script gave to ``foreachBatch`` or ``foreach``.
+    :param is_named_by_sink: Whether the name is not the script's.
+    :param partitions: Columns of ``partitionBy``.
     """
 
     name: str | None = None
@@ -40,6 +39,8 @@ class WriterNotes:
     function: Any = None
     options: dict[str, str] = field(default_factory=dict)
     trigger: dict[str, Any] = field(default_factory=lambda: dict(DEFAULT_TRIGGER))
+    is_named_by_sink: bool = False
+    partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,40 +67,11 @@ def notes(writer: Any) -> WriterNotes:
     return found
 
 
-def checked_name(noted: WriterNotes, taken: frozenset[str]) -> str:
-    """Return the query's name.
-
-    :param taken: Names of the queries that run, or must not be started again.
-    :raises ApplicationRefusedError: It has none, one that is in use, or one that cannot be a directory.
-    """
-    if not noted.name:
-        raise ApplicationRefusedError(
-            "a streaming query has no name, so its checkpoint could not be found again",
-            next_step='Add .queryName("...") to every writeStream of the script',
-        )
-    if noted.name in taken:
-        raise ApplicationRefusedError(
-            f"two streaming queries of one run are named {noted.name!r}; they would share a checkpoint",
-            next_step="Give every query its own name; stop a query before it is started again under its name",
-        )
-    try:
-        refuse_reserved(noted.name)
-        return check_name(noted.name, "query name")
-    except ValueError as error:
-        raise ApplicationRefusedError(str(error)) from error
-
-
-def check_options(name: str, noted: WriterNotes, default_format: str = "parquet") -> None:
+def check_options(name: str, noted: WriterNotes) -> None:
     """Refuse what would take the query out of our hands.
 
-    :param default_format: The session's ``spark.sql.sources.default``.
-    :raises ApplicationRefusedError: Own checkpoint location, asynchronous progress, or a trigger without batches.
+    :raises ApplicationRefusedError: Asynchronous progress, or a trigger without batches.
     """
-    if (own := noted.options.get("checkpointlocation")) is not None:
-        raise ApplicationRefusedError(
-            f"query {name!r} sets its own checkpointLocation {own!r}",
-            next_step=from_own_location(name, own, _sink_word(noted, default_format)),
-        )
     if noted.options.get("asyncprogresstrackingenabled", "").lower() == "true":
         raise ApplicationRefusedError(
             f"query {name!r} tracks its progress asynchronously, so its checkpoints have gaps",
@@ -112,7 +84,7 @@ def check_options(name: str, noted: WriterNotes, default_format: str = "parquet"
             )
 
 
-def _sink_word(noted: WriterNotes, default_format: str) -> str | None:
+def sink_word(noted: WriterNotes, default_format: str) -> str | None:
     """Return how a request to adopt the query's checkpoint names the sink; ``None`` when it cannot name it."""
     source = noted.sink or default_format
     return type_of_format(source).name(source, noted.options.get("path"))

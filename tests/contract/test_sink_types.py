@@ -20,9 +20,10 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.restore.choices import restore_choices
+from airflow_provider_ha.driver.own_location import OwnLocations
 from airflow_provider_ha.driver.resting import described
 from airflow_provider_ha.driver.start_point import check_facts
-from airflow_provider_ha.driver.writer_notes import WriterNotes, check_options, refuse_unfenced, sink_spec
+from airflow_provider_ha.driver.writer_notes import WriterNotes, refuse_unfenced, sink_spec, sink_word
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
 from tests.support.checkpoints.ledger_sink import LedgerSink
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
@@ -80,8 +81,10 @@ def test_its_users_name_it_as_it_says_and_are_told_that_name(tmp_path: Path) -> 
     own = noted("/data/ledger")
     own.options["checkpointlocation"] = str(checkpoint(tmp_path / QUERY))
 
+    word = sink_word(own, "parquet")
+
     with pytest.raises(ApplicationRefusedError, match="'ledger:/data/ledger'"):
-        check_options(QUERY, own)
+        OwnLocations(Reach(), begins=True).check(QUERY, own, None, word, empty=True)
 
     assert sink_named("ledger:/data/ledger").table == "/data/ledger"
 

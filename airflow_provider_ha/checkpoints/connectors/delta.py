@@ -13,12 +13,12 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place
+from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place, place_of
 from airflow_provider_ha.checkpoints.connectors.sink_connector import OWN_OUTPUT, RECORDED_CUT, Findings, SinkCase
 from airflow_provider_ha.checkpoints.connectors.sink_type import Conf, QueryMemory, SinkType
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
@@ -57,6 +57,10 @@ class DeltaSink(SinkType):
     def sink(self, source: str, path: str | None) -> QuerySink:
         """Return the directory of the table in its normal form, where it can be read from here."""
         return QuerySink(kind=SinkKind.OTHER, format=source, table=_readable(path))
+
+    def identity(self, options: Mapping[str, str]) -> str | None:
+        """Return the directory of the table in its normal form."""
+        return place_of(options)
 
     def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:
         """Refuse a table on S3 whose commits a driver that was taken for dead could write over."""

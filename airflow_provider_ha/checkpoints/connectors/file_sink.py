@@ -7,7 +7,7 @@ boundaries may hide rows, and is never called safe.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import (
     log_files,
     sink_log,
 )
-from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place
+from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place, place_of
 from airflow_provider_ha.checkpoints.connectors.sink_connector import (
     OWN_OUTPUT,
     RECORDED_CUT,
@@ -69,6 +69,10 @@ class FileSinks(SinkType):
         parts = urlsplit(path or "")
         place = unquote(parts.path) if parts.scheme == "file" else path or ""
         return place if place.startswith("/") else None
+
+    def identity(self, options: Mapping[str, str]) -> str | None:
+        """Return the output directory in its normal form."""
+        return place_of(options)
 
     def connector(self, sink: QuerySink, reach: Reach) -> FileSink:
         """Return the log of the output."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -115,6 +116,17 @@ def output_place(said: str) -> str:
     path = posixpath.normpath(f"/{parts.path.strip('/')}")
     authority = parts.netloc.lower() if parts.scheme == HDFS else parts.netloc
     return f"{HDFS if parts.scheme == HDFS else 's3'}://{authority}{path}".rstrip("/")
+
+
+def place_of(options: Mapping[str, str]) -> str | None:
+    """Return the option ``path`` of a writer in its normal form, or as it is where it has none."""
+    path = options.get("path")
+    if path is None:
+        return None
+    try:
+        return output_place(path)
+    except ConfigurationError:
+        return path
 
 
 def is_s3(place: str) -> bool:

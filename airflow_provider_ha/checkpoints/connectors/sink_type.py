@@ -6,7 +6,7 @@ asked what it has. A type overrides what it knows better.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Protocol
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach
@@ -73,6 +73,13 @@ class SinkType:
     def name(self, source: str, path: str | None) -> str | None:  # noqa: ARG002  # of those that have one
         """Return how a user names the sink of a writer (:meth:`named`); ``None`` when that is not known."""
         return source
+
+    def identity(self, options: Mapping[str, str]) -> str | None:  # noqa: ARG002  # of those that have one
+        """Return what distinguishes the output of a writer from all others, the same at every start.
+
+        :param options: Of the writer, with names in lower case.
+        """
+        return None
 
     def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:  # noqa: ARG002  # of those that need it
         """Return why two drivers could not be kept apart there, and the next step; ``None`` where they are.

@@ -1,6 +1,6 @@
 """A script with every query that cannot be made highly available. It swallows the refusals and writes them down.
 
-Arguments: a file for what was refused (way -> reason), a directory for the script's own checkpoint.
+Arguments: a file for what was refused (way -> reason), a directory with checkpoints of the script's own time.
 """
 
 import json
@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-spark = SparkSession.builder.getOrCreate()
 report, own = sys.argv[1:]
+spark = SparkSession.builder.config("spark.sql.streaming.checkpointLocation", f"{own}/none").getOrCreate()
 refused: dict[str, str] = {}
 
 
@@ -33,12 +33,17 @@ def attempt(way: str, start: Callable[[], Any]) -> None:
 
 
 attempt("good", lambda: writer().queryName("q").start())
+attempt("new location", lambda: writer().queryName("n").option("checkpointLocation", f"{own}/new").start())
 attempt("unnamed", lambda: writer().start())
+attempt("unnamed output", lambda: writer().format("json").start(f"{own}-rows"))
+attempt("unnamed output again", lambda: writer().format("csv").start(f"{own}-rows/"))
 attempt("twice", lambda: writer().queryName("q").start())
-attempt("location", lambda: writer().queryName("a").option("checkpointLocation", own).start())
-attempt("location as keyword", lambda: writer().start(queryName="b", checkpointLocation=own))
+attempt("location", lambda: writer().queryName("a").option("checkpointLocation", f"{own}/a").start())
+attempt("location as keyword", lambda: writer().start(queryName="b", checkpointLocation=f"{own}/a"))
 attempt("continuous", lambda: writer().queryName("c").trigger(continuous="1 second").start())
 attempt("table", lambda: writer().queryName("d").toTable("t"))
+attempt("table elsewhere", lambda: writer().queryName("d").format("json").toTable("other.db.t"))
+attempt("table in the warehouse", lambda: writer().queryName("d").format("json").toTable("streamed"))
 attempt("sink", lambda: writer().queryName("e").format("json").start("s3a://bucket/out"))
 attempt("relative", lambda: writer().queryName("g").format("json").start("out"))
 attempt("relative option", lambda: writer().queryName("h").format("csv").option("PATH", "file:out").start())
@@ -48,5 +53,5 @@ attempt("batch table", lambda: spark.range(1).write.saveAsTable("t", path="rows"
 attempt("warehouse", lambda: spark.range(1).write.saveAsTable("t"))
 spark.range(1).write.json(f"{own}-absolute")
 spark.conf.set("spark.sql.streaming.checkpointLocation", own)
-attempt("conf", lambda: writer().queryName("f").start())
+attempt("conf", lambda: writer().queryName("a").start())
 Path(report).write_text(json.dumps(refused))

@@ -64,7 +64,10 @@ def _quoted(options: list[str]) -> list[str]:
 
 
 def test_a_plain_query_that_was_killed_goes_on_as_a_managed_job(client: HaClient, tmp_path: Path) -> None:
-    """Killed between its sink and its commit; adopted with CLAIM; killed again; no row is lost and none is twice."""
+    """Killed between its sink and its commit; adopted with CLAIM; killed again; no row is lost and none is twice.
+
+    The script stays as it is: it names the checkpoint location that it had. So a submission without a word is refused.
+    """
     stream, checkpoint = Stream(tmp_path), tmp_path / "plain" / "windows"
     stream.feed(3)
     run_plain_and_kill(stream, checkpoint, batch=2)
@@ -75,12 +78,18 @@ def test_a_plain_query_that_was_killed_goes_on_as_a_managed_job(client: HaClient
     plan = job.job.plan_restore(wanted)
     assert (plan.verdict, [entry.batch for entry in plan.queries["windows"].replay]) == (Verdict.SAFE, [2])
 
+    arguments = [str(stream.source), str(stream.output), str(checkpoint)]
+    job.submit_script(SCRIPT, arguments)
+    refused = job.await_result()
+    assert refused.state is JobState.FAILED
+    assert f"start_from={{'windows': '{checkpoint}'}}, sinks={{'windows': '{stream.output}'}}" in refused.reason
+    assert "start_from='fresh'" in refused.reason
     job.job.submit(
         SubmitRequest(
             job_id=job.job_id,
             request_id=new_id(),
             application=str(SCRIPT),
-            arguments=[str(stream.source), str(stream.output)],
+            arguments=arguments,
             conf={key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")},
             master="local[2]",
             driver_memory="1g",

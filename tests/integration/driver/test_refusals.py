@@ -16,16 +16,20 @@ from airflow_provider_ha.jobs.model import JobState
 from tests.support.clusters import submit_helpers
 from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, Stream
 from tests.support.spark.supervised_job import SupervisedJob
+from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 REASONS = {
-    "unnamed": "has no name",
+    "unnamed": 'Add .queryName("...") to its writeStream (refused.py, line ',
+    "unnamed output again": "write to the same output and have no name ('own-rows-",
     "twice": "two streaming queries of one run are named 'q'",
-    "location": "query 'a' sets its own checkpointLocation",
-    "location as keyword": "query 'b' sets its own checkpointLocation",
+    "location": "own/a', which holds its batches up to 1, and the job has nothing of it",
+    "location as keyword": "query 'b' sets checkpointLocation '/",
     "continuous": "no batches to stop at",
-    "table": "toTable",
+    "table": "toTable() to table 't' of noop: what it already has is unknown",
+    "table elsewhere": "toTable() to table 'other.db.t' in another catalog than Spark's own",
+    "table in the warehouse": "the script writes table 'streamed' to file:/",
     "sink": "s3://bucket/out: Spark's own manager does not create entries of a sink's log exclusively",
     "relative": "query 'g' writes to the relative path 'out'",
     "relative option": "query 'h' writes to the relative path 'file:out'",
@@ -33,8 +37,13 @@ REASONS = {
     "batch option": "the script writes to the relative path 'rows'",
     "batch table": "the script writes to the relative path 'rows'",
     "warehouse": "the script writes table 't' to /",
-    "conf": "the script sets spark.sql.streaming.checkpointLocation",
+    "conf": "own/a', which holds its batches up to 1, and the job has nothing of it",
 }
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return what lies in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -48,7 +57,8 @@ def refused(config: HaConfig, tmp_path: Path) -> Iterator[SupervisedJob]:
 def test_script_is_refused_with_a_result_although_it_swallows_the_errors(
     refused: SupervisedJob, tmp_path: Path
 ) -> None:
-    report = tmp_path / "refused.json"
+    report, own = tmp_path / "refused.json", write_log(tmp_path / "own" / "a", offsets=[0, 1], commits=[0, 1])
+    before = contents(own.parent)
 
     refused.submit_script(APPS / "refused.py", [str(report), str(tmp_path / "own")])
     result = refused.await_result()
@@ -59,7 +69,7 @@ def test_script_is_refused_with_a_result_although_it_swallows_the_errors(
     assert result.state is JobState.FAILED
     assert "has no name" in result.reason
     assert 'Add .queryName("...")' in result.reason
-    assert not (tmp_path / "own").exists()
+    assert contents(own.parent) == before, "no location of the script is used, and none is touched"
     assert list((tmp_path / "own-absolute").glob("*.json"))
     with pytest.raises(JobStateError, match="never run again"):
         refused.recover()

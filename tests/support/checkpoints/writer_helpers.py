@@ -24,4 +24,10 @@ def writer_of(name: str, directory: Path, master: str = "local[2]") -> Any:
     writer = SimpleNamespace(_spark=SimpleNamespace(conf=conf, streams=streams, sparkContext=context))
     noted = notes(writer)
     noted.name, noted.sink = name, "noop"
+
+    def query_name(said: str) -> Any:
+        noted.name = said
+        return writer
+
+    writer.queryName = query_name
     return writer

@@ -126,7 +126,7 @@ class Stream:
     def windows(self) -> dict[tuple[int, str], tuple[int, int]]:
         """Return what a reader of the JSON sink sees; fails on a window that is there twice."""
         found: dict[tuple[int, str], tuple[int, int]] = {}
-        for path in self._sink_files():
+        for path in self.sink_files():
             for line in path.read_text().splitlines():
                 row = json.loads(line)
                 key = (row["start"], row["key"])
@@ -143,7 +143,8 @@ class Stream:
         """Return the distinct rows of the first *files* files."""
         return {(key, number * 10 + value) for number in range(files) for key in ("a", "b") for value in (1, 2)}
 
-    def _sink_files(self) -> list[Path]:
+    def sink_files(self) -> list[Path]:
+        """Return the files that the sink's log names."""
         log = self.output / "_spark_metadata"
         numbers = {int(path.name.split(".")[0]): path for path in log.iterdir() if path.name[0].isdigit()}
         compact = max((n for n, path in numbers.items() if path.suffix == ".compact"), default=-1)

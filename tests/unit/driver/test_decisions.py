@@ -28,7 +28,6 @@ from airflow_provider_ha.driver.stopper import Moment, classify
 from airflow_provider_ha.driver.writer_notes import (
     WriterNotes,
     check_options,
-    checked_name,
     refuse_unfenced,
     sink_spec,
 )
@@ -118,7 +117,6 @@ def test_state_is_only_changed_where_spark_does_not_interrupt_itself(frames: lis
 @pytest.mark.parametrize(
     ("noted", "reason"),
     [
-        (WriterNotes(name="q", options={"checkpointlocation": "/x"}), "checkpointLocation"),
         (WriterNotes(name="q", options={"asyncprogresstrackingenabled": "TRUE"}), "asynchronously"),
         (WriterNotes(name="q", trigger={"continuous": "1 second"}), "no batches"),
     ],
@@ -140,15 +138,6 @@ class Properties:
 
     def setProperty(self, name: str, value: str) -> None:  # noqa: N802  # Java's name
         self.values[name] = value
-
-
-def test_conf_of_the_job_may_not_set_the_checkpoint_location() -> None:
-    properties = Properties(**{CHECKPOINT_LOCATION: "/own"})
-
-    with pytest.raises(ApplicationRefusedError, match="Remove it"):
-        prepare_conf(properties, "file:///managed", 100)
-
-    assert properties.values == {CHECKPOINT_LOCATION: "/own"}
 
 
 def test_conf_of_the_user_is_never_replaced() -> None:
@@ -213,12 +202,6 @@ def test_level_of_an_own_log4j_configuration_is_left_alone() -> None:
     prepare_conf(jvm, "file:///managed", 100)
 
     assert LOG_LEVEL not in jvm.values
-
-
-@pytest.mark.parametrize("name", [None, "q", "a/b", "..", "sinks", "manifest.json"])
-def test_query_name_must_be_there_unique_and_a_file_name(name: str | None) -> None:
-    with pytest.raises(ApplicationRefusedError):
-        checked_name(WriterNotes(name=name), frozenset({"q"}))
 
 
 def test_file_sink_is_known_by_its_path_and_refused_where_its_log_cannot_be_read() -> None:

@@ -16,6 +16,7 @@ from airflow_provider_ha.driver.batch_writes import _Guard
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.patches import Patches, apply_keywords
 from airflow_provider_ha.driver.script import Script
+from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.testing.waiting import wait_until
 
@@ -74,6 +75,17 @@ def test_a_stop_of_the_script_during_a_stop_of_the_job_waits_for_that(lifecycle:
 
     wait_until(lambda: not script.is_alive(), timeout=5, what="the end of the script's stop()")
     assert calls.made == []
+
+
+def test_a_location_of_the_script_is_noted_and_not_handed_on(calls: Calls) -> None:
+    writer = SimpleNamespace()
+
+    patches._note_option(calls.of("option"))(writer, "checkpointLocation", "/own")
+    patches._note_option(calls.of("option"))(writer, "path", "/out")
+    patches._note_options(calls.of("options"))(writer, CheckpointLocation="/other", header=True)
+
+    assert notes(writer).options == {"checkpointlocation": "/other", "path": "/out", "header": "True"}
+    assert calls.made == [("option", writer, "path", "/out"), ("options", writer, ("header", True))]
 
 
 @pytest.mark.parametrize("timeout", [0, -1, True])

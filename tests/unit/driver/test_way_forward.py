@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.driver import way_forward
+from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.format.layout import Progress
+from airflow_provider_ha.driver import own_location
 from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.own_location import OPTION, OwnLocations, take_location
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, prepare_conf
-from airflow_provider_ha.driver.way_forward import from_own_location, from_root
-from airflow_provider_ha.driver.writer_notes import WriterNotes, check_options, notes
+from airflow_provider_ha.driver.writer_notes import WriterNotes, notes, sink_word
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError, StorageUnavailableError
 from tests.support.checkpoints.writer_helpers import writer_of
 from tests.unit.checkpoints.test_verification_sparse import write_log
@@ -40,6 +42,14 @@ def own(tmp_path: Path) -> Path:
     return write_log(tmp_path / "own" / "hourly", offsets=[0, 1], commits=[0, 1])
 
 
+def check(
+    noted: WriterNotes, root: str | None = None, *, begins: bool = True, empty: bool = True, conf: str | None = None
+) -> None:
+    """Start query ``hourly``."""
+    word = sink_word(noted, "parquet")
+    OwnLocations(Reach(), root=conf, begins=begins).check("hourly", noted, root, word, empty=empty)
+
+
 @pytest.mark.parametrize(
     ("noted", "sinks"),
     [
@@ -50,51 +60,108 @@ def own(tmp_path: Path) -> Path:
         (WriterNotes(sink="json", options={"path": "out"}), None),
     ],
 )
-def test_a_query_with_its_own_checkpoint_is_refused_with_what_adopts_it(
+def test_a_query_that_would_begin_beside_its_past_is_refused_with_what_adopts_it(
     own: Path, noted: WriterNotes, sinks: dict[str, str] | None
 ) -> None:
-    noted.options["checkpointlocation"] = str(own)
+    noted.options[OPTION] = str(own)
 
-    with pytest.raises(ApplicationRefusedError, match="query 'hourly' sets its own checkpointLocation") as refused:
-        check_options("hourly", noted)
+    with pytest.raises(ApplicationRefusedError, match="holds its batches up to 1") as refused:
+        check(noted)
 
-    assert refused.value.next_step.startswith("Remove the option")
+    assert f"query 'hourly' sets checkpointLocation '{own}'" in refused.value.message
+    assert refused.value.next_step.endswith("or with start_from='fresh' to begin from nothing")
     wanted: dict[str, Any] = {"start_from": {"hourly": str(own)}} | ({"sinks": sinks} if sinks else {})
     assert offered(refused.value.next_step) == wanted
 
 
 def test_an_own_checkpoint_may_be_a_uri(own: Path) -> None:
-    assert offered(from_own_location("hourly", own.as_uri(), None)) == {"start_from": {"hourly": str(own)}}
+    with pytest.raises(ApplicationRefusedError) as refused:
+        check(WriterNotes(sink="noop", options={OPTION: own.as_uri()}))
+
+    assert offered(refused.value.next_step)["start_from"] == {"hourly": str(own)}
 
 
-def test_a_checkpoint_without_a_batch_is_nothing_to_go_on_from(tmp_path: Path) -> None:
-    assert from_own_location("hourly", str(tmp_path / "new"), "/data/out") == (
-        "Remove the option: each epoch of a managed job gets its own checkpoint location"
-    )
+def test_an_own_location_without_a_batch_is_not_used_and_not_touched(tmp_path: Path) -> None:
+    check(WriterNotes(sink="noop", options={OPTION: str(tmp_path / "new")}))
+
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_checkpoint_that_no_driver_host_can_read_is_copied_first() -> None:
-    next_step = from_own_location("hourly", "s3a://bucket/chk", "kafka")
+@pytest.mark.parametrize("known", [{"begins": False}, {"empty": False}], ids=["asked for", "the job has its state"])
+def test_an_own_checkpoint_is_not_used_where_the_query_does_not_begin_from_nothing(
+    own: Path, known: dict[str, Any]
+) -> None:
+    check(WriterNotes(sink="noop", options={OPTION: str(own)}), **known)
 
-    assert "copy it to a directory that every driver host sees" in next_step
-    assert offered(next_step) == {
-        "start_from": {"hourly": "/<copy of s3a://bucket/chk>"},
+
+@pytest.mark.parametrize("where", ["session", "conf"])
+def test_a_root_of_all_checkpoints_is_looked_at_and_all_of_them_are_named(own: Path, where: str) -> None:
+    write_log(own.parent / "daily", offsets=[0], commits=[0])
+    (own.parent / "begun" / "offsets").mkdir(parents=True)
+    root: dict[str, Any] = {"root": str(own.parent)} if where == "session" else {"conf": f"{own.parent}/"}
+
+    with pytest.raises(ApplicationRefusedError) as refused:
+        check(WriterNotes(sink="noop"), **root)
+
+    assert offered(refused.value.next_step)["start_from"] == {"daily": str(own.parent / "daily"), "hourly": str(own)}
+
+
+def test_the_option_of_a_query_counts_more_than_the_root_of_its_session(own: Path, tmp_path: Path) -> None:
+    check(WriterNotes(sink="noop", options={OPTION: str(tmp_path / "new")}), root=str(own.parent))
+
+
+def test_a_checkpoint_in_a_store_is_named_as_it_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_location, "progress", lambda _: Progress(4, 4))
+
+    with pytest.raises(ApplicationRefusedError) as refused:
+        check(WriterNotes(sink="kafka", options={OPTION: "s3a://bucket/chk/"}))
+
+    assert offered(refused.value.next_step) == {
+        "start_from": {"hourly": "s3://bucket/chk"},
         "sinks": {"hourly": "kafka"},
     }
 
 
-def test_a_conf_that_moves_all_checkpoints_is_refused_with_all_that_are_there(own: Path) -> None:
-    write_log(own.parent / "daily", offsets=[0], commits=[0])
-    (own.parent / "begun" / "offsets").mkdir(parents=True)
-    properties = Properties(**{CHECKPOINT_LOCATION: str(own.parent)})
+def test_a_location_that_cannot_be_looked_at_is_not_taken_for_an_empty_one() -> None:
+    with pytest.raises(ApplicationRefusedError, match="cannot be looked at") as refused:
+        check(WriterNotes(sink="noop", options={OPTION: "abfss://files@account/chk"}))
 
-    with pytest.raises(ApplicationRefusedError) as refused:
-        prepare_conf(properties, "file:///managed", 100)
+    assert offered(refused.value.next_step)["start_from"] == {"hourly": "/<copy of abfss://files@account/chk>"}
+    assert "start_from='fresh'" in refused.value.next_step
 
-    assert offered(refused.value.next_step) == {
-        "start_from": {"daily": str(own.parent / "daily"), "hourly": str(own)},
-    }
-    assert "start_from" not in from_root("/nowhere")
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_an_empty_one(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To begin from nothing would repeat what is there."""
+
+    def unread(_: object) -> None:
+        raise StorageUnavailableError("stale file handle")
+
+    monkeypatch.setattr(own_location, "progress", unread)
+
+    with pytest.raises(ApplicationRefusedError, match="stale file handle") as refused:
+        check(WriterNotes(sink="noop", options={OPTION: str(own)}))
+
+    assert offered(refused.value.next_step)["start_from"] == {"hourly": str(own)}
+
+
+def test_a_conf_that_moves_all_checkpoints_is_replaced_and_told() -> None:
+    properties = Properties(**{CHECKPOINT_LOCATION: "/own"})
+
+    told = prepare_conf(properties, "file:///managed", 100)
+
+    assert told == "/own"
+    assert properties.values[CHECKPOINT_LOCATION] == "file:///managed"
+
+
+def test_a_session_whose_location_the_script_has_set_gets_that_of_the_job_back(tmp_path: Path) -> None:
+    session = writer_of("hourly", tmp_path)._spark
+    session.conf.set(CHECKPOINT_LOCATION, "/own")
+
+    assert take_location(session, "file:///managed") == "/own"
+    assert session.conf[CHECKPOINT_LOCATION] == "file:///managed"
+    assert take_location(session, "file:///managed") is None
 
 
 def test_an_output_with_a_past_is_refused_with_what_goes_on_from_it(tmp_path: Path) -> None:
@@ -117,22 +184,3 @@ def test_an_output_with_a_past_is_refused_with_what_goes_on_from_it(tmp_path: Pa
         "start_from": {"hourly": f"/<checkpoint that wrote {output}>"},
         "sinks": {"hourly": str(output)},
     }
-
-
-@pytest.mark.parametrize("asked", ["progress", "queries"])
-def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_an_empty_one(
-    own: Path, monkeypatch: pytest.MonkeyPatch, asked: str
-) -> None:
-    """Advice to begin from nothing would lose what is there."""
-
-    def unread(_: object) -> None:
-        raise StorageUnavailableError("stale file handle")
-
-    monkeypatch.setattr(way_forward, asked, unread)
-
-    advice = from_root(str(own.parent))
-
-    if asked == "progress":
-        assert offered(advice)["start_from"] == {"hourly": str(own)}
-    else:
-        assert "start_from" not in advice

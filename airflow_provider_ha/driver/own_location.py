@@ -1,0 +1,99 @@
+"""A checkpoint location that a script, or the conf of its job, names itself.
+
+A managed query works in the directory of its epoch, so the location is not used. It may hold the past of the query,
+though: a script that has run elsewhere until now names it as ever. Without a word such a query would begin from
+nothing, read its input again and write its output twice.
+
+Invariant: no query begins from nothing while the location that it names holds a committed batch, or cannot be looked
+at, unless its user has asked for that with ``start_from="fresh"``. What lies there is only read.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow_provider_ha.checkpoints.connectors.places import Reach, output_place
+from airflow_provider_ha.checkpoints.format.layout import progress, queries
+from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION
+from airflow_provider_ha.driver.way_forward import from_own_location
+from airflow_provider_ha.driver.writer_notes import WriterNotes
+from airflow_provider_ha.errors import ApplicationRefusedError, HaError
+
+
+log = logging.getLogger(__name__)
+
+OPTION = "checkpointlocation"  # as the notes have it
+
+
+def take_location(session: Any, location: str) -> str | None:
+    """Give a session the job's location; return the one that the script gave it, ``None`` when it gave none.
+
+    :param location: URI of the epoch's working directory.
+    """
+    found: str | None = session.conf.get(CHECKPOINT_LOCATION, None)
+    if found == location:
+        return None
+    session.conf.set(CHECKPOINT_LOCATION, location)  # guard: sessions-keep-a-location-of-the-script
+    return found
+
+
+class OwnLocations:
+    """Looks at the locations that the queries of one run name.
+
+    :param reach: How the file systems are reached on which they lie.
+    :param root: What the Spark conf of the job names, parent of those of all queries; ``None`` when it names none.
+    :param begins: Whether the run began from nothing without its user's having asked for that.
+    """
+
+    def __init__(self, reach: Reach, *, root: str | None = None, begins: bool = False) -> None:
+        self._reach = reach
+        self._root = root
+        self._begins = begins
+
+    def check(self, query: str, noted: WriterNotes, root: str | None, sink: str | None, *, empty: bool) -> None:
+        """Refuse a query that would begin from nothing beside its past.
+
+        :param root: What the script gave to its session.
+        :param sink: How a request to adopt a checkpoint names its sink.
+        :param empty: Whether the query has no batch in the job.
+        :raises ApplicationRefusedError: It would; names the two submissions that go on.
+        """
+        root = root if root is not None else self._root
+        own = noted.options.get(OPTION)
+        if own is None and root is None:
+            return
+        own = own if own is not None else f"{str(root).rstrip('/')}/{query}"
+        if not (self._begins and empty):
+            log.info("query %s: its own checkpointLocation %s is not used", query, own)
+            return
+        try:
+            committed = self._committed(own)
+        except (HaError, OSError) as error:
+            reason = f"which cannot be looked at ({error})"
+        else:
+            if committed < 0:
+                log.info("query %s: its own checkpointLocation %s is not used; it holds no batch", query, own)
+                return
+            reason = f"which holds its batches up to {committed}"
+        # guard: scripts-begin-beside-their-past
+        raise ApplicationRefusedError(
+            f"query {query!r} sets checkpointLocation {own!r}, {reason}, and the job has nothing of it: it would begin "
+            "from nothing",
+            next_step=from_own_location(query, own, sink, others=self._beside(own, query, root)),
+        )
+
+    def _committed(self, location: str) -> int:
+        return progress(self._reach.tree(output_place(location))).committed
+
+    def _beside(self, own: str, query: str, root: str | None) -> dict[str, str]:
+        """Return the checkpoints of the other queries below the same root: all of them have to be adopted at once."""
+        if root is None or own != f"{root.rstrip('/')}/{query}":
+            return {}
+        try:
+            place = output_place(root)
+            tree = self._reach.tree(place)
+            found = (name for name in queries(tree) if name != query and progress(tree / name).committed >= 0)
+            return {name: f"{place}/{name}" for name in found}
+        except (HaError, OSError):
+            return {}  # one of them is named, and its adoption says what else is missing

@@ -1,0 +1,87 @@
+"""The name of a query: what its script says, or one that follows from where it writes.
+
+Checkpoints, epochs and savepoints of a query are found by its name, so it has to be the same at every start. Two
+queries cannot write to one output, so the output is as good a name as any: a path, a table, a topic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.connectors.sinks import type_of_format
+from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
+from airflow_provider_ha.driver.writer_notes import WriterNotes, notes
+from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.names import check_name
+
+
+_LONGEST = 60  # characters of the output in a name, before its digest
+_PACKAGE = Path(__file__).parents[1]
+
+
+def name_query(writer: Any, path: str | None) -> str:
+    """Return the query's name; a writer that has none gets one from its sink, for this and every later start.
+
+    :param path: What the script gave to ``start()``.
+    :raises ApplicationRefusedError: It has none and its sink gives none, or it cannot be a directory.
+    """
+    noted = notes(writer)
+    if path is not None:
+        noted.options["path"] = path
+    if not noted.name:
+        default = writer._spark.conf.get("spark.sql.sources.default")  # noqa: SLF001  # it has no public name
+        writer.queryName(_after_its_sink(noted, default))
+        noted.is_named_by_sink = True
+    assert noted.name is not None, "it was named just now"  # noqa: S101  # for the type checker
+    try:
+        refuse_reserved(noted.name)
+        return check_name(noted.name, "query name")
+    except ValueError as error:
+        raise ApplicationRefusedError(str(error)) from error
+
+
+def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
+    """Refuse a query of which another one has the name.
+
+    :param taken: Names of the queries that run, or must not be started again.
+    :raises ApplicationRefusedError: It is one.
+    """
+    if noted.name not in taken:
+        return
+    what = f"two streaming queries of one run are named {noted.name!r}"
+    if noted.is_named_by_sink:
+        what = f"two streaming queries of one run write to the same output and have no name ({noted.name!r} for both)"
+    raise ApplicationRefusedError(
+        f"{what}; they would share a checkpoint",
+        next_step="Give every query a separate output and name; stop a query before it is started again under its name",
+    )
+
+
+def _after_its_sink(noted: WriterNotes, default_format: str) -> str:
+    source = noted.sink or default_format
+    identity = type_of_format(source).identity(noted.options)
+    if identity is None:
+        raise ApplicationRefusedError(
+            f"a streaming query has no name, and a {source} sink gives it none that stays the same, so its checkpoint "
+            "could not be found again",
+            next_step=f'Add .queryName("...") to its writeStream{_line_of_script()}',
+        )
+    last = re.sub(r"[^A-Za-z0-9._-]+", "-", identity.rstrip("/").rpartition("/")[2]).strip("-._") or "output"
+    return f"{last[:_LONGEST].rstrip('-._')}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def _line_of_script() -> str:
+    """Return where the script starts the query; nothing when that cannot be told."""
+    frame = sys._getframe()  # noqa: SLF001  # the public ways read the sources of every frame
+    while frame is not None:
+        file = Path(frame.f_code.co_filename)
+        if file.is_file() and not file.is_relative_to(_PACKAGE) and "pyspark" not in file.parts:
+            return f" ({file.name}, line {frame.f_lineno})"
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    return ""

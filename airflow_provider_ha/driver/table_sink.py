@@ -1,0 +1,107 @@
+"""``toTable()``: a query that writes to a table of Spark's own catalog writes to the directory of the table.
+
+Spark itself starts such a query with the provider and the location of the table (``DataStreamWriter.toTable``), so all
+that is known of a file sink and of a Delta table holds for it. A table that is not there is made first, as Spark does.
+Without a metastore the catalog ends with its driver while the files stay: then the table is made again, where they lie.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.checkpoints.connectors.delta import DELTA
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS
+from airflow_provider_ha.checkpoints.connectors.places import is_local
+from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.errors import ApplicationRefusedError
+
+
+SESSION_CATALOG = "spark.sql.catalog.spark_catalog"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_KNOWN = FORMATS | {DELTA}
+_INSTEAD = 'Write with format("...").option("path", "...").start(), or with foreachBatch'
+
+
+def is_sparks_own(session: Any) -> bool:
+    """Whether names without a catalog are those of Spark's own; that of Delta keeps its tables where Spark's does."""
+    catalog: str = session.catalog.currentCatalog()
+    return session.conf.get(SESSION_CATALOG, DELTA_CATALOG) == DELTA_CATALOG and catalog == "spark_catalog"
+
+
+def write_to_table(writer: Any, name: str) -> str:
+    """Let a writer write to a table; return its location, for ``start()``.
+
+    :param name: As the script gave it to ``toTable()``.
+    :raises ApplicationRefusedError: What the table has is not known, or it lies elsewhere in every attempt.
+    """
+    session, noted = writer._spark, notes(writer)  # noqa: SLF001  # it has no public name
+    state = session._jsparkSession.sessionState()  # noqa: SLF001  # the same
+    try:
+        table = state.sqlParser().parseTableIdentifier(name) if is_sparks_own(session) else None
+    except Exception:  # noqa: BLE001  # py4j's error: a name with a catalog
+        table = None
+    if table is None or (table.catalog().isDefined() and table.catalog().get() != "spark_catalog"):
+        raise _refused(name, "in another catalog than Spark's own")
+    known = bool(state.catalog().tableExists(table))
+    source = str(noted.sink or session.conf.get("spark.sql.sources.default"))
+    if not known:
+        _check_provider(name, source)
+        place = str(noted.options.get("path") or state.catalog().defaultTablePath(table))
+        _check_place(name, place)
+        _create(writer, name, source, place)
+    metadata = state.catalog().getTableMetadata(table)
+    provider = str(metadata.provider().get()) if metadata.provider().isDefined() else "a view, which"
+    _check_provider(name, provider)
+    if noted.sink is not None and noted.sink.lower() != provider.lower():
+        raise ApplicationRefusedError(
+            f"a query writes {noted.sink} to table {name!r}, which is one of {provider}",
+            next_step=f'Write .format("{provider}"), or leave the format out',
+        )
+    location = str(metadata.location())
+    _check_place(name, location)
+    writer.format(provider)
+    return location
+
+
+def _create(writer: Any, name: str, source: str, place: str) -> None:
+    """Make a table. One that has a directory already keeps it, and a Delta table the schema of its log."""
+    session, noted = writer._spark, notes(writer)  # noqa: SLF001  # it has no public name
+    path = session._jvm.org.apache.hadoop.fs.Path(place)  # noqa: SLF001  # the same
+    exists = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()).exists(path)  # noqa: SLF001  # the same
+    location = ""
+    if exists or "path" in noted.options:
+        location = " LOCATION '{}'".format(place.replace("\\", "\\\\").replace("'", "\\'"))
+    schema = "" if exists and source.lower() == DELTA else f" ({writer._df._jdf.schema().toDDL()})"  # noqa: SLF001  # the same
+    columns = ", ".join(f"`{column.replace('`', '``')}`" for column in noted.partitions)
+    partitions = f" PARTITIONED BY ({columns})" if columns and schema else ""
+    session.sql(f"CREATE TABLE IF NOT EXISTS {name}{schema} USING {source}{partitions}{location}")
+
+
+def _check_provider(name: str, provider: str) -> None:
+    if provider.lower() not in _KNOWN:  # guard: tables-of-any-provider-are-written
+        raise _refused(name, f"of {provider}")
+
+
+def _check_place(name: str, place: str) -> None:
+    if is_local(place) and Path(unquote(urlsplit(place).path)).is_relative_to(Path.cwd()):
+        raise in_this_attempt_only(name, place)
+
+
+def in_this_attempt_only(name: str, place: object) -> ApplicationRefusedError:
+    """Return the refusal of a table that lies in the working directory of this attempt."""
+    return ApplicationRefusedError(
+        f"the script writes table {name!r} to {place}, and to another directory in every other attempt, so a recovery "
+        "would lose its rows",
+        next_step="Set spark.sql.warehouse.dir in the conf of the job to an absolute path, or give the table an "
+        "absolute path",
+    )
+
+
+def _refused(name: str, what: str) -> ApplicationRefusedError:
+    return ApplicationRefusedError(
+        f"a query writes with toTable() to table {name!r} {what}: what it already has is unknown, so a restart could "
+        "lose rows",
+        next_step=_INSTEAD,
+    )

@@ -1,0 +1,95 @@
+"""A query is named by its script, or by where it writes: the same at every start."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.driver.query_name import name_query, refuse_taken
+from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.errors import ApplicationRefusedError
+from tests.support.checkpoints.writer_helpers import writer_of
+
+
+def writer(sink: str | None, **options: str) -> Any:
+    """Return a writer of a query without a name."""
+    made = writer_of("", Path("/managed"))
+    noted = notes(made)
+    noted.name, noted.sink = None, sink
+    noted.options |= options
+    return made
+
+
+@pytest.mark.parametrize(
+    ("sink", "options", "begin"),
+    [
+        ("json", {"path": "/data/daily totals"}, "daily-totals-"),
+        (None, {"path": "file:/data/out/"}, "out-"),
+        ("delta", {"path": "s3a://bucket/tables/orders"}, "orders-"),
+        ("kafka", {"topic": "orders.v1"}, "orders.v1-"),
+        ("parquet", {"path": "/data/..."}, "output-"),
+    ],
+)
+def test_a_query_without_a_name_gets_one_from_its_output(sink: str, options: dict[str, str], begin: str) -> None:
+    first, again = writer(sink, **options), writer(sink, **options)
+
+    name = name_query(first, None)
+
+    assert name.startswith(begin)
+    assert name_query(again, None) == name
+    assert notes(first).name == name, "the writer has it, and pyspark's own has"
+
+
+def test_two_spellings_of_one_output_are_one_name() -> None:
+    assert name_query(writer("json"), "file:///data/out") == name_query(writer("csv"), "/data/x/../out/")
+
+
+def test_outputs_of_one_last_name_have_different_names() -> None:
+    assert name_query(writer("json"), "/a/out") != name_query(writer("json"), "/b/out")
+
+
+def test_the_brokers_of_a_topic_are_no_part_of_its_name() -> None:
+    names = {name_query(writer("kafka", topic="t", **{"kafka.bootstrap.servers": at}), None) for at in ("a:1", "b:1")}
+
+    assert len(names) == 1
+
+
+def test_the_name_of_the_script_counts() -> None:
+    named = writer("json", path="/data/out")
+    notes(named).name = "hourly"
+
+    assert name_query(named, None) == "hourly"
+
+
+@pytest.mark.parametrize("sink", ["foreachBatch", "foreach", "noop", "console", "memory", "kafka"])
+def test_a_sink_that_gives_no_name_is_refused_with_the_line_to_change(sink: str) -> None:
+    unnamed = writer(sink)
+
+    with pytest.raises(ApplicationRefusedError, match=f"a {sink} sink gives it none") as refused:
+        name_query(unnamed, None)
+
+    line = inspect.getsource(test_a_sink_that_gives_no_name_is_refused_with_the_line_to_change)
+    first = inspect.getsourcelines(test_a_sink_that_gives_no_name_is_refused_with_the_line_to_change)[1]
+    at = first + line[: line.index("        name_query(")].count("\n")
+    assert refused.value.next_step == f'Add .queryName("...") to its writeStream (test_query_name.py, line {at})'
+
+
+def test_two_queries_without_names_on_one_output_are_refused() -> None:
+    name = name_query(writer("json"), "/data/out")
+    second = writer("json")
+    name_query(second, "/data/out")
+
+    with pytest.raises(ApplicationRefusedError, match="write to the same output and have no name"):
+        refuse_taken(notes(second), frozenset({name}))
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "sinks", "manifest.json", "-a"])
+def test_a_name_that_cannot_be_a_directory_is_refused(name: str) -> None:
+    named = writer("noop")
+    notes(named).name = name
+
+    with pytest.raises(ApplicationRefusedError):
+        name_query(named, None)
