@@ -45,14 +45,17 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
 	@$(BIN)/python -m tests.support.coverage_figures --keep
 
-# One Airflow at a time: three of them at once are slower than one after the other, for what each does all the time.
+# One Airflow at a time: three of them at once are slower than one after the other, for what each does all the time. Two
+# soaks last a set time, with anything beside them. The demo on one host is `make demo`, which .ci/run runs as well.
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
 	@$(BIN)/python -m tests.support.spark.class_archive --s3a
-	@echo "soaks and the tests of a whole Airflow run one by one beside the others; their report comes last" && mkdir -p build && \
-	{ $(BIN)/pytest -m "apart or soak or system" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
-	trap 'kill $$apart' INT TERM && \
+	@echo "soaks, and the tests of a whole Airflow one by one, run beside the others; their reports come last" && mkdir -p build && \
+	{ $(BIN)/pytest -m "apart or soak" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
+	{ $(BIN)/pytest -m system --deselect tests/system/test_demo.py --timeout 1800 > build/system.log 2>&1 & } && system=$$! && \
+	trap 'kill $$apart $$system' INT TERM && \
 	{ $(BIN)/pytest -m "long and not (apart or soak or system)" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
-	others=$$?; wait $$apart; of_apart=$$?; cat build/apart.log; exit $$((others + of_apart)); }
+	others=$$?; wait $$apart; of_apart=$$?; wait $$system; of_system=$$?; cat build/apart.log build/system.log; \
+	exit $$((others + of_apart + of_system)); }
 
 matrix: venv ## Test the wheel with other Pythons, Airflows and Sparks (ONLY=pattern MINUTES=60); it can be interrupted
 	@$(BIN)/python -m tests.matrix.run $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES)) --workers $(WORKERS)
