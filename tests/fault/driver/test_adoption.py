@@ -99,12 +99,14 @@ def test_a_plain_query_that_was_killed_goes_on_as_a_managed_job(client: HaClient
             claim_mode=ClaimMode.CLAIM,
         )
     )
-    job.await_committed(1, 2)
+    job.await_alive(lambda: job.job.snapshot().leader is not None, "the leader of the adopted run")
+    epoch = job.job.snapshot().epoch  # the refused run has had some
+    job.await_committed(epoch, 2)
     assert "batch 2 is executed again into noop" in job.log()
     job.kill()
     job.recover()
     stream.feed(2)
-    job.await_committed(2, 4)
+    job.await_committed(epoch + 1, 4)
     job.stop("terminate")
     result = job.await_result()
 
