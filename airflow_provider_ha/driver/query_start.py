@@ -70,6 +70,7 @@ class WriterCalls:
     trigger: Callable[..., Any]
     foreach_batch: Callable[..., Any]
     await_termination: Callable[..., Any]
+    option: Callable[..., Any]
 
     @classmethod
     def of_pyspark(cls) -> WriterCalls:
@@ -83,6 +84,7 @@ class WriterCalls:
             DataStreamWriter.trigger,
             DataStreamWriter.foreachBatch,
             StreamingQuery.awaitTermination,
+            DataStreamWriter.option,
         )
 
     def run_once(self, writer: Any, path: str | None) -> None:

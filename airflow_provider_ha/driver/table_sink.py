@@ -65,6 +65,21 @@ def write_to_table(writer: Any, name: str) -> str:
     return location
 
 
+def location_of(writer: Any, name: str) -> str | None:
+    """Return where a table lies, or would be made; ``None`` when that is not known. Nothing is made.
+
+    :param name: As the script gave it to ``toTable()``.
+    """
+    state = writer._spark._jsparkSession.sessionState()  # noqa: SLF001  # it has no public name
+    try:
+        table, catalog = state.sqlParser().parseTableIdentifier(name), state.catalog()
+        if catalog.tableExists(table):
+            return str(catalog.getTableMetadata(table).location())
+        return notes(writer).options.get("path") or str(catalog.defaultTablePath(table))
+    except Exception:  # noqa: BLE001  # py4j's error: a name with a catalog
+        return None
+
+
 def _create(writer: Any, name: str, source: str, place: str) -> None:
     """Make a table. One that has a directory already keeps it, and a Delta table the schema of its log."""
     session, noted = writer._spark, notes(writer)  # noqa: SLF001  # it has no public name

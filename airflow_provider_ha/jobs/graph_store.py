@@ -7,7 +7,7 @@ that were submitted, also when the script or the DAG file has changed since.
 
 from __future__ import annotations
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
+from airflow_provider_ha.coordination.coordinator import ANY_VERSION, Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobGraph
@@ -81,16 +81,20 @@ class JobGraphStore:
             )
         return SetData(node.path, pointer.to_bytes(), node.version)
 
-    def remove_op(self, run: int) -> Delete | None:
+    def remove_op(self, run: int, *, alone: bool = False) -> Delete | None:
         """Return the removal of the pointer of *run*; ``None`` when there is none, or when a newer run has it.
 
         Belongs into one transaction with the run's result: a pointer that outlives its run resurrects it (FLINK-10011).
+        There it needs no version: a newer run exists only after a result, and of two results one is written. A claim of
+        another attempt, which writes the pointer as well, must not keep a run from ending.
+
+        :param alone: The removal goes without a result: then a newer run may have got the pointer since.
         """
         node = self._coordinator.find(self._paths.job_graph)
         # guard: newer-run-loses-its-graph
         if node is None or GraphPointer.from_bytes(node.data, source=node.path).run > run:
             return None
-        return Delete(node.path, node.version)
+        return Delete(node.path, node.version if alone else ANY_VERSION)  # guard: claims-keep-runs-from-ending
 
     def remove(self, commit: Commit, run: int) -> None:
         """Remove the pointer of *run* by itself. Loud: when it returns, no process can recover the run any more.

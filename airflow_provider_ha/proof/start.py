@@ -7,6 +7,7 @@ handle that has ended. Nothing that the script says of trigger, sink or checkpoi
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.places import is_local, local_path, output_place
@@ -19,11 +20,13 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.patches import Patches, apply_keywords
 from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.query_name import name_query
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls
 from airflow_provider_ha.driver.script import Script
 from airflow_provider_ha.driver.spark_conf import fit_state_format
+from airflow_provider_ha.driver.table_sink import location_of
 from airflow_provider_ha.driver.writer_notes import WriterNotes, notes
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.proof.spark_errors import chain
 
 
@@ -71,8 +74,10 @@ class ProvingStarter:
 
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer* when it is the one; else return the handle of one that has ended."""
-        del path  # of the sink, which is not used
         noted = notes(writer)
+        if self._request.query is not None and not noted.name:
+            with suppress(ApplicationRefusedError):  # then it is not the one: that has a name
+                name_query(writer, path)
         self.seen.append(noted.name or "(unnamed)")
         if not is_wanted(self._request, noted):
             return EndedQuery(noted.name)
@@ -86,7 +91,7 @@ class ProvingStarter:
             fit_state_format(writer._spark, LocalTree(copy))  # noqa: SLF001  # the session that made the writer
             self._calls.set_format(writer, NOOP)
             self._calls.trigger(writer, once=True)
-            writer.option("checkpointLocation", str(copy))
+            self._calls.option(writer, "checkpointLocation", str(copy))  # the patched one keeps a script's own location
             writer.option("asyncProgressTrackingEnabled", "false")  # it knows no trigger for one batch
             handle = self._calls.start(writer, None)
             self._calls.await_termination(handle)
@@ -117,11 +122,10 @@ class ProvingPatches(Patches):
             queryName: str | None = None,  # noqa: N803  # pyspark's name
             **options: Any,
         ) -> Any:
-            del tableName
             apply_keywords(
                 writer, options, source=format, output_mode=outputMode, partition_by=partitionBy, name=queryName
             )
-            return self.starter.start(writer, None)
+            return self.starter.start(writer, location_of(writer, tableName))
 
         del original
         return to_table

@@ -39,5 +39,7 @@ async def config_of(spark_ha_conn_id: str) -> HaConfig:
     if lookup is None or not lookup.holds():
         task = asyncio.ensure_future(SparkHaHook(spark_ha_conn_id).aget_config())
         lookup = _lookups[spark_ha_conn_id] = _Lookup(asyncio.get_running_loop(), task, time.monotonic())
+    if lookup.task.done():
+        return lookup.task.result()
     # Shielded: a trigger that is cancelled must not take the answer away from the others.
     return await asyncio.shield(lookup.task)

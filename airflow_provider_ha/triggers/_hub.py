@@ -42,6 +42,7 @@ OpenClient = Callable[[HaConfig], "HaClient"]
 
 CALL_TIMEOUT = 30.0  # seconds; longer than the coordinator's own bounded retries, so that its error comes first
 POLL = 60.0  # seconds in which each watched node is compared once; longer with more than AT_ONCE nodes a second
+_BATCH = 1000  # nodes in one round trip
 _TICK = 1.0  # seconds between two parts of the poll, and between an announcement and its node
 _THREADS = 4  # a dead ZooKeeper must not occupy the threads that other providers' triggers share
 
@@ -108,14 +109,14 @@ class Hub:
         """Return the waiter's nodes, ``None`` for one that does not exist; a change after this wakes it.
 
         :raises HaError: They could not be read, or no session could be opened.
-        :raises TimeoutError: No answer within ``CALL_TIMEOUT``.
+        :raises TimeoutError: No session, or no answer, within ``CALL_TIMEOUT``.
         """
-        waiter.changed.clear()  # first: a session that is lost while this one waits for it wakes the waiter again
+        waiter.clear()  # first: a session that is lost while this one waits for it wakes the waiter again
         answer: asyncio.Future[Nodes] = self._loop.create_future()
         self._asked.append((waiter, answer))
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._read_asked())
-        return await within(CALL_TIMEOUT, answer)
+        return await answer
 
     async def call(self, function: Callable[[HaClient], T]) -> T:
         """Call *function* in a thread, without watching anything. Same errors as :meth:`nodes`."""
@@ -152,7 +153,7 @@ class Hub:
         """Answer all that ask, as many at once as one turn of the loop can take."""
         while self._asked:
             batch, count = [], 0
-            while self._asked and count < AT_ONCE:
+            while self._asked and count < _BATCH:
                 waiter, answer = self._asked.popleft()
                 if not answer.done():  # it was cancelled, or has given up
                     batch.append((waiter, answer))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import chain, islice
-
-from airflow_provider_ha.triggers._time_limit import within
 
 
 # Of what is done in one turn of the loop: each waiter costs some 0.1 ms.
@@ -22,12 +20,23 @@ class Waiter:
 
     def __init__(self, paths: frozenset[str]) -> None:
         self.paths = paths
-        self.changed = asyncio.Event()
+        self._changed = asyncio.get_running_loop().create_future()
+
+    def clear(self) -> None:
+        """Forget the changes until now."""
+        if self._changed.done():
+            self._changed = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        """Say that one of the nodes may have changed."""
+        if not self._changed.done():
+            self._changed.set_result(None)
 
     async def wait(self, seconds: float) -> None:
         """Return when one of the nodes may have changed, at the latest after *seconds* (the poll is the backstop)."""
-        with suppress(asyncio.TimeoutError):
-            await within(seconds, self.changed.wait())
+        if not self._changed.done():
+            # A future, and no task that waits for an event: a triggerer has thousands of them.
+            await asyncio.wait({self._changed}, timeout=seconds)
 
 
 class Waiters:
@@ -61,7 +70,7 @@ class Waiters:
     def wake(self, path: str) -> None:
         """Wake those that wait for a node."""
         for waiter in self._by_path.get(path, ()):
-            waiter.changed.set()
+            waiter.wake()
 
     def wake_all(self) -> None:
         """Wake all, some in each turn of the loop: the loop has others to serve."""
@@ -71,6 +80,6 @@ class Waiters:
     def _wake_next(self, left: Iterator[Waiter]) -> None:
         woken = list(islice(left, AT_ONCE))
         for waiter in woken:
-            waiter.changed.set()
+            waiter.wake()
         if woken:
             asyncio.get_running_loop().call_soon(self._wake_next, left)

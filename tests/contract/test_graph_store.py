@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import (
     JobStateError,
@@ -101,6 +102,21 @@ def test_a_run_removes_its_own_pointer_and_never_that_of_a_newer_run(
     coordinator.commit(removal)
     assert graphs.pointer() is None
     assert graphs.remove_op(2) is None
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_claim_since_the_look_lets_a_run_end_and_keeps_the_pointer_from_a_removal_without_a_result(
+    coordinator: Coordinator, graphs: JobGraphStore, alone: bool
+) -> None:
+    coordinator.commit(graphs.pointer_op(GraphPointer(graph=BLOB, run=2)))
+    removal = graphs.remove_op(2, alone=alone)
+    assert removal is not None
+    coordinator.commit(SetData(removal.path, GraphPointer(graph=BLOB, run=2, attempt=3).to_bytes()))
+
+    with pytest.raises(VersionConflictError) if alone else nullcontext():
+        coordinator.commit(removal)
+
+    assert (graphs.pointer() is None) is not alone
 
 
 @pytest.mark.flink(

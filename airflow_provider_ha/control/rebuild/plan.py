@@ -223,7 +223,8 @@ def _pointer(runs: list[_RunPlan], paths: JobPaths) -> PlannedNode | None:
     if not runs or runs[-1].result is not None:
         return None
     run = runs[-1].run
-    return _node(paths.job_graph, GraphPointer(graph=run.graph, run=run.number))
+    attempt = max((entry.submission.attempt for entry in runs[-1].submissions), default=0)
+    return _node(paths.job_graph, GraphPointer(graph=run.graph, run=run.number, attempt=attempt))
 
 
 def _node(path: str, record: Record) -> PlannedNode:

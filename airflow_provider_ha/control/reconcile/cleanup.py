@@ -32,7 +32,7 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
     run = _ended(job)
     with take_lock(job, run, admit=lambda: _require_ended(job, run)) as leadership:
         _require_ended(job, run)  # a newer run may have been made between the first look and the grant
-        pointer = job.graphs.remove_op(run)
+        pointer = job.graphs.remove_op(run, alone=True)  # guard: clean-ups-remove-the-pointer-of-a-newer-run
         if pointer is not None:
             log.warning("job %s: a graph pointer of an ended run is removed; run %d is not run again", job.job_id, run)
             leadership.commit(pointer)  # guard: pointer-first

@@ -21,11 +21,13 @@ from airflow_provider_ha.errors import (
     JobStateError,
 )
 from airflow_provider_ha.jobs import quarantine
-from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage import keys
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.coordination_helpers import HeldClock, ignore
+from tests.support.clusters.jobs_helpers import BLOB
 
 
 class Timed:
@@ -370,6 +372,23 @@ def test_a_dirty_result_is_cleaned_up_and_never_run(
     assert (result.state, result.cleanup) == (JobState.FINISHED, "CLEAN")
     assert job.graphs.pointer() is None
     assert cluster.engine.launches() == before
+
+
+def test_a_clean_up_leaves_the_pointer_of_a_run_that_was_made_since_it_looked(
+    cluster: Cluster, leader: ClusterLeader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = cluster.ended("flights", keep_pointer=True)
+    real, newer = JobGraphStore.remove_op, GraphPointer(graph=BLOB, run=2)
+
+    def overtaken(graphs: JobGraphStore, run: int, **options: bool) -> Delete | None:
+        removal = real(graphs, run, **options)
+        cluster.coordinator.commit(SetData(job.paths.job_graph, newer.to_bytes()))
+        return removal
+
+    monkeypatch.setattr(JobGraphStore, "remove_op", overtaken)
+
+    assert leader.attend("flights").outcome is ReconcileOutcome.NOT_KNOWN
+    assert job.graphs.pointer() == newer
 
 
 def test_clean_up_works_off_what_a_dead_driver_still_had_to_delete(cluster: Cluster, leader: ClusterLeader) -> None:

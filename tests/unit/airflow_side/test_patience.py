@@ -43,7 +43,7 @@ def _wait_within(future: asyncio.Future[None]) -> Awaitable[Any]:
 
 def _wait_as_a_trigger_does(future: asyncio.Future[None]) -> Awaitable[Any]:
     waiter = Waiter(frozenset())
-    future.add_done_callback(lambda _: waiter.changed.set())
+    future.add_done_callback(lambda _: waiter.wake())
     return waiter.wait(5)
 
 

@@ -60,7 +60,7 @@ class Started:
         def ignored(*_: Any, **__: Any) -> None:
             pass
 
-        return WriterCalls(start, ignored, ignored, ignored, lambda _: self.during_replay())
+        return WriterCalls(start, ignored, ignored, ignored, lambda _: self.during_replay(), ignored)
 
 
 def commit(directory: Path) -> None:

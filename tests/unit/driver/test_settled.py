@@ -154,6 +154,7 @@ def test_the_wait_for_a_replayed_batch_is_not_the_scripts() -> None:
         trigger=lambda writer, **kind: writer,
         foreach_batch=lambda writer, function: writer,
         await_termination=waited.append,
+        option=lambda writer, key, value: writer,
     )
 
     calls.run_once("writer", "path")
