@@ -59,7 +59,9 @@ class OwnLocations:
         :param empty: Whether the query has no batch in the job.
         :raises ApplicationRefusedError: It would; names the two submissions that go on.
         """
-        root = root if root is not None else self._root
+        if root is not None:  # its session has it no more: the queries after this one are below it as well
+            self._root = root  # guard: only-the-first-query-is-looked-at
+        root = self._root
         own = noted.options.get(OPTION)
         if own is None and root is None:
             return

@@ -106,6 +106,14 @@ def test_a_root_of_all_checkpoints_is_looked_at_and_all_of_them_are_named(own: P
     assert offered(refused.value.next_step)["start_from"] == {"daily": str(own.parent / "daily"), "hourly": str(own)}
 
 
+def test_every_query_of_a_session_is_looked_at_below_the_root_that_the_first_one_had(own: Path) -> None:
+    locations = OwnLocations(Reach(), begins=True)
+    locations.check("first", WriterNotes(sink="noop"), str(own.parent), None, empty=True)
+
+    with pytest.raises(ApplicationRefusedError, match="query 'hourly' sets checkpointLocation"):
+        locations.check("hourly", WriterNotes(sink="noop"), None, None, empty=True)
+
+
 def test_the_option_of_a_query_counts_more_than_the_root_of_its_session(own: Path, tmp_path: Path) -> None:
     check(WriterNotes(sink="noop", options={OPTION: str(tmp_path / "new")}), root=str(own.parent))
 
