@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.output_paths import refuse_relative
-from airflow_provider_ha.driver.table_sink import in_this_attempt_only, is_sparks_own
+from airflow_provider_ha.driver.table_sink import in_this_attempt_only, place_of_table
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 
@@ -112,18 +112,10 @@ class _Guard:
 
 def _table_location(session: Any, name: str) -> Path | None:
     """Return the local directory of a table of Spark's own catalog; ``None`` for every other table."""
-    try:
-        if not is_sparks_own(session):
-            return None
-        state = session._jsparkSession.sessionState()  # noqa: SLF001  # it has no public name
-        table = state.sqlParser().parseTableIdentifier(name)
-        catalog = state.catalog()
-        known = catalog.tableExists(table)
-        location = urlsplit(
-            str(catalog.getTableMetadata(table).location() if known else catalog.defaultTablePath(table))
-        )
-    except Exception:  # noqa: BLE001  # py4j's error or Spark's: a name that only another catalog can read, or a view
+    found = place_of_table(session, name)
+    if found is None:
         return None
+    location = urlsplit(found[0])
     return Path(unquote(location.path)) if location.scheme in ("", "file") else None
 
 

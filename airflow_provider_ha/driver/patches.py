@@ -109,12 +109,19 @@ class Patches:
                 writer, options, source=format, output_mode=outputMode, partition_by=partitionBy, name=queryName
             )
             try:
-                location = write_to_table(writer, tableName)
+                location = self.location_of_table(writer, tableName)
             except ApplicationRefusedError as error:
                 raise self.lifecycle.refuse(error) from None
             return self.starter.start(writer, location)
 
         return to_table
+
+    def location_of_table(self, writer: Any, name: str) -> str | None:
+        """Return where a table lies that a query is to write to.
+
+        :raises ApplicationRefusedError: It cannot be made highly available.
+        """
+        return write_to_table(writer, name)
 
     def _await_any(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def await_any(manager: Any, timeout: float | None = None) -> bool | None:

@@ -65,19 +65,33 @@ def write_to_table(writer: Any, name: str) -> str:
     return location
 
 
+def place_of_table(session: Any, name: str) -> tuple[str, bool] | None:
+    """Return the location of a table of Spark's own catalog, and whether it is there; ``None`` for every other table.
+
+    One that is not there has the location that it would be made at.
+    """
+    try:
+        if not is_sparks_own(session):
+            return None
+        state = session._jsparkSession.sessionState()  # noqa: SLF001  # it has no public name
+        table = state.sqlParser().parseTableIdentifier(name)
+        catalog = state.catalog()
+        known = bool(catalog.tableExists(table))
+        return str(catalog.getTableMetadata(table).location() if known else catalog.defaultTablePath(table)), known
+    except Exception:  # noqa: BLE001  # py4j's error or Spark's: a name that only another catalog can read, or a view
+        return None
+
+
 def location_of(writer: Any, name: str) -> str | None:
     """Return where a table lies, or would be made; ``None`` when that is not known. Nothing is made.
 
     :param name: As the script gave it to ``toTable()``.
     """
-    state = writer._spark._jsparkSession.sessionState()  # noqa: SLF001  # it has no public name
-    try:
-        table, catalog = state.sqlParser().parseTableIdentifier(name), state.catalog()
-        if catalog.tableExists(table):
-            return str(catalog.getTableMetadata(table).location())
-        return notes(writer).options.get("path") or str(catalog.defaultTablePath(table))
-    except Exception:  # noqa: BLE001  # py4j's error: a name with a catalog
+    found = place_of_table(writer._spark, name)  # noqa: SLF001  # it has no public name
+    if found is None:
         return None
+    place, known = found
+    return place if known else notes(writer).options.get("path", place)
 
 
 def _create(writer: Any, name: str, source: str, place: str) -> None:

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.drain import plan_empty_batch
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.patches import Patches, apply_keywords
+from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.query_name import name_query
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls
@@ -112,23 +112,9 @@ class ProvingPatches(Patches):
     def __init__(self, starter: ProvingStarter) -> None:
         super().__init__(Lifecycle(), QueryRegistry(SystemClock()), starter)
 
-    def _to_table(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def to_table(  # noqa: PLR0917  # its parameters are pyspark's own
-            writer: Any,
-            tableName: str,  # noqa: N803  # pyspark's name
-            format: str | None = None,  # noqa: A002  # pyspark's name
-            outputMode: str | None = None,  # noqa: N803  # pyspark's name
-            partitionBy: Any = None,  # noqa: N803  # pyspark's name
-            queryName: str | None = None,  # noqa: N803  # pyspark's name
-            **options: Any,
-        ) -> Any:
-            apply_keywords(
-                writer, options, source=format, output_mode=outputMode, partition_by=partitionBy, name=queryName
-            )
-            return self.starter.start(writer, location_of(writer, tableName))
-
-        del original
-        return to_table
+    def location_of_table(self, writer: Any, name: str) -> str | None:
+        """Return where a table lies, or would be made: nothing is written to it."""
+        return location_of(writer, name)
 
     def _await_any(self, original: Callable[..., Any]) -> Callable[..., Any]:
         del original
