@@ -77,7 +77,7 @@ def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, jo
     :raises NotConnectedError, StorageUnavailableError: It could not be found out: says nothing about the job.
     """
     paths = cluster.job(job_id)
-    return in_one_session(coordinator, paths, lambda: _look(coordinator, store, cluster, paths))
+    return in_one_session(coordinator, paths.label, lambda: _look(coordinator, store, cluster, paths))
 
 
 def _look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, paths: JobPaths) -> JobObservation:

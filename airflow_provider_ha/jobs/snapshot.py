@@ -86,13 +86,14 @@ def read_snapshot(coordinator: Coordinator, paths: JobPaths) -> JobSnapshot:
     :raises NotConnectedError: Could not be found out: says nothing about the job.
     """
     return in_one_session(
-        coordinator, paths, lambda: assemble(coordinator, paths, coordinator.read(first_reads(paths)))
+        coordinator, paths.label, lambda: assemble(coordinator, paths, coordinator.read(first_reads(paths)))
     )
 
 
-def in_one_session(coordinator: Coordinator, paths: JobPaths, read: Callable[[], T]) -> T:
+def in_one_session(coordinator: Coordinator, what: str, read: Callable[[], T]) -> T:
     """Return what *read* returns, read again when the session changed: the order of reads holds only in one.
 
+    :param what: What is read, for the error.
     :raises NotConnectedError: It changed again and again.
     """
     for _ in range(SESSIONS):
@@ -101,7 +102,7 @@ def in_one_session(coordinator: Coordinator, paths: JobPaths, read: Callable[[],
         if session is not None and session == coordinator.session:
             return found
     raise NotConnectedError(
-        f"job {paths.job_id!r} could not be read: the ZooKeeper session changed {SESSIONS} times during the read",
+        f"{what} could not be read: the ZooKeeper session changed {SESSIONS} times during the read",
         next_step="Check the network and the ensemble",
     )
 

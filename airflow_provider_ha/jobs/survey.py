@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, PathWatch
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.reads import Reads
-from airflow_provider_ha.errors import NotConnectedError, RecordCorruptError
+from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
+from airflow_provider_ha.jobs.snapshot import in_one_session
 
 
 _AT_ONCE = 500  # jobs in one round trip: their answers fit the time of a heartbeat
-_SESSIONS = 3  # attempts to read them within one session: the order of reads holds only there
 
 
 class Standing(Enum):
@@ -65,20 +66,9 @@ def survey(
     kept_apart = set(coordinator.children(cluster.quarantine))
     jobs = [cluster.job(job_id) for job_id in job_ids]
     for start in range(0, len(jobs), _AT_ONCE):
-        for seen in _in_one_session(coordinator, jobs[start : start + _AT_ONCE], watch):
+        some = jobs[start : start + _AT_ONCE]
+        for seen in in_one_session(coordinator, f"{len(some)} jobs", partial(_survey, coordinator, some, watch)):
             yield Surveyed(seen.job_id, Standing.QUARANTINED) if seen.job_id in kept_apart else seen
-
-
-def _in_one_session(coordinator: Coordinator, jobs: list[JobPaths], watch: PathWatch | None) -> list[Surveyed]:
-    for _ in range(_SESSIONS):
-        session = coordinator.session
-        found = _survey(coordinator, jobs, watch)
-        if session is not None and session == coordinator.session:
-            return found
-    raise NotConnectedError(
-        f"{len(jobs)} jobs could not be read: the ZooKeeper session changed {_SESSIONS} times during the read",
-        next_step="Check the network and the ensemble",
-    )
 
 
 def _survey(coordinator: Coordinator, jobs: list[JobPaths], watch: PathWatch | None) -> list[Surveyed]:
