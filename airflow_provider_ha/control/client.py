@@ -27,6 +27,9 @@ from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.storage.open import open_store
 
 
+CONNECT_SECONDS = 15.0
+
+
 class HaClient:
     """A cluster of highly available jobs. Open it with :meth:`open`, in a ``with`` statement.
 
@@ -64,13 +67,16 @@ class HaClient:
         return ClusterPaths(self.config.root, self.config.cluster_id)
 
     @classmethod
-    def open(cls, config: HaConfig, *, coordinator: Coordinator | None = None) -> HaClient:
+    def open(
+        cls, config: HaConfig, *, coordinator: Coordinator | None = None, timeout: float = CONNECT_SECONDS
+    ) -> HaClient:
         """Connect to a cluster.
 
         :param coordinator: A session to use; it stays its owner's to close.
+        :param timeout: Seconds to wait for a server.
         :raises NotConnectedError: No ZooKeeper server answers.
         """
-        return cls(config, coordinator or KazooCoordinator.connect(config), owned=coordinator is None)
+        return cls(config, coordinator or KazooCoordinator.connect(config, timeout=timeout), owned=coordinator is None)
 
     def check(self) -> tuple[str, ...]:
         """Do what a connection's Test button does: ZooKeeper answers, storage and work root are writable.

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,19 @@ def test_without_extras_there_is_no_airflow_and_the_command_works(driver_host: P
     assert "No module named 'airflow'" in imported.stderr
     assert verified.returncode == 0
     assert '"EMPTY"' in verified.stdout
+
+
+def test_the_wheel_brings_the_pages_along(wheel: Path) -> None:
+    plugins = ROOT / "airflow_provider_ha" / "plugins"
+    wanted = {
+        str(path.relative_to(ROOT))
+        for folder in ("templates", "static")
+        for path in (plugins / folder).rglob("*")
+        if path.is_file()
+    }
+
+    with zipfile.ZipFile(wheel) as archive:
+        assert wanted <= set(archive.namelist())
 
 
 def test_the_wheel_brings_the_example_dags_along(driver_host: Path, tmp_path: Path) -> None:

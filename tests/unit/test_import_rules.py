@@ -16,7 +16,7 @@ import airflow_provider_ha
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 SHARED = {"errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
-AIRFLOW_FACING = {"hooks", "operators", "sensors", "triggers", "get_provider_info"}
+AIRFLOW_FACING = {"hooks", "operators", "plugins", "sensors", "triggers", "get_provider_info"}
 STORES = {"checkpoints", "pointers", "coordination", "storage"}  # where the truth lies
 
 # Layer -> layers that it may import beside itself. Arrows point down only.
@@ -37,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "views": {"control", "recovery", "jobs"} | STORES,
     "hooks": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "operators": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
+    "plugins": {"hooks", "views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "sensors": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "triggers": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "cli": {"views", "control", "recovery", "jobs"} | STORES,

@@ -1,0 +1,185 @@
+"""The clusters that the pages show: every connection of type ``spark_ha``, and one session with each in use.
+
+Invariant: a session is opened by the first request that needs it, shared by those that follow, and closed when no
+request has used it for a while, or when its connection was edited.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from airflow.models.connection import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.plugins._bounded import Bounded
+
+
+_VARIABLE = "AIRFLOW_CONN_"
+IDLE_SECONDS = 60.0
+CONNECT_SECONDS = 3.0
+
+
+class Clusters:
+    """The clusters of this Airflow. Safe in any thread; a forked child begins with no session.
+
+    :param names: Returns the ids of the connections.
+    :param config_of: Reads one of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        names: Callable[[], list[str]] | None = None,
+        config_of: Callable[[str], HaConfig] | None = None,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._names = names or connection_ids
+        self._config_of = config_of or read_config
+        self._idle_seconds = idle_seconds
+        self._sessions: dict[str, _Session] = {}
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self.zookeeper = Bounded(
+            "ZooKeeper", next_step="Check that a majority of the ensemble runs and can be reached from the API server"
+        )
+        self.storage = Bounded(
+            "storage", next_step="Check that the storage root answers, and can be reached from the API server"
+        )
+
+    def names(self) -> list[str]:
+        """Return the ids of all clusters' connections, the default first."""
+        found = set(self._names())
+        return sorted(found, key=lambda name: (name != DEFAULT_CONN_ID, name))
+
+    @contextmanager
+    def client(self, conn_id: str) -> Iterator[HaClient]:
+        """Lend the client of a cluster for the time of the block.
+
+        :raises ConfigurationError: There is no such connection, or it cannot be used.
+        :raises NotConnectedError: No ZooKeeper server answered.
+        """
+        config = self._config_of(conn_id)
+        session = self._session(conn_id, config)
+        session.begin()
+        try:
+            yield session.client()
+        finally:
+            session.end()
+
+    def close(self) -> None:
+        """End every session."""
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            session.close()
+
+    def _session(self, conn_id: str, config: HaConfig) -> _Session:
+        with self._lock:
+            if self._pid != os.getpid():
+                self._sessions, self._pid = {}, os.getpid()
+            session = self._sessions.get(conn_id)
+            if session is None or session.config != config:
+                if session is not None:
+                    session.retire()
+                session = self._sessions[conn_id] = _Session(config, self._idle_seconds)
+            return session
+
+
+class _Session:
+    """A session with one cluster, open while it is used."""
+
+    def __init__(self, config: HaConfig, idle_seconds: float) -> None:
+        self.config = config
+        self._idle_seconds = idle_seconds
+        self._client: HaClient | None = None
+        self._users = 0
+        self._retired = False
+        self._timer: threading.Timer | None = None
+        self._opening = threading.Lock()
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def client(self) -> HaClient:
+        with self._opening:
+            if self._client is None:
+                self._client = HaClient.open(self.config, timeout=CONNECT_SECONDS)
+            return self._client
+
+    def end(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            self._timer = threading.Timer(0 if self._retired else self._idle_seconds, self._close_idle)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def retire(self) -> None:
+        """Close as soon as no request uses it."""
+        self._retired = True
+        self._close_idle()
+
+    def close(self) -> None:
+        with self._opening:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _close_idle(self) -> None:
+        with self._lock:
+            if self._users:  # guard: sessions-close-under-a-request
+                return
+        self.close()
+
+
+def connection_ids() -> list[str]:
+    """Return the ids of the connections of type ``spark_ha``: of Airflow's database and of the environment.
+
+    Those of another secrets backend cannot be listed: ``spark_ha_default`` is tried all the same.
+    """
+    with create_session() as session:
+        found = set(session.scalars(select(Connection.conn_id).where(Connection.conn_type == SparkHaHook.conn_type)))
+    named = [name.removeprefix(_VARIABLE).lower() for name in os.environ if name.startswith(_VARIABLE)]
+    return sorted(found | {name for name in named if _is_ours(name)} | {DEFAULT_CONN_ID})
+
+
+def read_config(conn_id: str) -> HaConfig:
+    """Read one connection.
+
+    :raises ConfigurationError: It is missing, of another type, or cannot be used.
+    """
+    try:
+        connection = SparkHaHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        raise ConfigurationError(
+            f"Airflow has no connection {conn_id!r}",
+            next_step=f"Create one of type {SparkHaHook.hook_name} (Admin, Connections)",
+        ) from None
+    if connection.conn_type != SparkHaHook.conn_type:
+        raise ConfigurationError(
+            f"connection {conn_id!r} is of type {connection.conn_type!r}",
+            next_step=f"Choose one of type {SparkHaHook.hook_name}",
+        )
+    return SparkHaHook(conn_id).get_config()
+
+
+def _is_ours(conn_id: str) -> bool:
+    try:
+        return bool(SparkHaHook.get_connection(conn_id).conn_type == SparkHaHook.conn_type)
+    except Exception:  # noqa: BLE001  # a variable that holds no connection is none of ours
+        return False

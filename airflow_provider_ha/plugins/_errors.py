@@ -1,0 +1,97 @@
+"""Error pages: the object, the reason and the next step, never a stack trace."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import cast
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from airflow_provider_ha.errors import (
+    ConfigurationError,
+    CoordinationError,
+    HaError,
+    StorageUnavailableError,
+    UnknownJobError,
+)
+from airflow_provider_ha.plugins._bounded import OverTimeError
+from airflow_provider_ha.plugins._rendering import SECURITY_HEADERS, render
+
+
+log = logging.getLogger(__name__)
+_STATUS: tuple[tuple[type[HaError], HTTPStatus], ...] = (
+    (UnknownJobError, HTTPStatus.NOT_FOUND),
+    (ConfigurationError, HTTPStatus.BAD_REQUEST),
+    (OverTimeError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (CoordinationError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StorageUnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+_KNOWN = {
+    HTTPStatus.UNAUTHORIZED: ("You are not logged in", "Log in to Airflow in this browser, then load this page again"),
+    HTTPStatus.FORBIDDEN: ("You may not see or do this", "Ask an administrator of Airflow for the permission"),
+    HTTPStatus.NOT_FOUND: ("There is no such page", "Go back to the list of jobs"),
+}
+
+
+def add_error_pages(app: FastAPI) -> None:
+    """Have an application answer every error with a page."""
+    app.add_exception_handler(HaError, _ha_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def status_of(error: HaError) -> HTTPStatus:
+    """Return the status of the page that shows an error."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _ha_error(request: Request, error: Exception) -> Response:
+    known = cast("HaError", error)
+    return _page(request, status_of(known), sentence(known.message), known.next_step)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    known = cast("HTTPException", error)
+    status = HTTPStatus(known.status_code)
+    title, next_step = _KNOWN.get(status, (status.phrase, ""))
+    detail = str(known.detail) if known.detail and known.detail != status.phrase else ""
+    return _page(request, status, title, next_step, detail)
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    wrong = cast("RequestValidationError", error).errors()
+    reasons = "; ".join(f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in wrong)
+    return _page(request, HTTPStatus.BAD_REQUEST, "This address cannot be used", "Go back to the list of jobs", reasons)
+
+
+def _unexpected(request: Request, error: Exception) -> Response:
+    log.error("the page %s could not be made", request.url.path, exc_info=error)
+    response = _page(
+        request,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        f"This page could not be made ({type(error).__name__})",
+        "The log of Airflow's API server has the reason. The command spark-ha job show reads the same",
+    )
+    response.headers.update(SECURITY_HEADERS)  # what adds them is not reached any more
+    return response
+
+
+def _page(request: Request, status: HTTPStatus, title: str, next_step: str, detail: str = "") -> Response:
+    return render(
+        request,
+        "error.html",
+        status_code=status.value,
+        title=title,
+        detail=detail,
+        next_step=next_step,
+        at=status.value,
+    )
+
+
+def sentence(message: str) -> str:
+    """Return a message as a sentence begins."""
+    return message[:1].upper() + message[1:]

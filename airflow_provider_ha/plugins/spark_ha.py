@@ -1,0 +1,78 @@
+"""The plugin, through the entry point group ``airflow.plugins``: every process of Airflow loads this module.
+
+Invariant: only a process that mounts the pages builds them. Airflow asks for ``fastapi_apps`` in its API server alone;
+scheduler, workers and triggerer load a name and a few dictionaries.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow import __version__ as airflow_version
+from airflow.configuration import conf
+from airflow.plugins_manager import AirflowPlugin
+
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+URL_PREFIX = "/spark-ha"
+NAME = "Spark HA"
+_FIRST_RELEASE = (3, 1)  # with views of plugins
+
+
+def has_pages(release: str) -> bool:
+    """Whether a release of Airflow shows the pages of plugins."""
+    return tuple(int(part) for part in release.split(".")[:2]) >= _FIRST_RELEASE
+
+
+def base_path() -> str:
+    """Return the path below which Airflow is served, without a slash at its end: that of ``[api] base_url``."""
+    return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+
+
+class SparkHaPlugin(AirflowPlugin):
+    """The pages of the jobs, and their entry in Airflow's navigation. Without either before Airflow 3.1."""
+
+    name = "spark_ha"
+
+    @property
+    def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow only reads it
+        """The application, made when it is first asked for."""
+        if not has_pages(airflow_version):
+            return []
+        return [{"app": _app(), "url_prefix": URL_PREFIX, "name": NAME}]
+
+    @property
+    def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow only reads it
+        """The entry in the navigation."""
+        if not has_pages(airflow_version):
+            return []
+        return _views()
+
+
+@cache
+def _app() -> FastAPI:
+    from airflow_provider_ha.plugins._app import create_app  # noqa: PLC0415  # only the API server needs it
+
+    return create_app()
+
+
+@cache
+def _views() -> list[dict[str, Any]]:
+    # One list: Airflow removes from it what it refuses.
+    href, icon = f"{base_path()}{URL_PREFIX}", f"{base_path()}{URL_PREFIX}/static"
+    return [
+        {
+            "name": NAME,
+            "href": f"{href}/",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "spark-ha",
+            "icon": f"{icon}/icon.svg",
+            "icon_dark_mode": f"{icon}/icon-dark.svg",
+        }
+    ]

@@ -1,0 +1,38 @@
+"""The plugin's application below its prefix, as Airflow mounts it, and requests to it without a server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from airflow_provider_ha.plugins.spark_ha import URL_PREFIX
+
+
+def mounted(app: FastAPI) -> FastAPI:
+    """Return an application that has *app* below the prefix of the plugin."""
+    outer = FastAPI()
+    outer.mount(URL_PREFIX, app)
+    return outer
+
+
+class Page:
+    """Sends requests to the plugin's application, each in a separate event loop."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = mounted(app)
+
+    def get(self, path: str, **given: Any) -> httpx.Response:
+        """Load a page; *path* is below the prefix."""
+        return self.request("GET", path, **given)
+
+    def request(self, method: str, path: str, **given: Any) -> httpx.Response:
+        """Send a request; *given* is what httpx takes (``params``, ``headers``, ``data``, …)."""
+        return asyncio.run(self._request(method, path, given))
+
+    async def _request(self, method: str, path: str, given: dict[str, Any]) -> httpx.Response:
+        transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://airflow.test", timeout=120) as client:
+            return await client.request(method, f"{URL_PREFIX}{path}", **given)

@@ -1,0 +1,63 @@
+"""Reads of the pages: what hangs is over time, and does not pile up."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.plugins._bounded import Bounded, OverTimeError
+
+
+def bounded(*, seconds: float = 30.0, at_once: int = 2) -> Bounded:
+    return Bounded("ZooKeeper", next_step="Check it", seconds=seconds, at_once=at_once)
+
+
+def test_an_answer_and_an_error_come_through() -> None:
+    def fail() -> None:
+        raise StorageUnavailableError("storage is away")
+
+    assert bounded().call(lambda: 3) == 3
+    with pytest.raises(StorageUnavailableError, match="storage is away"):
+        bounded().call(fail)
+
+
+def test_what_takes_too_long_is_named_with_what_to_do() -> None:
+    end = threading.Event()
+
+    with pytest.raises(OverTimeError, match=r"ZooKeeper does not answer: no answer within 0.05 s. Check it"):
+        bounded(seconds=0.05).call(end.wait)
+    end.set()
+
+
+def test_what_still_hangs_takes_no_more_threads_than_agreed() -> None:
+    end, begun = threading.Event(), []
+
+    def hang() -> None:
+        begun.append(1)
+        end.wait()
+
+    reads = bounded(seconds=0.05, at_once=2)
+    for _ in range(5):
+        with pytest.raises(OverTimeError):
+            reads.call(hang)
+    end.set()
+
+    assert len(begun) == 2
+
+
+def test_a_read_that_ended_late_makes_room_again() -> None:
+    end = threading.Event()
+    reads = bounded(seconds=0.05, at_once=1)
+    with pytest.raises(OverTimeError):
+        reads.call(end.wait)
+    end.set()
+
+    def answered() -> int:
+        try:
+            return reads.call(lambda: 4)
+        except OverTimeError:
+            return answered()
+
+    assert answered() == 4

@@ -1,0 +1,111 @@
+"""The plugin "Spark HA": what every process of Airflow loads, and what its API server mounts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+from airflow.configuration import conf
+
+from airflow_provider_ha.plugins import spark_ha
+from airflow_provider_ha.plugins._app import create_app
+from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.plugins._rendering import static_files
+from airflow_provider_ha.plugins.spark_ha import SparkHaPlugin, has_pages
+from tests.support.mounted_page import Page
+
+
+pytestmark = pytest.mark.slow  # the API server of Airflow takes seconds to import
+RESERVED = ("/api/v2", "/ui", "/execution", "/auth", "/pluginsv2")  # airflow.api_fastapi.app
+
+
+@pytest.fixture
+def client() -> Page:
+    return Page(create_app(Clusters(names=lambda: ["spark_ha_default"])))
+
+
+def test_it_is_found_by_its_entry_point() -> None:
+    found = {entry.name: entry.load() for entry in entry_points(group="airflow.plugins")}
+
+    assert found["spark_ha"] is SparkHaPlugin
+
+
+def test_a_process_that_mounts_no_pages_builds_none() -> None:
+    heavy = ("kazoo", "boto3", "jinja2.loaders", "airflow_provider_ha.plugins._app", "airflow_provider_ha.control")
+    program = (
+        "import sys\n"
+        "import airflow_provider_ha.plugins.spark_ha as module\n"
+        "module.SparkHaPlugin().external_views\n"
+        f"print(sorted(set({heavy!r}) & set(sys.modules) - {{'jinja2.loaders'}}))"
+    )
+
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert printed.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(("release", "has"), [("3.0.6", False), ("3.1.0", True), ("3.3.2", True), ("4.0.0b1", True)])
+def test_pages_need_airflow_3_1(release: str, has: bool) -> None:
+    assert has_pages(release) is has
+
+
+def test_airflow_3_0_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_ha, "airflow_version", "3.0.6")
+
+    assert (SparkHaPlugin().fastapi_apps, SparkHaPlugin().external_views) == ([], [])
+
+
+def test_the_application_is_one_and_not_below_a_path_of_airflow() -> None:
+    (first,), (second,) = SparkHaPlugin().fastapi_apps, SparkHaPlugin().fastapi_apps
+
+    assert first["app"] is second["app"]
+    assert not first["url_prefix"].startswith(RESERVED)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "href"), [("", "/spark-ha/"), ("http://airflow.example:8080/team/a/", "/team/a/spark-ha/")]
+)
+def test_the_navigation_leads_below_the_path_of_airflow(
+    base_url: str, href: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conf, "get", lambda *_, **__: base_url)
+    spark_ha._views.cache_clear()
+
+    (view,) = SparkHaPlugin().external_views
+    spark_ha._views.cache_clear()
+
+    assert (view["href"], view["destination"]) == (href, "nav")
+
+
+@pytest.mark.parametrize("path", ["/", "/static/page.css", "/docs", "/redoc", "/openapi.json", "/unknown"])
+def test_without_a_user_there_is_no_page(path: str, client: Page) -> None:
+    answer = client.get(path)
+
+    assert answer.status_code in {401, 404}
+    assert "leader" not in answer.text
+
+
+def test_who_is_not_logged_in_is_told_what_to_do(client: Page) -> None:
+    answer = client.get("/")
+
+    assert answer.status_code == 401
+    assert "Log in to Airflow in this browser" in answer.text
+
+
+def test_every_answer_forbids_scripts_and_frames_from_elsewhere(client: Page) -> None:  # also an error page
+    policy = client.get("/").headers["Content-Security-Policy"]
+
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "frame-ancestors 'self'" in policy
+    assert "unsafe" not in policy
+
+
+def test_no_page_loads_anything_from_elsewhere() -> None:
+    scripts = [name for name in static_files() if name.endswith((".js", ".css"))]
+
+    assert {"page.js", "theme.js", "page.css"} <= set(scripts)
+    for name in scripts:
+        assert b"//cdn" not in static_files()[name].content
