@@ -138,6 +138,7 @@ ENVIRONMENT = {  # field -> variable
     "digest_auth_also": "SPARK_HA_DIGEST_AUTH_ALSO",
     "sasl_auth": "SPARK_HA_SASL_AUTH",
     "engines": "SPARK_HA_ENGINES",
+    "history_server": "SPARK_HA_HISTORY_SERVER",
 }
 
 
@@ -162,6 +163,8 @@ class HaConfig(BaseModel):
     :param hdfs: Options for an ``hdfs://`` work root.
     :param engines: Options of engines for all jobs, by the engine's name: ``{"local": {"spark_home": "/opt/spark"}}``.
         A job's own ``engine_options`` win.
+    :param history_server: URL of Spark's history server, ``http://history:18080``, which links of ended drivers lead
+        to. What it shows is up to the event logs of the jobs (``spark.eventLog.enabled``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -181,6 +184,7 @@ class HaConfig(BaseModel):
     hdfs: HdfsOptions | None = None
     timings: Timings = Timings()
     engines: dict[str, dict[str, str]] = {}
+    history_server: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -220,6 +224,14 @@ class HaConfig(BaseModel):
             if "/" in host or (":" in host and not port.isdigit()):
                 raise ValueError(f"ZooKeeper host {host!r} is not of the form host:port")
         return ",".join(hosts)
+
+    @field_validator("history_server")
+    @classmethod
+    def _web_page(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "")
+        if value is not None and (parts.scheme not in ("http", "https") or not parts.hostname or parts.password):
+            raise ValueError("the history server is not of the form http://host:18080, without a password")
+        return value.rstrip("/") if value else None
 
     @field_validator("storage_root", "work_root", "home_root")
     @classmethod

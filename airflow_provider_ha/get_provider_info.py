@@ -57,6 +57,10 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": _ui_field_behaviour(),
             }
         ],
+        "extra-links": [
+            f"{_PACKAGE}.links.operator_links.{name}"
+            for name in ("SparkHaJobLink", "SparkHaJobsLink", "SparkHaDriverLogLink", "SparkHaSparkUiLink")
+        ],
         "cli": [f"{_PACKAGE}.cli.airflow_commands.get_ha_cli_commands"],
     }
 
@@ -102,6 +106,11 @@ def _cluster_fields() -> dict[str, Any]:
             _CLUSTER,
             "Engine options",
             'JSON with options of engines for all jobs: {"local": {"spark_home": "/opt/spark"}}',
+        ),
+        "history_server": _text(
+            _CLUSTER,
+            "History server",
+            "URL of Spark's history server, http://history:18080, for links of ended drivers",
         ),
     }
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.driver.application import Application
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.persist import persist
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -43,6 +44,7 @@ class JobWriter:
     """The fenced writes of one driver. Its methods may be called from several threads.
 
     :param journal: Gets the working directory and the result before ZooKeeper does (``jobs.journal``).
+    :param application: Says which application of Spark the script is now.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class JobWriter:
         registry: QueryRegistry,
         run: int,
         clock: Clock,
+        application: Callable[[], Application] = Application,
     ) -> None:
         self._coordinator = coordinator
         self._paths = paths
@@ -66,10 +69,11 @@ class JobWriter:
         self._registry = registry
         self._run = run
         self._clock = clock
+        self._application = application
         self._lock = threading.RLock()
         self._state = JobState.STARTING
         self._message = ""
-        self._written: tuple[JobState, int | None, str, tuple[str, ...]] | None = None
+        self._written: tuple[JobState, int | None, str, tuple[str, ...], Application] | None = None
         self._ended = False
 
     def begin(self, origin: Origin) -> None:
@@ -93,7 +97,7 @@ class JobWriter:
             self._leadership.commit(
                 self._put(self._paths.generation, generation), self._put(self._paths.status, status)
             )
-            self._written = (self._state, None, message, ())
+            self._written = (self._state, None, message, (), Application())
 
     def set_state(self, state: JobState, message: str = "") -> None:
         """Note the state; :meth:`publish_status` writes it. What comes after the end is ignored."""
@@ -107,10 +111,10 @@ class JobWriter:
             self.set_state(self._state, message)
 
     def publish_status(self, checkpoint: int | None) -> None:
-        """Write the status when the state, the message, the newest checkpoint or what is not started yet changed."""
+        """Write the status when something of it changed: state, message, checkpoint, application, what is at rest."""
         resting = tuple(query.name for query in self._registry.resting)
         with self._lock:
-            now = (self._state, checkpoint, self._message, resting)
+            now = (self._state, checkpoint, self._message, resting, self._application())
             if now != self._written and not self._ended:
                 self._leadership.commit(self._put(self._paths.status, self._status(checkpoint)))
                 self._written = now
@@ -168,6 +172,7 @@ class JobWriter:
         self._leadership.commit(*ops)
 
     def _status(self, checkpoint: int | None) -> Status:
+        application = self._application()
         return Status(  # guard: status-without-what-rests
             state=self._state,
             run=self._run,
@@ -176,6 +181,8 @@ class JobWriter:
             not_started={query.name: query.status() for query in self._registry.resting},
             checkpoint=checkpoint,
             message=self._message,
+            application_id=application.application_id,
+            spark_ui=application.ui,
             at=self._clock.now(),
         )
 

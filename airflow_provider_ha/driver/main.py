@@ -25,6 +25,7 @@ from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
+from airflow_provider_ha.driver.application import RunningApplication
 from airflow_provider_ha.driver.assembly import Assembly
 from airflow_provider_ha.driver.batch_writes import refuse_relative_writes
 from airflow_provider_ha.driver.ending import Ending
@@ -120,6 +121,7 @@ class Driver:
             registry=registry,
             run=self._led.run.number,
             clock=self._clock,
+            application=RunningApplication(),
         )
         self._require_file_system(writer)  # guard: jvm-s-file-system-is-found-missing-after-the-fence
         try:

@@ -29,7 +29,16 @@ _TLS_FIELDS = {
     "tls_key_password": "key_password",
     "tls_check_hostname": "check_hostname",
 }
-_PLAIN_FIELDS = ("cluster_id", "root", "work_root", "home_root", "chroot", "digest_auth_also", "engines")
+_PLAIN_FIELDS = (
+    "cluster_id",
+    "root",
+    "work_root",
+    "home_root",
+    "chroot",
+    "digest_auth_also",
+    "engines",
+    "history_server",
+)
 _TIMINGS = ("session_timeout", "tolerate_suspended")
 _SASL = "sasl"  # what login and password are for; the other is digest
 

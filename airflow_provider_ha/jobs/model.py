@@ -415,6 +415,8 @@ class Status(Record):
     :param queries: The queries that the script has started in this epoch.
     :param not_started: Those that the run had, and that the script has not started yet: they lie at rest, and every
         checkpoint holds them.
+    :param application_id: Spark's id of the application; empty before the script has made its session.
+    :param spark_ui: URL of its web UI; empty without one.
     """
 
     kind: ClassVar[str] = "status"
@@ -426,6 +428,8 @@ class Status(Record):
     not_started: dict[str, QueryStatus] = {}
     checkpoint: int | None = None
     message: str = ""
+    application_id: str = ""
+    spark_ui: str = ""
     at: datetime
 
 

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferralTimeout
 
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 
@@ -34,6 +35,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")
+    operator_extra_links = (SparkHaJobLink(), SparkHaDriverLogLink(), SparkHaSparkUiLink())
     own_retries = False  # whether the tries are this package's, so that only Airflow's troubles may use them
 
     def __init__(

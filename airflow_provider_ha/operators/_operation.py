@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.jobs.model import Operation, OperationState
+from airflow_provider_ha.links.known_run import KnownRun, note_run
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, as_flag, refuse_error
 from airflow_provider_ha.operators._failures import because, unknown_job_skips
 from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.operators._known_run import tell_run
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
 from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
 from airflow_provider_ha.views.task_results import OperationResultView
@@ -74,6 +76,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
             with unknown_job_skips(wanted=as_flag(self.skip_unknown_job)):
                 job.snapshot()  # an unknown job is refused as one, with the names of those that there are
             operation = self.ask(job, open_operation_id(job, self.operation_base(context, job)), base)
+            tell_run(self, context, client, operation.run, operation_id=operation.operation_id)
             trigger = SparkHaOperationTrigger(
                 operation_id=operation.operation_id,
                 run=operation.run,
@@ -101,6 +104,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
             self.log.warning("Job %s has lost its driver and was not recovered: it is asked again", self.job_id)
             return self.execute(context)
         operation = Operation.model_validate(event["operation"])
+        note_run(self, KnownRun(operation.run))
         if event["status"] != "completed":
             raise self.failure(self._sentence(operation, event["status"], event.get("reason", "")))
         self.check_end(operation, event)

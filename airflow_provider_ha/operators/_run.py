@@ -22,6 +22,7 @@ from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, ref
 from airflow_provider_ha.operators._driver_logs import last_words_of, where_is_log
 from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
 from airflow_provider_ha.operators._identity import is_retry, request_id
+from airflow_provider_ha.operators._known_run import tell, tell_run
 from airflow_provider_ha.operators._lost import after_loss, later
 from airflow_provider_ha.operators._retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
@@ -74,6 +75,7 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
             version = self._claim(client, context, request) if self._has_claim(client, request) else None
             run = self.attach(client, context, request)
             version = self._claim(client, context, request) if version is None else version
+            tell_run(self, context, client, run)
             attempt, found = where_is_log(client, self.job_id, run)
             if found:
                 self.log.info("%s", found)
@@ -83,7 +85,8 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
         """Return where the job stands, submit it again, or fail."""
         refuse_error(event)
         if event["status"] in ("lost", "recover"):
-            self._recover(event, request_id(context), claim)
+            self._recover(event, context, claim)
+        tell(self, context, event)
         if event["status"] == "ended" and event["state"] != JobState.FINISHED.value:
             self._show_last_words(event["run"])
             raise AirflowFailException(
@@ -94,14 +97,16 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
             )
         return RunReachedView.of_event(event).to_json()
 
-    def _recover(self, event: dict[str, Any], request: str, claim: int | None) -> NoReturn:
+    def _recover(self, event: dict[str, Any], context: Any, claim: int | None) -> NoReturn:
         """Do what the restart strategy says, then wait again."""
+        request = request_id(context)
         self.log.warning("The driver of run %d of job %s is gone: %s", event["run"], self.job_id, event.get("reason"))
         try:
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 due = event["status"] == "recover"
                 step = after_loss(client, self.job_id, run=event["run"], due=due, by=request)
-                # After that: the recovery does not wait for a log.
+                # After that: the recovery waits for no XCom and no log.
+                tell_run(self, context, client, event["run"])
                 if event["attempt"] and (said := last_words_of(client, self.job_id, event["run"], event["attempt"])):
                     self.log.warning("%s", said)
         except HaError as error:

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.links.operator_links import SparkHaJobsLink
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._plain_errors import PlainErrors
@@ -49,6 +50,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("spark_ha_conn_id",)
+    operator_extra_links = (SparkHaJobsLink(),)
 
     def __init__(
         self,

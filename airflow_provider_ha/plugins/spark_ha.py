@@ -14,19 +14,15 @@ from airflow import __version__ as airflow_version
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_provider_ha.links.page_urls import PREFIX as URL_PREFIX
+from airflow_provider_ha.links.page_urls import has_pages
+
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 
-URL_PREFIX = "/spark-ha"
 NAME = "Spark HA"
-_FIRST_RELEASE = (3, 1)  # with views of plugins
-
-
-def has_pages(release: str) -> bool:
-    """Whether a release of Airflow shows the pages of plugins."""
-    return tuple(int(part) for part in release.split(".")[:2]) >= _FIRST_RELEASE
 
 
 def base_path() -> str:

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.errors import UnknownJobError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
@@ -32,6 +33,7 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")
+    operator_extra_links = (SparkHaJobLink(), SparkHaDriverLogLink(), SparkHaSparkUiLink())
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.log_place import newest_log, printed_place
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, QueryStatus, StartKind
 from airflow_provider_ha.jobs.presence import Watched, warning
+from airflow_provider_ha.jobs.spark_page import live_page
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.leader import LeaderView
@@ -134,6 +135,8 @@ class JobView(View):
     :param log: Host and path of the newest log of a driver; of one that has not reported where it runs, where its
         supervisor prints.
     :param log_command: The command that prints it on that host.
+    :param spark_ui: Spark's web UI of the driver that leads; ``null`` without one.
+    :param application_id: Spark's id of the last application of the job; ``null`` when it has reported none.
     :param queries: Query -> where it stands, of those that the script has started.
     :param not_started: The same, for the queries of earlier epochs that the script has not started yet.
     :param attempts: How often the run was submitted.
@@ -161,6 +164,8 @@ class JobView(View):
     fallback: str
     log: str | None
     log_command: str | None
+    spark_ui: str | None
+    application_id: str | None
     queries: dict[str, QueryStatus]
     not_started: dict[str, QueryStatus]
     attempts: int
@@ -230,6 +235,8 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched, moved: Mo
         fallback=_fallback(snapshot),
         log=f"{place.host}:{place.path}" if place else _printed(run),
         log_command=place.command if place else None,
+        spark_ui=live_page(snapshot) or None,
+        application_id=(status.application_id or None) if status else None,
         queries=status.queries if status else {},
         not_started=status.not_started if status else {},
         attempts=losses.attempts,

@@ -23,6 +23,23 @@ class TaskResultView(View):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
+class KnownRunView(TaskResultView):
+    """XCom ``spark_ha_run``: the run of a task, as soon as there is one, also while the task is deferred.
+
+    :param job_id: The job.
+    :param run: Number of the run.
+    :param attempt: Its newest submission, when the task looked.
+    :param epoch: Epoch of its leader, or of its result; left out before a driver of the run leads.
+    :param operation_id: Id of the operation that the task has requested of the run.
+    """
+
+    job_id: str
+    run: int
+    attempt: int | None = None
+    epoch: int | None = None
+    operation_id: str | None = None
+
+
 class RunReachedView(TaskResultView):
     """The run that a task has submitted, restored or followed.
 

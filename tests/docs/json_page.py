@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from airflow_provider_ha.operators._known_run import XCOM_KEY
 from airflow_provider_ha.views import events
 from airflow_provider_ha.views.commands import COMMANDS
 from airflow_provider_ha.views.drills import DrillResultView
@@ -22,6 +23,7 @@ from airflow_provider_ha.views.plan import PlanFiguresView
 from airflow_provider_ha.views.selection import SelectionView
 from airflow_provider_ha.views.task_results import (
     CanceledView,
+    KnownRunView,
     RecoveredJobsView,
     RunReachedView,
     SavepointTakenView,
@@ -50,6 +52,8 @@ OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
     "SparkHaJobStatusSensor": {"without `status`": events.StateEvent},
     "SparkHaCheckpointSensor": {"without `status`": events.CheckpointEvent},
 }
+# XCom key -> what it holds; written before the task defers.
+XCOMS: Mapping[str, Mapping[str, type[View]]] = {XCOM_KEY: {"": KnownRunView}}
 TRIGGERS: Mapping[str, Mapping[str, type[View]]] = {
     "SparkHaClusterTrigger": {"": events.NoLeaderEvent, "also": events.GrantedEvent},
 }
@@ -87,6 +91,7 @@ def page() -> str:
         _HEAD,
         _table("Commands", "Command", {f"spark-ha {name}": shown for name, shown in COMMANDS.items()}),
         _table("Operators and sensors", "Class", OPERATORS),
+        _table("XCom of a task that has not ended", "Key", XCOMS),
         _table("Events", "Trigger", TRIGGERS),
         "## Documents\n",
         *(_section(model) for model in shown_models()),
@@ -98,7 +103,10 @@ def shown_models() -> list[type[BaseModel]]:
     """Return everything that can be a part of a document, by name."""
     found: dict[str, type[BaseModel]] = {}
     documents = (
-        model for table in (COMMANDS, OPERATORS, TRIGGERS) for shown in table.values() for model in shown.values()
+        model
+        for table in (COMMANDS, OPERATORS, XCOMS, TRIGGERS)
+        for shown in table.values()
+        for model in shown.values()
     )
     queue: list[type[BaseModel]] = [ErrorDocument, *documents]
     while queue:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from airflow_provider_ha.plugins.spark_ha import URL_PREFIX
+from airflow_provider_ha.links.page_urls import PREFIX as URL_PREFIX
 
 
 def mounted(app: FastAPI) -> FastAPI:

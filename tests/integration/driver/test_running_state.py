@@ -44,6 +44,7 @@ def says(job: SupervisedJob, epoch: int) -> tuple[JobState, str] | None:
 
 def test_a_job_runs_in_each_epoch_once_its_first_batch_is_committed(gated: Gated) -> None:
     job = gated("rows")
+    job.conf["spark.ui.enabled"] = "true"
     job.stream.feed(1)
     job.close_gate("batch")
     job.submit()
@@ -53,6 +54,9 @@ def test_a_job_runs_in_each_epoch_once_its_first_batch_is_committed(gated: Gated
     job.open_gate("batch")
     job.await_alive(lambda: says(job, 1) == (JobState.RUNNING, ""), "RUNNING")
     assert job.progress(1, "rows").committed >= 0
+    status = job.job.snapshot().status
+    assert status is not None
+    assert (status.application_id[:6], status.spark_ui[:7]) == ("local-", "http://"), "a link leads to Spark's own page"
 
     job.close_gate("batch")
     job.stream.feed(1)

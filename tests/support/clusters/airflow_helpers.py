@@ -39,7 +39,14 @@ def storage_path(config: HaConfig) -> Path:
 
 def context(*, ti_id: str = "ti-1", run_id: str = "manual__1", map_index: int = -1, **more: Any) -> dict[str, Any]:
     """Return the part of Airflow's context that is read."""
-    ti = SimpleNamespace(id=ti_id, dag_id="dag", task_id="task", run_id=run_id, map_index=map_index)
+    xcom: dict[str, Any] = {}
+
+    def xcom_push(key: str, value: Any) -> None:
+        xcom[key] = value
+
+    ti = SimpleNamespace(
+        id=ti_id, dag_id="dag", task_id="task", run_id=run_id, map_index=map_index, xcom=xcom, xcom_push=xcom_push
+    )
     return {"ti": ti, **more}
 
 

@@ -13,6 +13,7 @@ from airflow_provider_ha.errors import DecisionNeededError, JobStateError
 from airflow_provider_ha.operators import _run
 from airflow_provider_ha.operators._lost import after_loss
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
+from tests.support.clusters.airflow_helpers import context
 
 
 class Hook:
@@ -48,7 +49,7 @@ def test_a_task_fails_with_what_its_user_has_to_decide(monkeypatch: pytest.Monke
     event = {"status": "recover", "run": 1, "attempt": 2, "reason": "the driver ended"}
 
     with pytest.raises(AirflowFailException, match=r"waits for a decision.*checkpoint plan flights"):
-        task._recover(event, "request", None)
+        task._recover(event, context(), None)
 
 
 def test_a_run_that_has_ended_meanwhile_is_looked_at_again() -> None:

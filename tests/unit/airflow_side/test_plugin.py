@@ -9,11 +9,12 @@ from importlib.metadata import entry_points
 import pytest
 from airflow.configuration import conf
 
+from airflow_provider_ha.links.page_urls import has_pages
 from airflow_provider_ha.plugins import spark_ha
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._rendering import static_files
-from airflow_provider_ha.plugins.spark_ha import SparkHaPlugin, has_pages
+from airflow_provider_ha.plugins.spark_ha import SparkHaPlugin
 from tests.support.mounted_page import Page
 
 

@@ -1,0 +1,57 @@
+"""Which application of Spark the script is, and where its web UI is: what the job's status says, for people."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """One application of Spark.
+
+    :param application_id: Spark's id; empty when the script has made no session.
+    :param ui: URL of its web UI; empty when it has none.
+    """
+
+    application_id: str = ""
+    ui: str = ""
+
+
+class RunningApplication:
+    """Answers several times a second, and asks the JVM once for each context of the script."""
+
+    def __init__(self) -> None:
+        self._context: Any = None
+        self._known = Application()
+
+    def __call__(self) -> Application:
+        """Return the application of the script; the last one once its session is stopped."""
+        from pyspark import SparkContext  # pyspark is imported inside functions
+
+        context = SparkContext._active_spark_context  # noqa: SLF001  # there is no public way that makes none
+        if context is None or context is self._context:  # guard: jvm-is-asked-every-tick
+            return self._known
+        try:
+            self._known = application_of(context)
+        except Exception as error:  # noqa: BLE001  # any failure of py4j: a link is no reason to fail a status
+            log.debug("Spark does not say where its web UI is: %s", error)
+            return self._known
+        self._context = context
+        return self._known
+
+
+def application_of(context: Any) -> Application:
+    """Return what a context of pyspark says of its application.
+
+    Behind a reverse proxy the UI is found at the proxy, where Spark's conf names it.
+    """
+    conf, application_id = context.getConf(), str(context.applicationId)
+    proxy = conf.get("spark.ui.reverseProxyUrl", "")
+    if proxy and conf.get("spark.ui.reverseProxy", "false") == "true" and context.uiWebUrl:
+        return Application(application_id, f"{proxy.rstrip('/')}/proxy/{application_id}")
+    return Application(application_id, context.uiWebUrl or "")
