@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_provider_ha.checkpoints.connectors.iceberg import ICEBERG
 from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkConnector
 from airflow_provider_ha.checkpoints.connectors.sink_type import QueryMemory
@@ -23,6 +24,7 @@ from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_start
 from airflow_provider_ha.checkpoints.working.batch_log import put_offsets
 from airflow_provider_ha.driver.context import Fenced
+from airflow_provider_ha.driver.iceberg_table import table_directory
 from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
@@ -132,6 +134,8 @@ def check_writer(writer: Any, path: str | None, root: str, taken: frozenset[str]
     refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
     refuse_unfenced(name, noted, default, lambda key: session.conf.get(key, None))
     sink = sink_spec(name, noted, default)
+    if sink.source.lower() == ICEBERG:
+        sink = replace(sink, table=table_directory(session, name, noted))  # guard: tables-by-name-are-unknown
     if isinstance(noted.function, Fenced):
         noted.function.belongs_to(name)
     return CheckedWriter(writer, path, name, sink, noted.trigger, own_root)

@@ -13,7 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS
+from airflow_provider_ha.checkpoints.connectors.iceberg import ICEBERG
 from airflow_provider_ha.checkpoints.connectors.places import is_local
+from airflow_provider_ha.driver.iceberg_table import create_table, full_name
 from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 
@@ -42,6 +44,8 @@ def write_to_table(writer: Any, name: str) -> str:
         table = state.sqlParser().parseTableIdentifier(name) if is_sparks_own(session) else None
     except Exception:  # noqa: BLE001  # py4j's error: a name with a catalog
         table = None
+    if (iceberg := full_name(session, name)) is not None:
+        return _write_to_iceberg(writer, name, iceberg)
     if table is None or (table.catalog().isDefined() and table.catalog().get() != "spark_catalog"):
         raise _refused(name, "in another catalog than Spark's own")
     known = bool(state.catalog().tableExists(table))
@@ -55,10 +59,7 @@ def write_to_table(writer: Any, name: str) -> str:
     provider = str(metadata.provider().get()) if metadata.provider().isDefined() else "a view, which"
     _check_provider(name, provider)
     if noted.sink is not None and noted.sink.lower() != provider.lower():
-        raise ApplicationRefusedError(
-            f"a query writes {noted.sink} to table {name!r}, which is one of {provider}",
-            next_step=f'Write .format("{provider}"), or leave the format out',
-        )
+        raise _of_another_provider(name, noted.sink, provider)
     location = str(metadata.location())
     _check_place(name, location)
     writer.format(provider)
@@ -87,11 +88,25 @@ def location_of(writer: Any, name: str) -> str | None:
 
     :param name: As the script gave it to ``toTable()``.
     """
-    found = place_of_table(writer._spark, name)  # noqa: SLF001  # it has no public name
+    if (iceberg := full_name(writer._spark, name)) is not None:  # noqa: SLF001  # it has no public name
+        writer.format(ICEBERG)
+        return iceberg
+    found = place_of_table(writer._spark, name)  # noqa: SLF001  # the same
     if found is None:
         return None
     place, known = found
     return place if known else notes(writer).options.get("path", place)
+
+
+def _write_to_iceberg(writer: Any, name: str, full: str) -> str:
+    """Return the name of a table in a catalog of Iceberg's, with the catalog: its format takes that for a path."""
+    session, noted = writer._spark, notes(writer)  # noqa: SLF001  # it has no public name
+    if noted.sink is not None and noted.sink.lower() != ICEBERG:
+        raise _of_another_provider(name, noted.sink, ICEBERG)
+    if not session.catalog.tableExists(full):
+        create_table(session, full, writer._df._jdf.schema().toDDL(), noted.partitions)  # noqa: SLF001  # the same
+    writer.format(ICEBERG)
+    return full
 
 
 def _create(writer: Any, name: str, source: str, place: str) -> None:
@@ -125,6 +140,13 @@ def in_this_attempt_only(name: str, place: object) -> ApplicationRefusedError:
         "would lose its rows",
         next_step="Set spark.sql.warehouse.dir in the conf of the job to an absolute path, or give the table an "
         "absolute path",
+    )
+
+
+def _of_another_provider(name: str, source: str, provider: str) -> ApplicationRefusedError:
+    return ApplicationRefusedError(
+        f"a query writes {source} to table {name!r}, which is one of {provider}",
+        next_step=f'Write .format("{provider}"), or leave the format out',
     )
 
 

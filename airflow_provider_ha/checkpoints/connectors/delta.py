@@ -19,14 +19,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place, place_of
-from airflow_provider_ha.checkpoints.connectors.sink_connector import OWN_OUTPUT, RECORDED_CUT, Findings, SinkCase
+from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
 from airflow_provider_ha.checkpoints.connectors.sink_type import Conf, QueryMemory, SinkType
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.connectors.table_judgement import judge_table, readable_place
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES, ObjectTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
+from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RestoreUnknownError
 from airflow_provider_ha.storage.file_reading import FileStoreReader
 
 
@@ -56,7 +57,7 @@ class DeltaSink(SinkType):
 
     def sink(self, source: str, path: str | None) -> QuerySink:
         """Return the directory of the table in its normal form, where it can be read from here."""
-        return QuerySink(kind=SinkKind.OTHER, format=source, table=_readable(path))
+        return QuerySink(kind=SinkKind.OTHER, format=source, table=readable_place(path))
 
     def identity(self, options: Mapping[str, str]) -> str | None:
         """Return the directory of the table in its normal form."""
@@ -80,7 +81,7 @@ class DeltaSink(SinkType):
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge by the highest batch that the table has: it skips what is not above that."""
         if case.top is not None and case.is_known:  # what is not known is a separate finding
-            _judge_table(sink, case, case.top, findings)
+            judge_table(sink, case, case.top, findings)
         return {}
 
 
@@ -182,49 +183,6 @@ def unfenced_on_s3(table: str, conf: Conf) -> str | None:
         return None
     named = conf(f"spark.delta.logStore.{scheme}.impl") or conf("spark.delta.logStore.class") or SINGLE_DRIVER
     return named if named.rpartition(".")[2] == SINGLE_DRIVER else None
-
-
-def _readable(path: str | None) -> str | None:
-    """Return the directory of a table; ``None`` when it is on a file system that cannot be read here."""
-    try:
-        return output_place(path) if path else None
-    except ConfigurationError:
-        return None
-
-
-def _judge_table(sink: QuerySink, case: SinkCase, top: int, findings: Findings) -> None:
-    cut, reached = case.batch, case.state.reached
-    if case.state.gone:
-        findings.add(
-            Verdict.LOSS_POSSIBLE,
-            f"the table {sink.table} is gone, and with it what was written up to batch {cut}",
-            "put the table back, its log included",
-            "accept LOSS_POSSIBLE by name: the next batch makes a new table, which holds only the rows after the cut",
-            OWN_OUTPUT,
-        )
-    elif reached > top and case.has_fresh_id:
-        findings.add(
-            Verdict.DUPLICATES_POSSIBLE,
-            f"with a fresh query id batches {top + 1} to {reached}, which the table has, are written again",
-            f"remove their rows from the table first: it was last right at batch {top}",
-        )
-    elif reached > top:
-        findings.add(
-            Verdict.IMPOSSIBLE,  # guard: tables-skip-what-comes-next
-            f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
-            f"would skip batches {top + 1} to {reached}, also with new content",
-            RECORDED_CUT,
-            "give the query a fresh id (--reset-query-id): then nothing is skipped, and these batches are written "
-            "again (DUPLICATES_POSSIBLE)",
-            OWN_OUTPUT,
-        )
-    elif reached < cut and not (case.has_fresh_id and reached < 0):
-        findings.add(
-            Verdict.LOSS_POSSIBLE,
-            f"the table has batches of this query up to {reached} only, but the cut is at {cut}",
-            "bring the table back to a version that has them",
-            f"restore a cut at batch {reached} or before" if reached >= 0 else OWN_OUTPUT,
-        )
 
 
 def _whole_checkpoints(found: list[str]) -> dict[int, list[str]]:

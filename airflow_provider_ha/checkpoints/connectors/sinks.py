@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow_provider_ha.checkpoints.connectors.delta import DeltaSink
 from airflow_provider_ha.checkpoints.connectors.file_sink import FileSinks
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchSink
+from airflow_provider_ha.checkpoints.connectors.iceberg import IcebergSink
 from airflow_provider_ha.checkpoints.connectors.kafka_sink import KafkaSink
 from airflow_provider_ha.checkpoints.connectors.other_sink import OtherSink
 from airflow_provider_ha.checkpoints.connectors.places import Reach
@@ -14,7 +15,14 @@ from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 
 
-SINK_TYPES: tuple[SinkType, ...] = (FileSinks(), ForeachBatchSink(), DeltaSink(), KafkaSink(), OtherSink())
+SINK_TYPES: tuple[SinkType, ...] = (
+    FileSinks(),
+    ForeachBatchSink(),
+    DeltaSink(),
+    IcebergSink(),
+    KafkaSink(),
+    OtherSink(),
+)
 """The first one that takes a format, or owns a recorded sink, is its type; the last one takes all."""
 
 

@@ -1,8 +1,8 @@
 """A plain PySpark script that writes numbers, one file a batch and each number once, to a sink of any type.
 
-Arguments: type of the sink, input directory, output, directory of the gates, and the broker of a topic. While ``plan``
-is among the gates a batch does not get beyond its rows; once ``report`` is, the output is read and ``report.json`` made
-of it: number -> how often it is there.
+Arguments: type of the sink, input directory, output (the name of a table for Iceberg), directory of the gates, and the
+broker of a topic. While ``plan`` is among the gates a batch does not get beyond its rows; once ``report`` is, the
+output is read and ``report.json`` made of it: number -> how often it is there.
 """
 
 import json
@@ -35,8 +35,8 @@ def replace(frame: DataFrame, batch: int) -> None:
 
 def read() -> DataFrame:
     """Return the output as its readers see it."""
-    if sink == "delta":
-        return spark.read.format("delta").load(output)
+    if sink in ("delta", "iceberg"):
+        return spark.read.format(sink).load(output)
     return spark.read.parquet(output) if sink == "parquet" else spark.read.schema("number long").json(output)
 
 
@@ -58,9 +58,15 @@ elif sink == "kafka":
 elif sink == "parquet":
     parted = numbers.withColumn("part", f.col("number") % 3)
     writer = parted.writeStream.partitionBy("part").format(sink).option("path", output)
+elif sink == "iceberg":
+    writer = numbers.writeStream
 else:
     writer = numbers.writeStream.format(sink).option("path", output)
-writer.queryName("numbers").start()
+writer = writer.queryName("numbers")
+if sink == "iceberg":
+    writer.toTable(output)
+else:
+    writer.start()
 while not spark.streams.awaitAnyTermination(1):
     if (gates / "report").exists() and not (gates / "report.json").exists():
         report()

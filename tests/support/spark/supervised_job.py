@@ -43,6 +43,7 @@ class SupervisedJob:
     :param queries: Which of the script's queries it starts.
     :param options: By default a lost driver stays lost until the test recovers it.
     :param master: Spark master.
+    :param engine_options: Of the target, such as another Spark.
     """
 
     client: HaClient
@@ -54,6 +55,7 @@ class SupervisedJob:
         default_factory=lambda: HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False)
     )
     master: str = "local[2]"
+    engine_options: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.gates = self.stream.root / "gates"
@@ -80,6 +82,7 @@ class SupervisedJob:
                 arguments=arguments,
                 conf=conf | {"spark.sql.shuffle.partitions": "1"} | self.conf,
                 master=self.master,
+                engine_options=self.engine_options,
                 driver_memory="1g",
                 options=self.options,
             )

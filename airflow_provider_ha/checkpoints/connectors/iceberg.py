@@ -1,0 +1,181 @@
+"""What an Iceberg table has of a query, by the summaries of its snapshots (``spark.sql.streaming.queryId`` and others).
+
+Iceberg's sink executes a batch, then looks for the newest snapshot of the query from the current one backwards, and
+drops the rows of a batch that is not above the one that it finds (``SparkWrite.BaseStreamingWrite`` of Iceberg 1.12,
+apache/iceberg#10892). A query that is set back loses the rows of as many batches as the table is ahead, not doubles
+them.
+
+Invariant: the answer comes from the metadata that is current. A table of a Hadoop catalog, or one that is named by its
+path, says itself which that is (Iceberg specification, "File System Tables"). For every other table its catalog does,
+which is not asked from here. Where snapshots have expired and none of those left names the query, what it has is
+unknown. Only metadata is read, never the data.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, is_s3, output_place, place_of
+from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
+from airflow_provider_ha.checkpoints.connectors.sink_type import Conf, QueryMemory, SinkType
+from airflow_provider_ha.checkpoints.connectors.table_judgement import judge_table, readable_place
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.files import names, read
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RestoreUnknownError
+from airflow_provider_ha.storage.file_reading import FileStoreReader
+
+
+ICEBERG = "iceberg"  # format of the sink
+METADATA = "metadata"
+QUERY_ID = "spark.sql.streaming.queryId"
+EPOCH_ID = "spark.sql.streaming.epochId"
+_HINT = "version-hint.text"
+_VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
+_OF_A_CATALOG = re.compile(r"\d+-[0-9a-f-]{36}(\.gz)?\.metadata\.json(\.gz)?")
+_REPAIR = "Repair the table, then plan again"
+
+
+class IcebergSink(SinkType):
+    """Iceberg tables. The place of one is known where it is named by its path, or its driver has found it."""
+
+    table = "Iceberg table"
+
+    def takes(self, source: str) -> bool:
+        """The format, in any case."""
+        return source.lower() == ICEBERG
+
+    def sink(self, source: str, path: str | None) -> QuerySink:
+        """Return the directory of a table that is named by its path; of another one only the driver knows it."""
+        return QuerySink(kind=SinkKind.OTHER, format=source, table=readable_place(path) if is_path(path) else None)
+
+    def identity(self, options: Mapping[str, str]) -> str | None:
+        """Return the directory of the table in its normal form, or its name."""
+        named = options.get("path")
+        return place_of(options) if is_path(named) else named
+
+    def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:  # noqa: ARG002  # no conf locks a path
+        """Refuse a table on S3 that is named by its path: two drivers could both write one version of it."""
+        return unfenced(path) if is_path(path) and is_s3(path) else None
+
+    def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:
+        """Return the metadata of the table."""
+        return IcebergMetadata(sink.table, reach) if sink.table is not None else None
+
+    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
+        """Judge by the highest batch that the table has: it drops the rows of what is not above that."""
+        if case.top is not None and case.is_known:  # what is not known is a separate finding
+            judge_table(sink, case, case.top, findings)
+        return {}
+
+
+class IcebergMetadata:
+    """The metadata of one table whose directory says which version is current.
+
+    :param table: Directory of the table: a path, or a URI.
+    :param reach: How its file system is reached; as the environment says by default.
+    """
+
+    def __init__(self, table: Path | str, reach: Reach | None = None) -> None:
+        self.table = str(table)
+        self._reach = reach or Reach()
+
+    def exists(self) -> bool:
+        """Whether there is a table: a directory with metadata.
+
+        :raises StorageUnavailableError: It could not be found out.
+        """
+        return any(_VERSION.fullmatch(name) or _OF_A_CATALOG.fullmatch(name) for name in names(self._tree()))
+
+    def last_batch(self, query_id: str) -> int:
+        """Return the highest batch that the table has of a query; -1 when it has none, or is not there.
+
+        :param query_id: ``id`` of the checkpoint's ``metadata``.
+        :raises RestoreUnknownError: The metadata is not what Iceberg writes, or the snapshots that could tell are gone.
+        :raises StorageUnavailableError: It could not be read.
+        """
+        current = self._current()
+        if current is None:
+            return -1
+        try:
+            snapshots = {one["snapshot-id"]: one for one in current.get("snapshots") or ()}
+            at = current.get("current-snapshot-id")
+            while at is not None and at != -1:
+                if at not in snapshots:  # guard: expired-snapshots-have-nothing
+                    raise self._unknown(
+                        f"snapshot {at} and those before it have expired, and none of those left names the query",
+                        "Look into the table for the last rows of the query",
+                    )
+                summary = snapshots[at].get("summary") or {}
+                if summary.get(QUERY_ID) == query_id:
+                    return int(summary[EPOCH_ID])
+                at = snapshots[at].get("parent-snapshot-id")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._unknown(f"its metadata cannot be understood ({error!r})", _REPAIR) from error
+        return -1
+
+    def _current(self) -> dict[str, Any] | None:
+        """Return the current metadata; ``None`` when there is no table."""
+        tree = self._tree()
+        found = names(tree)
+        versions = {int(match[1]): name for name in found if (match := _VERSION.fullmatch(name))}
+        if not versions:
+            if any(_OF_A_CATALOG.fullmatch(name) for name in found):  # guard: metadata-of-catalogs-is-guessed
+                raise self._unknown("its catalog says which metadata is current, and is not asked from here", "")
+            return None
+        newest = max(versions)
+        if _HINT in found and (hinted := self._hint(tree)) > newest:
+            raise self._unknown(f"version {hinted} of its metadata is not there", _REPAIR)
+        return self._parsed(tree, versions[newest])
+
+    def _hint(self, tree: Tree) -> int:
+        try:
+            return int(read(tree, _HINT))
+        except (CheckpointCorruptError, ValueError):
+            return -1  # Iceberg lists the directory then, as is done here at all times
+
+    def _parsed(self, tree: Tree, name: str) -> dict[str, Any]:
+        unpack: Callable[[bytes], bytes] = gzip.decompress if ".gz" in name else bytes
+        try:
+            document = json.loads(unpack(read(tree, name)))
+        except (CheckpointCorruptError, ValueError, OSError, EOFError) as error:
+            raise self._unknown(f"{name} cannot be read: {error}", _REPAIR) from error
+        if not isinstance(document, dict):
+            raise self._unknown(f"{name} is no metadata of a table", _REPAIR)
+        return document
+
+    def _tree(self) -> Tree:
+        place = output_place(self.table)
+        if is_local(place):
+            return LocalTree(Path(place) / METADATA)
+        return ObjectTree(FileStoreReader(self._reach.files(place)), f"{METADATA}/")
+
+    def _unknown(self, reason: str, next_step: str) -> HaError:
+        return RestoreUnknownError(
+            f"the batches of Iceberg table {self.table} are unknown: {reason}", next_step=next_step
+        )
+
+
+def is_path(named: str | None) -> bool:
+    """Whether a writer's ``path`` is one; without a slash Iceberg takes it for the name of a table."""
+    return named is not None and "/" in named
+
+
+def unfenced(table: str) -> tuple[str, str]:
+    """Return why a table on S3 without a catalog that keeps writers apart is refused, and the next step."""
+    reason = (
+        f"writes to the Iceberg table {table}, whose versions are files that two drivers can write over each other on "
+        "S3: a driver that was taken for dead would undo commits of its successor, and their rows be lost"
+    )
+    next_step = (
+        "Keep the table in a catalog that swaps versions at once (REST, Hive, Glue, JDBC), set lock-impl of the Hadoop "
+        "catalog, or keep it on HDFS or a mounted directory"
+    )
+    return reason, next_step

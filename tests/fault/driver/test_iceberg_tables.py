@@ -1,0 +1,90 @@
+"""A query that writes to an Iceberg table is killed beside the table's commit, and is set back: its rows are exact."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.connectors.iceberg import IcebergMetadata
+from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.jobs.model import HaOptions, JobState
+from tests.proofs.sinks.cells import Kill
+from tests.proofs.sinks.play import KILLED, feed, killed, numbers, report
+from tests.support.spark import iceberg
+from tests.support.spark.driver_helpers import APPS, Stream
+from tests.support.spark.supervised_job import SupervisedJob
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
+QUERY = "numbers"
+TABLE = f"{iceberg.CATALOG}.db.numbers"
+
+
+@pytest.fixture
+def job(client: HaClient, tmp_path: Path) -> SupervisedJob:
+    """A job that writes numbers, one file a batch; each batch makes a checkpoint."""
+    made = SupervisedJob(client, Stream(tmp_path), (QUERY,), conf=iceberg.conf(str(tmp_path / "lake")))
+    made.engine_options = {"spark_home": str(iceberg.spark_home())}
+    made.options = HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False, retained_checkpoints=10)
+    return made
+
+
+def submit(job: SupervisedJob, *, batches: int) -> None:
+    for batch in range(batches):
+        feed(job.stream.source, batch)
+    job.submit_script(APPS / "every_sink.py", ["iceberg", str(job.stream.source), TABLE, str(job.gates)])
+    job.await_committed(1, batches - 1)
+
+
+def in_table(job: SupervisedJob, epoch: int) -> int:
+    """Return the highest batch of the query that the table has."""
+    tree = job.tree(epoch)
+    assert tree is not None
+    return IcebergMetadata(job.stream.root / "lake" / "db" / "numbers").last_batch(read_query_id(tree / QUERY))
+
+
+def expected(batches: int) -> Counter[int]:
+    return Counter({number: 1 for batch in range(batches) for number in numbers(batch)})
+
+
+@pytest.mark.parametrize("kill", list(Kill), ids=lambda kill: str(kill.name.lower()))
+def test_a_kill_beside_the_commit_of_the_table_neither_loses_nor_repeats_a_row(job: SupervisedJob, kill: Kill) -> None:
+    submit(job, batches=KILLED)
+    killed(job, kill)
+    assert in_table(job, 1) == (KILLED if kill is Kill.AFTER else KILLED - 1)
+
+    job.recover()
+    feed(job.stream.source, KILLED + 1)
+    job.await_committed(2, KILLED + 1)
+
+    assert report(job) == expected(KILLED + 2)
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
+
+
+def test_set_back_it_goes_on_behind_what_the_table_has(job: SupervisedJob) -> None:
+    """Iceberg would drop the rows of the next batches, which have the numbers of batches that the table has."""
+    submit(job, batches=4)
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
+    first = min(job.job.snapshot().checkpoint_numbers)
+    wanted = RestoreRequest(job_id=job.job_id, request_id=new_id(), start_from=f"checkpoint-{first}")
+    whole = job.job.plan_restore(wanted)
+    plan = whole.queries[QUERY]
+    assert (whole.verdict, whole.unknown) == (Verdict.SAFE, {})
+    assert plan.sink.max_batch == 3
+    assert [entry.batch for entry in plan.replay] == list(range(plan.batch + 1, 4))
+
+    job.job.restore(wanted)
+    feed(job.stream.source, 4)
+    job.await_alive(lambda: job.progress(2, QUERY).committed >= 4, "the new batch")
+
+    assert report(job) == expected(5)
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
