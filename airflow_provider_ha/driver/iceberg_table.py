@@ -56,8 +56,8 @@ def table_directory(session: Any, query: str, noted: WriterNotes) -> str | None:
     except Exception as error:  # noqa: BLE001  # py4j's error; where Iceberg itself cannot find it, Spark says so next
         log.warning("query %s: Iceberg does not say where table %s lies: %s", query, named, str(error).splitlines()[0])
         return None
-    if operations != _SELF_TOLD:
-        return None  # guard: tables-of-any-catalog-are-read
+    if operations != _SELF_TOLD:  # guard: tables-of-any-catalog-are-read
+        return None
     if is_s3(location) and not _is_locked(session, named):
         reason, next_step = unfenced(location)
         raise ApplicationRefusedError(f"query {query!r} {reason}", next_step=next_step)
