@@ -11,6 +11,7 @@ from airflow_provider_ha import __version__
 from airflow_provider_ha.cli import acl, checkpoint, job, leader, savepoint, storage
 from airflow_provider_ha.cli.checkpoint_diff import diff
 from airflow_provider_ha.cli.examples import examples
+from airflow_provider_ha.cli.job_history import history
 from airflow_provider_ha.cli.job_logs import logs
 from airflow_provider_ha.cli.job_move import move
 from airflow_provider_ha.cli.recover import recover
@@ -32,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(job.app, name="job")
+job.app.command("history")(history)
 job.app.command("logs")(logs)
 job.app.command("move")(move)
 app.add_typer(checkpoint.app, name="checkpoint")

@@ -16,6 +16,7 @@ from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.coordination.steps import Steps, follow
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import Run, RunResult
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit, SubmissionStarted
@@ -176,7 +177,12 @@ def reads_of_run(paths: JobPaths, number: int) -> Reads:
 
 
 def view_of_run(coordinator: Coordinator, paths: JobPaths, number: int, seen: Seen) -> RunView:
-    """Return run *number*, which exists, from what was *seen* of it, and from one round trip more.
+    """Return run *number*, which exists, from what was *seen* of it, and from one round trip more."""
+    return follow(coordinator, steps_of_run(paths, number, seen))
+
+
+def steps_of_run(paths: JobPaths, number: int, seen: Seen) -> Steps[RunView]:
+    """Read the same in a round trip that other readers may share.
 
     The result is read last. A submission's exit is proof that it will write nothing more, so a result that is not
     there after the exit was seen will not come from that submission. The other way round, a run that finished
@@ -190,7 +196,7 @@ def view_of_run(coordinator: Coordinator, paths: JobPaths, number: int, seen: Se
         for path in (paths.submission, paths.submission_started, paths.submission_exit)
     ]
     result = paths.run_result(number)
-    later = coordinator.read(Reads((*nodes, result)))
+    later = yield Reads((*nodes, result))
     return RunView(  # guard: forgotten-submissions-break-snapshots
         run=Run.from_bytes(seen.there(paths.run(number)).data, source=paths.run(number)),
         # One that is not there any more was forgotten by the leader after its name was read: it is long over.

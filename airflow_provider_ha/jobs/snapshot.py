@@ -29,10 +29,11 @@ from airflow_provider_ha.coordination.counter import counter_value
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.coordination.steps import Steps, follow
 from airflow_provider_ha.errors import NotConnectedError, UnknownJobError
 from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, LeaderInfo, Recovery, Status
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode, reads_of_run, view_of_run
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode, reads_of_run, steps_of_run
 
 
 T = TypeVar("T")
@@ -126,7 +127,7 @@ def _live_state(snapshot: JobSnapshot, view: RunView) -> JobState:
     if newest is not None and newest.exit is not None:
         return JobState.LOST
     if snapshot.leader is not None and snapshot.leader.run == view.run.number:
-        return _led_state(snapshot.leader, snapshot.status)
+        return led_state(snapshot.leader, snapshot.status)
     if newest is None:
         return JobState.SUBMITTED
     if snapshot.leader is None and _has_led(snapshot, newest):
@@ -155,21 +156,37 @@ def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobSnaps
 
     :raises UnknownJobError, RecordCorruptError: As :func:`read_snapshot`.
     """
-    epoch = first.nodes[paths.epoch]
-    if epoch is None and first.nodes[paths.base] is None:
+    if _is_unknown(paths, first):
         raise _unknown(coordinator, paths)
+    return follow(coordinator, _assembled(paths, first))
+
+
+def snapshot_steps(paths: JobPaths) -> Steps[JobSnapshot]:
+    """Read a job in three round trips, which other readers may share.
+
+    :raises UnknownJobError, RecordCorruptError: As :func:`read_snapshot`.
+    """
+    first = yield first_reads(paths)
+    if _is_unknown(paths, first):
+        raise UnknownJobError(f"job {paths.job_id!r} is not known in cluster {paths.cluster.cluster_id!r}")
+    return (yield from _assembled(paths, first))
+
+
+def _assembled(paths: JobPaths, first: Seen) -> Steps[JobSnapshot]:
+    epoch = first.nodes[paths.epoch]
     number = epoch.version if epoch else 0
     leader = decode(first.nodes[paths.leader], LeaderInfo)
     status = decode(first.nodes[paths.status], Status)
     checkpoints = node_numbers(first.lists[paths.checkpoints], parent=paths.checkpoints, digits=CHECKPOINT_DIGITS)
     runs = node_numbers(first.lists[paths.runs], parent=paths.runs)
-    second = coordinator.read(Reads((paths.recovery(number),)) + (reads_of_run(paths, runs[-1]) if runs else Reads()))
+    second = yield Reads((paths.recovery(number),)) + (reads_of_run(paths, runs[-1]) if runs else Reads())
+    run = (yield from steps_of_run(paths, runs[-1], second)) if runs else None
     return JobSnapshot(
         job_id=paths.job_id,
         leader=leader,
         epoch=number,
         epoch_zxid=epoch.modified_zxid if epoch else 0,
-        run=view_of_run(coordinator, paths, runs[-1], second) if runs else None,
+        run=run,
         status=status,
         graph=decode(first.nodes[paths.job_graph], GraphPointer),
         generation=decode(first.nodes[paths.generation], Generation),
@@ -179,7 +196,11 @@ def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobSnaps
     )
 
 
-def _led_state(leader: LeaderInfo, status: Status | None) -> JobState:
+def _is_unknown(paths: JobPaths, first: Seen) -> bool:
+    return first.nodes[paths.epoch] is None and first.nodes[paths.base] is None
+
+
+def led_state(leader: LeaderInfo, status: Status | None) -> JobState:
     """Return the leader's own record; a status of another epoch says nothing about this one."""
     if status is None or status.epoch != leader.epoch:
         return JobState.STARTING

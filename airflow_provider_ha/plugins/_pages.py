@@ -1,4 +1,4 @@
-"""The pages that show: the list of jobs. Nothing here changes anything."""
+"""The pages that show: the list of jobs, and one job. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.plugins._job_page import Known, Stored, read_known, read_stored, shown_job
+from airflow_provider_ha.plugins._listing import read_page
 from airflow_provider_ha.plugins._rendering import render
-from airflow_provider_ha.views.job import JobListView, JobRow, job_list, job_row, unreadable_row
+from airflow_provider_ha.plugins._timeline import Span, axis_of, timeline
+from airflow_provider_ha.views.overview import ATTENTION, STATES, Asked, OverviewView, SortKey
 
 
 router = APIRouter()
@@ -27,19 +29,61 @@ ClustersDep = Annotated[Clusters, Depends(_clusters)]
 
 
 @router.get("/")
-def jobs(request: Request, clusters: ClustersDep, cluster: Cluster = DEFAULT_CONN_ID) -> Response:
+def jobs(  # noqa: PLR0917  # each is a part of the address
+    request: Request,
+    clusters: ClustersDep,
+    cluster: Cluster = DEFAULT_CONN_ID,
+    q: Annotated[str, Query(max_length=128)] = "",
+    state: Annotated[str, Query(max_length=32)] = "",
+    sort: SortKey = SortKey.URGENCY,
+    page: Annotated[int, Query(ge=1, le=100_000)] = 1,
+) -> Response:
     """List the jobs of a cluster."""
+    asked = Asked(search=q.strip(), state=state if state in {*STATES, ATTENTION} else "", sort=sort, page=page)
 
-    def read() -> JobListView:
+    def read() -> OverviewView:
         with clusters.client(cluster) as client:
-            return job_list([_row(client, job_id) for job_id in client.list_jobs()])
+            return read_page(client, asked)
 
-    shown = clusters.zookeeper.call(read)
-    return render(request, "jobs.html", cluster=cluster, clusters=clusters.names(), shown=shown)
+    return render(
+        request,
+        "jobs.html",
+        cluster=cluster,
+        clusters=clusters.names(),
+        shown=clusters.zookeeper.call(read),
+        asked=asked,
+        states=STATES,
+        now=SystemClock().now(),
+    )
 
 
-def _row(client: HaClient, job_id: str) -> JobRow:
-    try:
-        return job_row(client.job(job_id).snapshot())
-    except HaError as error:
-        return unreadable_row(job_id, error)
+@router.get("/jobs/{job_id}")
+def job(
+    request: Request, clusters: ClustersDep, job_id: str, cluster: Cluster = DEFAULT_CONN_ID, span: Span = Span.DAY
+) -> Response:
+    """Show one job."""
+
+    def read() -> Known:
+        with clusters.client(cluster) as client:
+            return read_known(client, job_id)
+
+    known = clusters.zookeeper.call(read)
+    stored = _stored(clusters, cluster, known)
+    axis = axis_of(span, known.history, now=known.now)
+    return render(
+        request,
+        "job.html",
+        cluster=cluster,
+        job=shown_job(known, stored.options.shown),
+        known=known,
+        stored=stored,
+        span=span,
+        spans=list(Span),
+        timeline=timeline(axis, known.history, known.checkpoints.checkpoints, known.savepoints.savepoints),
+        now=known.now,
+    )
+
+
+def _stored(clusters: Clusters, cluster: str, known: Known) -> Stored:
+    with clusters.client(cluster) as client:
+        return read_stored(client, clusters.storage, known.snapshot)

@@ -10,6 +10,7 @@ from airflow_provider_ha.views.comparison import ComparisonView
 from airflow_provider_ha.views.drills import DrillListView, DrillView
 from airflow_provider_ha.views.examples import CopiedView
 from airflow_provider_ha.views.graph import GraphView
+from airflow_provider_ha.views.history import HistoryView
 from airflow_provider_ha.views.job import JobListView, JobView, ReleasedView
 from airflow_provider_ha.views.leader import JobLeaderView
 from airflow_provider_ha.views.logs import LogLineView, LogView
@@ -50,6 +51,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "examples": {"": CopiedView},
     "job cancel": {"": OperationView},
     "job graph": {"": GraphView},
+    "job history": {"": HistoryView},
     "job list": {"": JobListView},
     "job logs": {"": LogView, "with `--follow`, each line": LogLineView},
     "job move": {"": MoveView},

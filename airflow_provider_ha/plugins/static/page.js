@@ -1,14 +1,81 @@
-// Times in the viewer's zone.
+// Times in the viewer's zone, and a page that refreshes itself without losing focus or scroll position.
 (() => {
   "use strict";
+  const EVERY = 5000;
+  const pad = (value) => String(value).padStart(2, "0");
+  const clock = (at) => `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+  const day = (at) => `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
+
   const localize = (within) => {
     for (const element of within.querySelectorAll("time[datetime]:not([data-ago])")) {
-      const at = new Date(element.dateTime);
-      const pad = (value) => String(value).padStart(2, "0");
-      element.textContent =
-        `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ` +
-        `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+      const at = new Date(element.getAttribute("datetime"));
+      element.textContent = `${day(at)} ${clock(at)}`;
+    }
+    for (const element of within.querySelectorAll("text[data-at]")) {
+      const at = new Date(element.dataset.at);
+      element.textContent = `${day(at).slice(5)} ${clock(at).slice(0, 5)}`;
     }
   };
+
+  const keyed = (within, element) => {
+    const name = element.id ? `#${CSS.escape(element.id)}` : element.dataset.key && `[data-key="${CSS.escape(element.dataset.key)}"]`;
+    return name ? within.querySelector(name) : null;
+  };
+
+  // Everything of the answer comes through the parser and was escaped by the server.
+  const replace = (fresh) => {
+    let changed = false;
+    for (const region of document.querySelectorAll("[data-live]")) {
+      const next = fresh.getElementById(region.id);
+      if (!next) continue;
+      localize(next);
+      if (next.innerHTML === region.innerHTML) continue;
+      for (const open of region.querySelectorAll("details[open]")) {
+        const same = keyed(next, open);
+        if (same) same.open = true;
+      }
+      const focused = region.contains(document.activeElement) ? document.activeElement : null;
+      region.replaceChildren(...Array.from(next.childNodes, (node) => document.importNode(node, true)));
+      const again = focused && keyed(region, focused);
+      if (again) again.focus({ preventScroll: true });
+      changed = true;
+    }
+    if (changed) document.dispatchEvent(new CustomEvent("pagechange"));
+  };
+
   localize(document);
+  const button = document.getElementById("refresh");
+  const status = document.getElementById("refreshed");
+  if (!button || !status) return;
+  let last = new Date();
+  let busy = false;
+  const on = () => button.getAttribute("aria-pressed") === "true";
+
+  const refresh = async () => {
+    if (busy || !on() || document.hidden || !document.getSelection().isCollapsed) return;
+    busy = true;
+    try {
+      const answer = await fetch(window.location.href, { signal: AbortSignal.timeout(20000), cache: "no-store" });
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (!answer.ok) throw new Error(fresh.querySelector("h1")?.textContent || `status ${answer.status}`);
+      replace(fresh);
+      last = new Date();
+      status.textContent = "";
+      status.classList.remove("stale");
+      document.body.classList.remove("stale");
+    } catch (error) {
+      const text = `Not refreshed since ${clock(last)}: ${error.message}`;
+      if (status.textContent !== text) status.textContent = text;
+      status.classList.add("stale");
+      document.body.classList.add("stale");
+    } finally {
+      busy = false;
+    }
+  };
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    button.setAttribute("aria-pressed", String(!on()));
+    refresh();
+  });
+  window.setInterval(refresh, EVERY);
 })();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -16,10 +17,13 @@ from fastapi import FastAPI
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters.rebuild_helpers import drive, job, submit
+from tests.support.clusters.rebuild_helpers import job
+from tests.support.clusters.shown_cluster import write_cluster
 from tests.support.mounted_page import Page
 
 
@@ -48,17 +52,114 @@ def page(app: FastAPI) -> Page:
     return Page(app)
 
 
-def test_the_list_shows_a_job_with_its_state_and_leader(
-    page: Page, config: HaConfig, coordinator: Coordinator, tmp_path: Path
-) -> None:
-    context = job(config, coordinator, "flights")
-    driver = drive(context, submit(context, tmp_path))
+def rows(text: str) -> list[str]:
+    """Return the jobs of a list in their order."""
+    return re.findall(r'data-key="job-([^"]+)"', text)
 
+
+@pytest.fixture
+def filled(config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths) -> None:
+    """A cluster with jobs in every state."""
+    write_cluster(coordinator, open_store(config), cluster_paths, others=3)
+
+
+@pytest.mark.usefixtures("filled")
+def test_the_list_begins_with_what_needs_attention_and_says_why(page: Page) -> None:
     shown = page.get("/").text
 
-    assert "flights" in shown
-    assert "STARTING" in shown
-    driver.leadership.release()
+    assert rows(shown) == ["payments", "clicks", "orders", "sensor-00", "sensor-01", "sensor-02"]
+    assert "2 need attention" in shown
+    assert "the same error came 3 times at batch 310" in shown
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"q": "SENSOR"}, ["sensor-00", "sensor-01", "sensor-02"]),
+        ({"state": "LOST"}, ["payments"]),
+        ({"state": "attention"}, ["payments", "clicks"]),
+        ({"state": "RUNNING", "sort": "job"}, ["orders", "sensor-00", "sensor-01", "sensor-02"]),
+        ({"sort": "restarts"}, ["orders", "clicks", "payments", "sensor-00", "sensor-01", "sensor-02"]),
+        ({"sort": "checkpoint", "state": "attention"}, ["clicks", "payments"]),
+        ({"sort": "host", "state": "RUNNING"}, ["orders", "sensor-00", "sensor-01", "sensor-02"]),
+        ({"q": "nothing"}, []),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
+)
+def test_the_list_is_searched_filtered_and_sorted(page: Page, asked: dict[str, str], found: list[str]) -> None:
+    assert rows(page.get("/", params=asked).text) == found
+
+
+@pytest.mark.parametrize("asked", [{"page": "0"}, {"sort": "colour"}, {"page": "x"}])
+def test_an_address_that_cannot_be_used_is_a_page_that_says_so(page: Page, asked: dict[str, str]) -> None:
+    answer = page.get("/", params=asked)
+
+    assert answer.status_code == 400
+    assert "This address cannot be used" in answer.text
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_jobs_page_shows_who_led_and_what_can_be_restored(page: Page) -> None:
+    shown = page.get("/jobs/orders").text
+
+    for text in (
+        "led by <strong>worker-1</strong>",
+        "its session ended in ZooKeeper",
+        "recovered by cluster leader on airflow-1",
+        "savepoint-before-upgrade",
+        "a state file is 12 bytes short",
+        "make the function idempotent by its batch id",
+        "it took 32 s, and 30 s were allowed",
+        "s3a://lake/revenue",
+    ):
+        assert text in shown
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_lost_jobs_page_says_why_and_what_happens_next(page: Page) -> None:
+    shown = page.get("/jobs/payments").text
+
+    assert "Its driver is lost:" in shown
+    assert "nothing is there to make it" in shown
+    assert "unpause the DAG recover_jobs" in shown
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("path", ["/", "/jobs/payments", "/jobs/orders", "/jobs/clicks", "/jobs/sensor-00"])
+def test_no_text_of_a_record_becomes_a_part_of_the_page(page: Page, path: str) -> None:
+    shown = page.get(path).text
+
+    assert "<script>document" not in shown
+    assert ("&lt;script&gt;document" in shown) or path == "/jobs/clicks"
+
+
+@pytest.mark.parametrize("job_id", [HOSTILE, "%2e%2e", "a%00b", "x" * 300])
+def test_a_job_id_that_cannot_be_one_is_refused_and_escaped(page: Page, job_id: str) -> None:
+    answer = page.get(f"/jobs/{job_id}")
+
+    assert answer.status_code in {400, 404}
+    assert HOSTILE not in answer.text
+
+
+def test_a_job_that_is_not_there_is_named(page: Page) -> None:
+    answer = page.get("/jobs/nothing")
+
+    assert answer.status_code == 404
+    assert "Job &#39;nothing&#39; is not known" in answer.text
+
+
+@pytest.mark.usefixtures("filled")
+def test_without_storage_a_page_shows_what_zookeeper_knows_and_what_is_missing(
+    page: Page, config: HaConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "storage").rename(tmp_path / "away")
+    (tmp_path / "storage").write_text("no directory")
+
+    shown = page.get("/jobs/orders").text
+
+    assert "led by <strong>worker-1</strong>" in shown
+    assert "The plan cannot be shown" in shown
 
 
 def test_a_record_that_cannot_be_read_is_shown_and_its_text_escaped(

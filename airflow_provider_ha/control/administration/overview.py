@@ -1,0 +1,160 @@
+"""Many jobs at once: briefly, to choose and sort them by; and as a page shows them. Only read.
+
+A brief needs at most eight requests a job and two round trips for all, and is what a first look needs: a job may
+change before it is shown, so what is shown of it comes from its snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.node_names import node_numbers
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.reads import Reads
+from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
+from airflow_provider_ha.errors import HaError, RecordCorruptError
+from airflow_provider_ha.jobs.model import GraphPointer, JobState, LeaderInfo, RunResult, Status
+from airflow_provider_ha.jobs.quarantine import reason_of
+from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, led_state, snapshot_steps
+
+
+_AT_ONCE = 250  # jobs in one round trip: their answers fit the time of a heartbeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """One job in brief.
+
+    :param state: State of its newest run; ``None`` without one.
+    :param epoch: Epoch of the latest leadership; 0 when it was never led.
+    :param host: Host of its leader; empty without one.
+    :param quarantined: Whether it is in quarantine.
+    :param broken: Whether a record of it cannot be read.
+    """
+
+    job_id: str
+    state: JobState | None = None
+    epoch: int = 0
+    host: str = ""
+    quarantined: bool = False
+    broken: bool = False
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether a person should look at it."""
+        return self.broken or self.quarantined or self.state in (JobState.LOST, JobState.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """One job as a list shows it.
+
+    :param snapshot: The job; ``None`` when it cannot be read.
+    :param checkpoint: Its newest retained checkpoint; ``None`` without one.
+    :param quarantine: Why it is in quarantine; empty when it is not.
+    :param error: Why it cannot be read.
+    """
+
+    job_id: str
+    snapshot: JobSnapshot | None = None
+    checkpoint: CheckpointPointer | None = None
+    quarantine: str = ""
+    error: HaError | None = None
+
+
+def read_briefs(coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str]) -> list[Brief]:
+    """Return every job in brief, in the order of *job_ids*.
+
+    :raises NotConnectedError: It could not be found out.
+    """
+    kept_apart = set(coordinator.children(cluster.quarantine))
+    found: list[Brief] = []
+    for some in _pieces(job_ids):
+        found += in_one_session(
+            coordinator,
+            f"{len(some)} jobs",
+            lambda some=some: follow_all(  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                coordinator, [brief_steps(cluster.job(job_id), job_id in kept_apart) for job_id in some]
+            ),
+        )
+    return found
+
+
+def read_details(coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str]) -> list[Detail]:
+    """Return jobs as a list shows them, in the order of *job_ids*.
+
+    :raises NotConnectedError: It could not be found out.
+    """
+    found: list[Detail] = []
+    for some in _pieces(job_ids):
+        read = in_one_session(
+            coordinator,
+            f"{len(some)} jobs",
+            lambda some=some: follow_all(  # type: ignore[misc]  # as above
+                coordinator, [or_error(_detail_steps(cluster, cluster.job(job_id))) for job_id in some]
+            ),
+        )
+        found += [
+            Detail(job_id=job_id, error=detail) if isinstance(detail, HaError) else detail
+            for job_id, detail in zip(some, read, strict=True)
+        ]
+    return found
+
+
+def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
+    """Read one job in brief, in two round trips. The order of the reads is that of a snapshot."""
+    first = yield Reads((paths.epoch, paths.leader, paths.status, paths.job_graph), (paths.runs,))
+    epoch, node = first.nodes[paths.epoch], first.nodes[paths.job_graph]
+    number = epoch.version if epoch is not None else 0
+    numbers = node_numbers(first.lists[paths.runs], parent=paths.runs)
+    run = numbers[-1] if numbers else None
+    try:
+        pointer = decode(node, GraphPointer)
+        leader = decode(first.nodes[paths.leader], LeaderInfo)
+        status = decode(first.nodes[paths.status], Status)
+    except RecordCorruptError:
+        return Brief(job_id=paths.job_id, epoch=number, quarantined=quarantined, broken=True)
+    host = leader.host if leader is not None else ""
+    if run is None:
+        return Brief(job_id=paths.job_id, epoch=number, host=host, quarantined=quarantined)
+    attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
+    left = (paths.submission_exit(run, attempt),) if attempt else ()
+    second = yield Reads((*left, paths.run_result(run)))
+    try:
+        result = decode(second.nodes[paths.run_result(run)], RunResult)
+    except RecordCorruptError:
+        return Brief(job_id=paths.job_id, epoch=number, host=host, quarantined=quarantined, broken=True)
+    if result is not None:
+        return Brief(job_id=paths.job_id, state=result.state, epoch=number, host=host, quarantined=quarantined)
+    has_led = epoch is not None and node is not None and epoch.modified_zxid > node.modified_zxid and number > 0
+    if any(second.nodes[path] is not None for path in left):
+        state = JobState.LOST
+    elif leader is not None and leader.run == run:
+        state = led_state(leader, status)
+    else:
+        state = JobState.LOST if has_led and attempt and leader is None else JobState.STARTING
+    return Brief(job_id=paths.job_id, state=state, epoch=number, host=host, quarantined=quarantined)
+
+
+def _detail_steps(cluster: ClusterPaths, paths: JobPaths) -> Steps[Detail]:
+    apart = yield Reads((cluster.quarantined(paths.job_id),))
+    node = apart.nodes[cluster.quarantined(paths.job_id)]
+    snapshot = yield from snapshot_steps(paths)
+    newest, checkpoint = snapshot.latest_checkpoint, None
+    if newest is not None:
+        seen = yield Reads((paths.checkpoint(newest),))
+        checkpoint = decode(seen.nodes[paths.checkpoint(newest)], CheckpointPointer)
+    return Detail(
+        job_id=paths.job_id,
+        snapshot=snapshot,
+        checkpoint=checkpoint,
+        quarantine=reason_of(node) if node is not None else "",
+    )
+
+
+def _pieces(job_ids: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (job_ids[start : start + _AT_ONCE] for start in range(0, len(job_ids), _AT_ONCE))

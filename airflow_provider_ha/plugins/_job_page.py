@@ -1,0 +1,137 @@
+"""What a job's page shows, read in two parts: what ZooKeeper knows, and what lies in storage.
+
+Invariant: storage that does not answer costs only the parts of the page that come from there; each says why it is not
+shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
+from airflow_provider_ha.control.administration.history import read_history
+from airflow_provider_ha.control.administration.losses import losses_of
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.drills import DrillStore
+from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.moves import Moved, read_moved
+from airflow_provider_ha.jobs.presence import Watched, watched
+from airflow_provider_ha.jobs.quarantine import reason_of
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.plugins._bounded import Bounded
+from airflow_provider_ha.views.checkpoints import CheckpointListView, checkpoint_list
+from airflow_provider_ha.views.drills import DrillListView, drill_list
+from airflow_provider_ha.views.history import HistoryView, history_view
+from airflow_provider_ha.views.job import JobView, job_view
+from airflow_provider_ha.views.plan import PlanView, plan_view
+from airflow_provider_ha.views.savepoints import SavepointListView, savepoint_list
+
+
+T = TypeVar("T")
+_DAY = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """A part of the page.
+
+    :param shown: What it shows; ``None`` when there is nothing, or it cannot be read.
+    :param problem: Why it cannot be read.
+    """
+
+    shown: T | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What ZooKeeper knows of a job."""
+
+    snapshot: JobSnapshot
+    watching: Watched
+    moved: Moved | None
+    quarantine: str
+    history: HistoryView
+    checkpoints: CheckpointListView
+    savepoints: SavepointListView
+    now: datetime
+
+    @property
+    def restarts(self) -> int:
+        """Submissions after the first of their run in the last 24 hours."""
+        epochs = (epoch for run in self.history.runs for epoch in run.epochs)
+        return sum(epoch.attempt > 1 and epoch.submitted_at >= self.now - _DAY for epoch in epochs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What storage has of a job.
+
+    :param options: Its options of high availability; from the graph of the newest run.
+    :param plan: The last restore plan that a run of it, or a fallback, was made by.
+    """
+
+    options: Part[HaOptions]
+    plan: Part[PlanView]
+    drills: Part[DrillListView]
+
+
+def read_known(client: HaClient, job_id: str) -> Known:
+    """Read what ZooKeeper knows.
+
+    :raises UnknownJobError: The cluster has no such job.
+    :raises NotConnectedError: It could not be found out.
+    """
+    job, coordinator = client.job(job_id), client.coordinator
+    paths = client.paths.job(job_id)
+    snapshot = job.snapshot()
+    moved = read_moved(coordinator, paths)
+    apart = coordinator.find(client.paths.quarantined(job_id))
+    return Known(
+        snapshot=snapshot,
+        watching=watched(coordinator, paths),
+        moved=moved[0] if moved is not None else None,
+        quarantine=reason_of(apart) if apart is not None else "",
+        history=history_view(read_history(coordinator, paths)),
+        checkpoints=checkpoint_list(job_id, job.checkpoints.list()),
+        savepoints=savepoint_list(job_id, job.savepoints.list()),
+        now=client.clock.now(),
+    )
+
+
+def read_stored(client: HaClient, storage: Bounded, snapshot: JobSnapshot) -> Stored:
+    """Read what lies in storage, each part with the time limit of *storage*."""
+    job_id = snapshot.job_id
+
+    def options() -> HaOptions | None:
+        return client.job(job_id).graph_of(snapshot.run.run).options if snapshot.run is not None else None
+
+    def plan() -> PlanView | None:
+        run, generation = snapshot.run, snapshot.generation
+        if run is None:
+            return None
+        fallback = generation.fallback if generation is not None and generation.run == run.run.number else None
+        blob = fallback.plan if fallback is not None else run.run.start.plan
+        return plan_view(read_plan(client.store, blob.sha256)) if blob is not None else None
+
+    def drills() -> DrillListView:
+        return drill_list(job_id, *DrillStore(client.store, client.context(job_id).keys).list())
+
+    return Stored(options=_part(storage, options), plan=_part(storage, plan), drills=_part(storage, drills))
+
+
+def shown_job(known: Known, options: HaOptions | None) -> JobView:
+    """Return the header of the page."""
+    losses = losses_of(known.snapshot, options, now=known.now)
+    return job_view(known.snapshot, losses, known.watching, known.moved)
+
+
+def _part(storage: Bounded, read: Callable[[], T | None]) -> Part[T]:
+    try:
+        return Part(storage.call(read))
+    except HaError as error:
+        return Part(problem=str(error))

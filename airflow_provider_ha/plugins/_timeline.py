@@ -1,0 +1,124 @@
+"""Epochs, checkpoints and savepoints on one axis of time, as positions in percent. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+from airflow_provider_ha.views.checkpoints import CheckpointRow
+from airflow_provider_ha.views.history import EpochView, HistoryView
+from airflow_provider_ha.views.savepoints import SavepointRow
+
+
+_TICKS = 4
+_LEAST = 0.4  # percent: what is shorter is still seen
+
+
+class Span(str, Enum):
+    """How much time a page shows, up to now."""
+
+    HOUR = "1h"
+    HOURS = "6h"
+    DAY = "24h"
+    WEEK = "7d"
+    ALL = "all"
+
+    @property
+    def length(self) -> timedelta | None:
+        """How much that is; ``None`` for all there is."""
+        return {
+            Span.HOUR: timedelta(hours=1),
+            Span.HOURS: timedelta(hours=6),
+            Span.DAY: timedelta(days=1),
+            Span.WEEK: timedelta(days=7),
+        }.get(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A span of time."""
+
+    begin: datetime
+    end: datetime
+
+    def position(self, at: datetime) -> float:
+        """Return where a moment lies, in percent; moments outside lie at the ends."""
+        share = (at - self.begin) / (self.end - self.begin)
+        return round(100 * min(1.0, max(0.0, share)), 2)
+
+    def has(self, at: datetime) -> bool:
+        """Whether a moment lies on it."""
+        return self.begin <= at <= self.end
+
+    @property
+    def ticks(self) -> list[tuple[float, datetime]]:
+        """Moments to write below it."""
+        step = (self.end - self.begin) / _TICKS
+        return [(100 * number / _TICKS, self.begin + number * step) for number in range(_TICKS + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One epoch."""
+
+    left: float
+    width: float
+    epoch: EpochView
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One checkpoint or savepoint."""
+
+    left: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What a page draws."""
+
+    axis: Axis
+    bars: tuple[Bar, ...]
+    checkpoints: tuple[Mark, ...]
+    savepoints: tuple[Mark, ...]
+
+
+def axis_of(span: Span, history: HistoryView, *, now: datetime) -> Axis:
+    """Return the axis of a span of time that ends now."""
+    if span.length is not None:
+        return Axis(now - span.length, now)
+    known = [epoch.led_at or epoch.submitted_at for run in history.runs for epoch in run.epochs]
+    return Axis(min([*known, now - timedelta(minutes=1)]), now)
+
+
+def timeline(
+    axis: Axis, history: HistoryView, checkpoints: Sequence[CheckpointRow], savepoints: Sequence[SavepointRow]
+) -> Timeline:
+    """Return what lies on the axis."""
+    epochs = [epoch for run in history.runs for epoch in run.epochs if epoch.led_at is not None]
+    return Timeline(
+        axis=axis,
+        bars=tuple(bar for epoch in reversed(epochs) if (bar := _bar(axis, epoch)) is not None),
+        checkpoints=tuple(
+            Mark(axis.position(row.created_at), f"checkpoint {row.number} of epoch {row.epoch}")
+            for row in checkpoints
+            if axis.has(row.created_at)
+        ),
+        savepoints=tuple(
+            Mark(axis.position(row.created_at), f"savepoint {row.savepoint_id}")
+            for row in savepoints
+            if axis.has(row.created_at)
+        ),
+    )
+
+
+def _bar(axis: Axis, epoch: EpochView) -> Bar | None:
+    begin, end = epoch.led_at, epoch.ended_at or axis.end
+    if begin is None or end < axis.begin or begin > axis.end:
+        return None
+    left = axis.position(begin)
+    width = max(_LEAST, round(axis.position(end) - left, 2))
+    return Bar(min(left, 100 - width), width, epoch)

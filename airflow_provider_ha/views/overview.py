@@ -1,0 +1,206 @@
+"""The jobs of a cluster as a list of pages: found, filtered, sorted, and each with what is wrong with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.control.administration.losses import last_failure
+from airflow_provider_ha.jobs.model import HaOptions, JobState
+from airflow_provider_ha.recovery.restart import decision_of, outage_of
+from airflow_provider_ha.views.job import NO_RUN, UNREADABLE
+from airflow_provider_ha.views.view import View
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.control.administration.overview import Brief, Detail
+
+
+PAGE = 100  # jobs
+ATTENTION = "attention"  # in the place of a state: what a person should look at
+QUARANTINED = "QUARANTINED"
+_DAY = timedelta(hours=24)
+STATES = (
+    QUARANTINED, UNREADABLE, "LOST", "FAILED", "STOPPING", "STARTING", "SUBMITTED", "RUNNING", NO_RUN, "CANCELED",
+    "FINISHED",
+)  # fmt: skip
+
+
+class SortKey(str, Enum):
+    """What a list is sorted by."""
+
+    URGENCY = "urgency"
+    JOB = "job"
+    EPOCH = "epoch"
+    HOST = "host"
+    CHECKPOINT = "checkpoint"  # the oldest newest checkpoint first
+    RESTARTS = "restarts"
+
+    @property
+    def needs_details(self) -> bool:
+        """Whether every job has to be read as a whole for it."""
+        return self in (SortKey.CHECKPOINT, SortKey.RESTARTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a reader of the list wants to see.
+
+    :param search: Part of a job's id.
+    :param state: A state, ``attention``, or empty for all.
+    :param page: From 1.
+    """
+
+    search: str = ""
+    state: str = ""
+    sort: SortKey = SortKey.URGENCY
+    page: int = 1
+
+
+class OverviewRow(View):
+    """One job.
+
+    :param job_id: The job.
+    :param state: State of its newest run; ``QUARANTINED``, ``UNREADABLE``, or ``NO_RUN`` without one.
+    :param needs_attention: Whether a person should look at it.
+    :param problem: What is wrong with it, in one line; empty when nothing.
+    :param run: Number of its newest run.
+    :param epoch: Epoch of the latest leadership; 0 when it was never led.
+    :param host: Host of its leader; ``null`` without one.
+    :param pid: Process of its leader.
+    :param checkpoint: Number of its newest retained checkpoint.
+    :param checkpoint_at: When that was taken.
+    :param restarts: Submissions after the first one of its newest run, in the last 24 hours.
+    """
+
+    job_id: str
+    state: str
+    needs_attention: bool
+    problem: str = ""
+    run: int | None = None
+    epoch: int = 0
+    host: str | None = None
+    pid: int | None = None
+    checkpoint: int | None = None
+    checkpoint_at: datetime | None = None
+    restarts: int = 0
+
+
+class OverviewView(View):
+    """One page of the list.
+
+    :param rows: The jobs of the page.
+    :param found: How many jobs the search and the filter have found.
+    :param jobs: How many jobs the cluster has.
+    :param page: Number of the page, from 1.
+    :param pages: How many there are; at least 1.
+    :param states: State -> how many jobs of the cluster are in it.
+    :param attention: How many jobs a person should look at.
+    """
+
+    rows: tuple[OverviewRow, ...]
+    found: int
+    jobs: int
+    page: int
+    pages: int
+    states: dict[str, int]
+    attention: int
+
+
+def choose(briefs: Sequence[Brief], asked: Asked) -> list[Brief]:
+    """Return the jobs that were asked for, sorted as far as briefs can say."""
+    found = [brief for brief in briefs if asked.search.lower() in brief.job_id.lower() and _is_in(brief, asked.state)]
+    keys: dict[SortKey, Callable[[Brief], Any]] = {
+        SortKey.EPOCH: lambda brief: (-brief.epoch, brief.job_id),
+        SortKey.HOST: lambda brief: (not brief.host, brief.host, brief.job_id),
+        SortKey.URGENCY: lambda brief: (STATES.index(state_of(brief)), brief.job_id),
+    }
+    return sorted(found, key=keys.get(asked.sort, lambda brief: brief.job_id))
+
+
+def sort_rows(rows: Sequence[OverviewRow], sort: SortKey) -> list[OverviewRow]:
+    """Sort by what only rows can say."""
+    if sort is SortKey.RESTARTS:
+        return sorted(rows, key=lambda row: (-row.restarts, row.job_id))
+    return sorted(rows, key=lambda row: (row.checkpoint_at is None, row.checkpoint_at, row.job_id))
+
+
+def pages_of(found: int) -> int:
+    """Return how many pages so many jobs have."""
+    return max(1, -(-found // PAGE))
+
+
+def on_page(page: int) -> slice:
+    """Return which of all found jobs a page shows."""
+    return slice((page - 1) * PAGE, page * PAGE)
+
+
+def overview(briefs: Sequence[Brief], found: int, rows: Sequence[OverviewRow], page: int) -> OverviewView:
+    """Return one page."""
+    counted = Counter(map(state_of, briefs))
+    return OverviewView(
+        rows=tuple(rows),
+        found=found,
+        jobs=len(briefs),
+        page=page,
+        pages=pages_of(found),
+        states={state: counted[state] for state in STATES if counted[state]},
+        attention=sum(brief.needs_attention for brief in briefs),
+    )
+
+
+def overview_row(detail: Detail, *, now: datetime) -> OverviewRow:
+    """Return one job."""
+    snapshot = detail.snapshot
+    if snapshot is None:
+        return OverviewRow(job_id=detail.job_id, state=UNREADABLE, needs_attention=True, problem=str(detail.error))
+    run, leader, pointer = snapshot.run, snapshot.leader, detail.checkpoint
+    state = QUARANTINED if detail.quarantine else (snapshot.state.value if run is not None else NO_RUN)
+    attempts = run.submissions if run is not None else ()
+    return OverviewRow(
+        job_id=detail.job_id,
+        state=state,
+        needs_attention=state in {QUARANTINED, "LOST", "FAILED"},
+        problem=f"in quarantine: {detail.quarantine}" if detail.quarantine else _problem(detail),
+        run=run.run.number if run is not None else None,
+        epoch=snapshot.epoch,
+        host=leader.host if leader is not None else None,
+        pid=leader.pid if leader is not None else None,
+        checkpoint=snapshot.latest_checkpoint,
+        checkpoint_at=pointer.created_at if pointer is not None else None,
+        restarts=sum(each.submission.attempt > 1 and each.submission.created_at >= now - _DAY for each in attempts),
+    )
+
+
+def state_of(brief: Brief) -> str:
+    """Return the state that a list shows of a job in brief."""
+    if brief.quarantined:
+        return QUARANTINED
+    if brief.broken:
+        return UNREADABLE
+    return brief.state.value if brief.state is not None else NO_RUN
+
+
+def _is_in(brief: Brief, state: str) -> bool:
+    if not state:
+        return True
+    return brief.needs_attention if state == ATTENTION else state_of(brief) == state
+
+
+def _problem(detail: Detail) -> str:
+    snapshot = detail.snapshot
+    if snapshot is None or snapshot.run is None:
+        return ""
+    run = snapshot.run
+    if decision := decision_of(run):
+        return decision
+    if snapshot.state is JobState.FAILED and run.result is not None:
+        return run.result.reason
+    if snapshot.state is JobState.LOST:
+        last = last_failure(snapshot, HaOptions())
+        return last.message if last is not None else ""
+    return outage_of(run)
