@@ -9,8 +9,8 @@ Invariant: a job that is called led or idle needs nothing. Of every other one a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
@@ -19,6 +19,7 @@ from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs.leader_node import readable_leader
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
 from airflow_provider_ha.jobs.snapshot import in_one_session
 
@@ -48,11 +49,19 @@ class Surveyed:
     """One job as it was seen.
 
     :param epoch: Epoch of its leader; 0 without one.
+    :param leader: Its leader, when it is led.
+    :param pointer: Its graph pointer, when it has one that can be read: names the newest run and attempt.
+    :param last_epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
+    :param mark: Changes with each change of what was read.
     """
 
     job_id: str
     standing: Standing
     epoch: int = 0
+    leader: LeaderInfo | None = field(default=None, compare=False)
+    pointer: GraphPointer | None = field(default=None, compare=False)
+    last_epoch: int = field(default=0, compare=False)
+    mark: tuple[int | None, ...] = field(default=(), compare=False)
 
 
 def survey(
@@ -68,7 +77,7 @@ def survey(
     for start in range(0, len(jobs), _AT_ONCE):
         some = jobs[start : start + _AT_ONCE]
         for seen in in_one_session(coordinator, f"{len(some)} jobs", partial(_survey, coordinator, some, watch)):
-            yield Surveyed(seen.job_id, Standing.QUARANTINED) if seen.job_id in kept_apart else seen
+            yield replace(seen, standing=Standing.QUARANTINED, epoch=0) if seen.job_id in kept_apart else seen
 
 
 def _survey(coordinator: Coordinator, jobs: list[JobPaths], watch: PathWatch | None) -> list[Surveyed]:
@@ -82,42 +91,55 @@ def _survey(coordinator: Coordinator, jobs: list[JobPaths], watch: PathWatch | N
         if (pointer := pointers[job.job_id]) is not None and pointer.attempt > 0
     }
     second = coordinator.read(Reads(tuple(path for pair in ends.values() for path in pair)), watch=watch).nodes
-    return [_surveyed(job, first, pointers[job.job_id], ends.get(job.job_id), second) for job in jobs]
+    return [_surveyed(job, first, pointers[job.job_id], ends.get(job.job_id, ()), second) for job in jobs]
 
 
 def _surveyed(
     job: JobPaths,
     first: Mapping[str, Node | None],
     pointer: GraphPointer | None,
-    ends: tuple[str, str] | None,
+    ends: tuple[str, ...],
     second: Mapping[str, Node | None],
 ) -> Surveyed:
-    node, epoch, leader = first[job.job_graph], first[job.epoch], first[job.leader]
+    read = [first[job.epoch], first[job.leader], first[job.job_graph], *(second[path] for path in ends)]
+    leader, epoch = readable_leader(first[job.leader]), first[job.epoch]
+    standing = _standing(job, first, leader, pointer, [second[path] for path in ends])
+    led = leader if standing is Standing.LED else None
+    return Surveyed(
+        job.job_id,
+        standing,
+        led.epoch if led is not None else 0,
+        leader=led,
+        pointer=pointer,
+        last_epoch=epoch.version if epoch is not None else 0,
+        mark=tuple(None if node is None else node.modified_zxid for node in read),
+    )
+
+
+def _standing(
+    job: JobPaths,
+    first: Mapping[str, Node | None],
+    leader: LeaderInfo | None,
+    pointer: GraphPointer | None,
+    ends: Sequence[Node | None],
+) -> Standing:
+    node, epoch = first[job.job_graph], first[job.epoch]
     if node is None:
-        return Surveyed(job.job_id, Standing.IDLE)
-    if pointer is None or ends is None:
-        return Surveyed(job.job_id, Standing.UNCLEAR)
-    left, result = (second[path] for path in ends)
+        return Standing.IDLE
+    if pointer is None or not ends:
+        return Standing.UNCLEAR
+    left, result = ends
     if result is not None:  # guard: surveys-run-what-has-ended
-        return Surveyed(job.job_id, Standing.ENDED)
+        return Standing.ENDED
     if left is not None:  # guard: surveys-wait-for-the-session-of-the-dead
-        return Surveyed(job.job_id, Standing.LOST)
-    if leader is not None:
-        return _led(job, leader, pointer)
+        return Standing.LOST
+    if first[job.leader] is not None:
+        # guard: surveys-take-the-leader-of-the-dead
+        is_its = leader is not None and (leader.run, leader.attempt) == (pointer.run, pointer.attempt)
+        return Standing.LED if is_its else Standing.UNCLEAR  # its node outlives it, or it only cleans up
     # guard: surveys-take-an-earlier-leader
     has_led = epoch is not None and epoch.version > 0 and epoch.modified_zxid > node.modified_zxid
-    return Surveyed(job.job_id, Standing.LOST if has_led else Standing.STARTING)
-
-
-def _led(job: JobPaths, leader: Node, pointer: GraphPointer) -> Surveyed:
-    try:
-        led = LeaderInfo.from_bytes(leader.data, source=leader.path)
-    except RecordCorruptError:
-        return Surveyed(job.job_id, Standing.UNCLEAR)
-    # guard: surveys-take-the-leader-of-the-dead
-    if (led.run, led.attempt) != (pointer.run, pointer.attempt):  # its node outlives it, or it only cleans up
-        return Surveyed(job.job_id, Standing.UNCLEAR)
-    return Surveyed(job.job_id, Standing.LED, led.epoch)
+    return Standing.LOST if has_led else Standing.STARTING
 
 
 def _pointer(node: Node | None) -> GraphPointer | None:

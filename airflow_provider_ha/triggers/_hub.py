@@ -124,6 +124,10 @@ class Hub:
         future = self._loop.run_in_executor(self._executor, function, session.client)
         return await within(CALL_TIMEOUT, future)
 
+    def wake(self, path: str) -> None:
+        """Wake those that wait for a node: it, or what a watch of theirs tells of, may have changed. For any thread."""
+        self._wake_from_thread(path)
+
     def announce(self, announced: Announcement | None) -> None:
         """Show a wait to people within some seconds, until the block of :meth:`announcing` ends."""
         if announced is not None:

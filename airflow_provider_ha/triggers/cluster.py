@@ -15,27 +15,19 @@ import random
 import time
 from collections.abc import AsyncIterator, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.coordination.reads import Reads
-from airflow_provider_ha.errors import HaError, RecordCorruptError
+from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
-from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.jobs.presence import Announcement
-from airflow_provider_ha.jobs.recoverable import Action, judge, look
 from airflow_provider_ha.triggers._base import Outage
+from airflow_provider_ha.triggers._cluster_view import ClusterView, JobList
 from airflow_provider_ha.triggers._config import config_of
 from airflow_provider_ha.triggers._hub import Hub, borrow
-from airflow_provider_ha.triggers._notices import GRANTED, KINDS, NO_LEADER, Condition, Event, Notices
-from airflow_provider_ha.triggers._watched_nodes import Nodes
-
-
-if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.triggers._notices import KINDS, NO_LEADER, Event, Notices
 
 
 __all__ = ["SparkHaClusterTrigger"]
@@ -136,15 +128,19 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     async def _follow(
         self, hub: Hub, cluster: ClusterPaths, notices: Notices, outage: Outage, announced: Announcement | None
     ) -> AsyncIterator[Event]:
-        jobs: Sequence[str] = ()
+        listed = JobList()
+        view = ClusterView(grace=self.grace, start_timeout=self.start_timeout, look_again=self.repeat_after)
         while True:
-            nodes = [cluster.job(job_id).leader for job_id in jobs]  # guard: events-by-watch
-            async with hub.waiter(nodes) as waiter:
-                arrived = False
-                while not arrived:
+            jobs = listed.jobs
+            async with hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
+                while listed.jobs == jobs:
                     try:
-                        leaders = await hub.nodes(waiter)
-                        seen = await hub.call(partial(self.survey, leaders=leaders))
+                        found = await hub.nodes(waiter)  # first: what changes from here on wakes the waiter
+                        await hub.call(partial(listed.refresh, wake=partial(hub.wake, cluster.base)))
+                        if listed.jobs != jobs:
+                            break  # to watch the new ones
+                        while (seen := await hub.call(partial(view.leadership, jobs=jobs, found=found))) is None:
+                            pass
                     except asyncio.TimeoutError:
                         outage.goes_on("no answer in time")
                     except HaError as error:
@@ -152,55 +148,11 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                     else:
                         outage.over()
                         hub.announce(announced)
-                        arrived, jobs = sorted(seen) != jobs, sorted(seen)
                         for event in notices.take(seen, time.monotonic()):
                             yield event
-                    if not arrived:  # else at once, to watch the new ones
-                        pause = min(self.poll_interval, notices.next_due(time.monotonic()))
-                        # Jitter, so that many deployments do not ask in one moment.
-                        await waiter.wait(pause * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
-
-    def survey(self, client: HaClient, leaders: Nodes) -> dict[str, Condition]:
-        """Read the jobs of the cluster. Called in a thread; a job that is led costs nothing but its own node.
-
-        :param leaders: The leader nodes that are watched.
-        :raises NotConnectedError, StorageUnavailableError: ZooKeeper or the storage did not answer.
-        """
-        jobs = {job_id: client.paths.job(job_id) for job_id in client.list_jobs()}
-        new = [paths.leader for paths in jobs.values() if paths.leader not in leaders]
-        known = {**leaders, **client.coordinator.read(Reads(tuple(new))).nodes}
-        unled = {job_id: paths.job_graph for job_id, paths in jobs.items() if known[paths.leader] is None}
-        graphs = client.coordinator.read(Reads(tuple(unled.values()))).nodes
-        return {
-            job_id: self._unled(client, job_id, graphs[unled[job_id]]) if leader is None else self._led(leader.data)
-            for job_id, leader in ((job_id, known[paths.leader]) for job_id, paths in jobs.items())
-        }
-
-    def _unled(self, client: HaClient, job_id: str, graph: Node | None) -> Condition:
-        if graph is None:
-            return Condition()  # there is nothing to recover
-        sight = look(client.coordinator, client.store, client.paths, job_id)
-        judgement, snapshot = judge(sight), sight.snapshot
-        if judgement.action not in (Action.RECOVER, Action.WAIT, Action.QUARANTINE):  # guard: events-only-to-act-on
-            return Condition()
-        facts: Event = {"reason": judgement.reason}
-        if snapshot is not None and snapshot.run is not None:
-            newest = snapshot.run.newest
-            attempt = newest.submission.attempt if newest else 0
-            facts |= {"run": snapshot.run.run.number, "attempt": attempt, "epoch": snapshot.epoch}
-        lasting = self.start_timeout if judgement.action is Action.WAIT else self.grace  # guard: starting-is-not-lost
-        key = (judgement.action.value, *sorted(facts.items()))
-        return Condition(kind=NO_LEADER, key=key, lasting=lasting, facts=facts)
-
-    def _led(self, data: bytes) -> Condition:
-        try:
-            leader = LeaderInfo.from_bytes(data, source="the leader node")
-        except RecordCorruptError:
-            return Condition()  # there is a leader, and it rewrites its own node
-        facts = leader.model_dump(mode="json", include={"run", "attempt", "epoch", "host", "pid"})
-        if not leader.attempt:
-            return Condition()  # not a driver: a process ends a run or cleans up, for a moment
-        return Condition(kind=GRANTED, key=(leader.epoch,), lasting=self.grace, facts=facts)
+                    pause = min(self.poll_interval, notices.next_due(time.monotonic()))
+                    # Jitter, so that many deployments do not ask in one moment.
+                    await waiter.wait(pause * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
 
     def _stream(self) -> dict[str, Any]:
         return {

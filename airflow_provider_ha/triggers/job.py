@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs.leader_node import readable_leader
 from airflow_provider_ha.jobs.log_place import log_place
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
 from airflow_provider_ha.jobs.presence import Announcement
@@ -265,13 +265,8 @@ def leads(snapshot: JobSnapshot) -> bool:
 
 def leader_of(node: Node | None) -> LeaderInfo | None:
     """Return what a leader says of itself; ``None`` without one that has an epoch and can be read."""
-    if node is None:
-        return None
-    try:
-        leader = LeaderInfo.from_bytes(node.data, source=node.path)
-    except RecordCorruptError:
-        return None  # the look says it
-    return leader if leader.epoch > 0 else None
+    leader = readable_leader(node)
+    return leader if leader is not None and leader.epoch > 0 else None
 
 
 def superseded_event(job_id: str, view: RunView) -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _base as base
 from airflow_provider_ha.triggers import _hub as hub
+from airflow_provider_ha.triggers._cluster_view import ClusterView
 from airflow_provider_ha.triggers._config import config_of
 from airflow_provider_ha.triggers._watched_nodes import WatchedNodes
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
@@ -222,37 +224,41 @@ def test_an_event_that_overtakes_the_answer_leaves_no_old_answer_behind(
     assert (first.data, second.data) == (b"", b"new")
 
 
-@pytest.mark.usefixtures("often")
-def test_a_watcher_of_the_cluster_reads_the_leaders_once(cluster: Cluster, opened: list[Any]) -> None:
+def test_a_watcher_of_a_cluster_in_which_nothing_happens_reads_nothing(
+    cluster: Cluster, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     leadership = cluster.led("flights", cluster.coordinator)
-    trigger = SparkHaClusterTrigger(poll_interval=0.01, grace=NEVER)
+    cluster.ended("over")
+    trigger, polls, real = SparkHaClusterTrigger(poll_interval=0.01, grace=NEVER), list[str](), ClusterView.leadership
+
+    def noted(view: ClusterView, *args: Any, **options: Any) -> Any:
+        polls.append("poll")
+        return real(view, *args, **options)
+
+    monkeypatch.setattr(ClusterView, "leadership", noted)
 
     async def watch() -> list[str]:
         waiting = asyncio.ensure_future(first_event(trigger))
-        await until(lambda: opened, "a session")
-        client, lists, watched = opened[-1], list[str](), list[str]()
-        list_jobs, read = client.list_jobs, client.coordinator.read
-
-        def listed() -> Any:
-            lists.append("list")
-            return list_jobs()
-
-        def noted(reads: Reads, **options: Any) -> Any:
-            watched.extend(reads.nodes if "watch" in options else ())
-            return read(reads, **options)
-
-        client.list_jobs = listed
-        await until(lambda: len(lists) > 3, "the jobs to be known")
-        client.coordinator.read = noted
-        seen = len(lists)
-        await until(lambda: len(lists) > seen + 5, "five surveys")
+        await until(lambda: len(polls) > 3, "the jobs to be known")
+        coordinator, asked = opened[-1].coordinator, list[str]()
+        for name in ("get", "find", "children", "read"):
+            setattr(coordinator, name, partial(asked_of, getattr(coordinator, name), name, asked))
+        seen = len(polls)
+        await until(lambda: len(polls) > seen + 5, "five polls")
         await cancelled(waiting)
-        return watched
+        return asked
 
-    watched = asyncio.run(watch())
+    asked = asyncio.run(watch())
     leadership.release()
 
-    assert watched == []
+    assert asked == []
+
+
+def asked_of(real: Any, name: str, asked: list[str], *args: Any, **options: Any) -> Any:
+    """Read, and note that; a read of nothing asks no server."""
+    if args != (Reads(),):
+        asked.append(name)
+    return real(*args, **options)
 
 
 @pytest.fixture
