@@ -14,9 +14,10 @@ from airflow_provider_ha.cli.examples import examples
 from airflow_provider_ha.cli.job_history import history
 from airflow_provider_ha.cli.job_logs import logs
 from airflow_provider_ha.cli.job_move import move
+from airflow_provider_ha.cli.job_submit import SUBMIT_EXAMPLES, submit
 from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import DriverPlace, Target
 from airflow_provider_ha.cli.tree import show_rebuild, show_tree
 from airflow_provider_ha.cli.verify import verify_directory
 from airflow_provider_ha.config import HaConfig
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.add_typer(job.app, name="job")
 job.app.command("history")(history)
+job.app.command("submit", epilog=SUBMIT_EXAMPLES)(submit)
 job.app.command("logs")(logs)
 job.app.command("move")(move)
 app.add_typer(checkpoint.app, name="checkpoint")
@@ -88,13 +90,15 @@ def run(
     prog_name: str,
     fallback: Callable[[], HaConfig] | None = None,
     named: Callable[[str], HaConfig] | None = None,
+    places: Callable[[str], DriverPlace] | None = None,
 ) -> None:
     """Run the command with *arguments* and exit.
 
     :param fallback: Where the cluster is found when neither options nor environment name one.
     :param named: Where another cluster is found by its name.
+    :param places: Where drivers run by the id of a connection.
     """
-    app(args=list(arguments), prog_name=prog_name, obj=Target(fallback=fallback, named=named))
+    app(args=list(arguments), prog_name=prog_name, obj=Target(fallback=fallback, named=named, places=places))
 
 
 def main() -> None:

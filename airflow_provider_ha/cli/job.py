@@ -1,4 +1,4 @@
-"""``spark-ha job``: inspect, stop and cancel jobs, release them from quarantine."""
+"""``spark-ha job``: submit, inspect, stop and cancel jobs, release them from quarantine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from airflow_provider_ha.views.graph import GraphView, graph_view
 from airflow_provider_ha.views.job import JobRow, ReleasedView, job_list, job_row, job_view, unreadable_row
 
 
-app = typer.Typer(help="Inspect, stop and cancel jobs.", no_args_is_help=True)
+app = typer.Typer(help="Submit, inspect, stop and cancel jobs.", no_args_is_help=True)
 
 
 class StopMode(str, Enum):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -23,6 +23,31 @@ Force = Annotated[bool, typer.Option("--force", help="Act although the job belon
 JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB")]
 
 
+class DriverPlace(Protocol):
+    """Where drivers run, as a connection of the Spark provider says it."""
+
+    @property
+    def master(self) -> str:
+        """Spark master."""
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine."""
+
+    @property
+    def engine_options(self) -> Mapping[str, str]:
+        """What the connection says for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ThisHost:
+    """Where drivers run when nothing says another place."""
+
+    master: str = "local[*]"
+    engine: str = "local"
+    engine_options: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Target:
     """Where to find the cluster: options first, then ``SPARK_HA_*``, then *fallback* (Airflow's connection).
@@ -33,11 +58,27 @@ class Target:
     :param options: Values of the command line; ``None`` where nothing was said.
     :param fallback: Gives the configuration when neither options nor environment say anything.
     :param named: Gives the configuration of another cluster by its name (Airflow's connection id).
+    :param places: Gives where drivers run by the id of a connection of the Spark provider.
     """
 
     options: dict[str, Any] = field(default_factory=dict)
     fallback: Callable[[], HaConfig] | None = None
     named: Callable[[str], HaConfig] | None = None
+    places: Callable[[str], DriverPlace] | None = None
+
+    def driver_place(self, spark_conn_id: str | None) -> DriverPlace:
+        """Return where drivers run; this host when no connection is named.
+
+        :raises ConfigurationError: No connections are known here, or it names no place.
+        """
+        if not spark_conn_id:
+            return _ThisHost()
+        if self.places is None:
+            raise ConfigurationError(
+                f"{spark_conn_id!r} is the id of an Airflow connection, which `spark-ha` does not know",
+                next_step="Use `airflow ha job submit`, or name --master and --engine",
+            )
+        return self.places(spark_conn_id)
 
     def config(self) -> HaConfig:
         """Return the validated configuration.

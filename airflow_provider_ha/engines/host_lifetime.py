@@ -1,4 +1,4 @@
-"""What kills a local driver when it ends: a pod of one task, a container, the control group of a service.
+"""What kills a local driver when it ends: a pod of one task, a container, the control group of a service or a login.
 
 A driver is a process of the host that submits it. Its own session and its supervisor outlive the task and the worker;
 nothing outlives what kills every process of a pod or of a control group. A pod of the KubernetesExecutor ends with its
@@ -25,6 +25,8 @@ DEPLOY = "docs/how-to/deploy.md"
 _CGROUP = Path("/proc/self/cgroup")
 _CONTAINER_SIGNS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _SERVICE = re.compile(r"/(?P<unit>[^/]+\.service)(/|$)")
+_LOGIN = re.compile(r"/session-[^/]+\.scope(/|$)")
+_LOGIND = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "KillUserProcesses")
 _SPARES_DRIVERS = frozenset({"process", "none"})  # of the values of KillMode
 _ASK_SECONDS = 2.0
 
@@ -55,16 +57,23 @@ def lifetime_warnings(
     cgroup: Path = _CGROUP,
     container_signs: tuple[Path, ...] = _CONTAINER_SIGNS,
     ask: Ask | None = None,
+    logout_kills: Callable[[], bool] | None = None,
 ) -> tuple[str, ...]:
     """Return what may kill the drivers of this process, as sentences; unknown facts are left out.
 
     :param env: Environment of this process.
     :param cgroup: Names the control group of this process.
     :param container_signs: Files of which a container has one.
+    :param logout_kills: Whether the end of a login session kills its processes.
     """
     env = os.environ if env is None else env
     if "KUBERNETES_SERVICE_HOST" in env or any(sign.exists() for sign in container_signs):
         return (f"this is a container: the driver ends when the container does, and is then recovered; see {DEPLOY}",)
+    if is_login(cgroup) and (logout_kills or _logout_kills)():
+        then = "run the command with `systemd-run --user --scope` after `loginctl enable-linger`"
+        return (
+            f"systemd-logind has KillUserProcesses=yes: a logout kills the driver, which is then recovered; {then}",
+        )
     unit = service_of(cgroup)
     mode = (ask or _kill_mode)(unit) if unit else ""
     if not mode or mode in _SPARES_DRIVERS:
@@ -75,29 +84,39 @@ def lifetime_warnings(
 
 def service_of(cgroup: Path = _CGROUP) -> str:
     """Return the systemd service that this process belongs to; empty when there is none or it cannot be read."""
-    try:
-        lines = cgroup.read_text().splitlines()
-    except OSError:
-        return ""
-    # Version 2 has one line, "0::<path>"; version 1 has systemd's own hierarchy beside the controllers'.
-    paths = [line.split(":", 2)[2] for line in lines if line.startswith("0::") or ":name=systemd:" in line]
-    units = [match["unit"] for path in paths if (match := _SERVICE.search(path))]
+    units = [match["unit"] for path in _groups(cgroup) if (match := _SERVICE.search(path))]
     # A unit of a user's own manager lies below user@<id>.service, which is not the one that is restarted.
     return next((unit for unit in units if not unit.startswith("user@")), "")
 
 
+def is_login(cgroup: Path = _CGROUP) -> bool:
+    """Whether this process belongs to a login session, and to no service of its user."""
+    return any(_LOGIN.search(path) for path in _groups(cgroup))
+
+
+def _groups(cgroup: Path) -> list[str]:
+    try:
+        lines = cgroup.read_text().splitlines()
+    except OSError:
+        return []
+    # Version 2 has one line, "0::<path>"; version 1 has systemd's own hierarchy beside the controllers'.
+    return [line.split(":", 2)[2] for line in lines if line.startswith("0::") or ":name=systemd:" in line]
+
+
 def _kill_mode(unit: str) -> str:
-    systemctl = shutil.which("systemctl")
-    if systemctl is None:
+    return _answer_of("systemctl", "show", "--property=KillMode", "--value", "--", unit)
+
+
+def _logout_kills() -> bool:
+    return _answer_of("busctl", "get-property", *_LOGIND) == "b true"
+
+
+def _answer_of(program: str, *words: str) -> str:
+    found = shutil.which(program)
+    if found is None:
         return ""
     try:
-        asked = subprocess.run(
-            [systemctl, "show", "--property=KillMode", "--value", "--", unit],
-            capture_output=True,
-            text=True,
-            timeout=_ASK_SECONDS,
-            check=False,
-        )
+        asked = subprocess.run([found, *words], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError):
         return ""
     return asked.stdout.strip() if asked.returncode == 0 else ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_ha.errors import ConfigurationError
 
@@ -50,6 +51,19 @@ def read_place(spark_conn_id: str) -> SparkPlace:
     """
     connection = BaseHook.get_connection(spark_conn_id)
     return place_of(connection, connection.extra_dejson)
+
+
+def known_place(spark_conn_id: str) -> SparkPlace:
+    """Read a connection of type ``spark`` for a command, whose mistakes are sentences.
+
+    :raises ConfigurationError: There is no such connection, or as :func:`place_of`.
+    """
+    try:
+        return read_place(spark_conn_id)
+    except AirflowNotFoundException as error:
+        raise ConfigurationError(
+            f"there is no connection {spark_conn_id!r}", next_step="Name one of `airflow connections list`"
+        ) from error
 
 
 def place_of(connection: SparkConnection, extra: Mapping[str, Any]) -> SparkPlace:

@@ -33,7 +33,7 @@ from airflow_provider_ha.views.savepoints import (
     SavepointView,
 )
 from airflow_provider_ha.views.storage import CollectionView, OrphansView, StorageCheckView
-from airflow_provider_ha.views.submitted import SubmittedView
+from airflow_provider_ha.views.submitted import JobSubmittedView, SubmittedView
 from airflow_provider_ha.views.tree import TreeView
 from airflow_provider_ha.views.verification import ProvenVerificationView, VerificationView
 from airflow_provider_ha.views.view import View
@@ -58,6 +58,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "job release": {"": ReleasedView},
     "job show": {"": JobView},
     "job stop": {"": OperationView},
+    "job submit": {"": JobSubmittedView},
     "leader show": {"": JobLeaderView},
     "rebuild": {"": RebuildView},
     "recover": {

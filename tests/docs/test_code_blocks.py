@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from airflow_provider_ha.cli.app import app
@@ -130,6 +131,28 @@ def assert_help_accepts(words: list[str], where: str) -> None:
     ours = words[: words.index("--")] if "--" in words else words  # behind it are another program's
     for option in (word.split("=")[0] for word in ours if word.startswith("--")):
         assert option in shown.stdout, f"{option} is unknown: {where}"
+
+
+def helps_with_examples() -> dict[str, list[str]]:
+    """Return command -> the examples at the end of its help."""
+    found = {}
+    for noun, group in get_command(app).commands.items():  # type: ignore[attr-defined]  # a group
+        for verb, command in getattr(group, "commands", {"": group}).items():
+            lines = [line for line in (command.epilog or "").split("\n\n")[1:] if line]
+            if lines:
+                found[f"{noun} {verb}".strip()] = lines
+    return found
+
+
+@pytest.mark.parametrize("command", sorted(helps_with_examples()))
+def test_examples_in_help_are_of_the_command_and_name_options_that_exist(command: str) -> None:
+    for line in helps_with_examples()[command]:
+        assert line.startswith(f"spark-ha {command} "), line
+        assert_command_exists(line, where=f"the help of {command}: {line}")
+
+
+def test_help_has_examples() -> None:
+    assert {"job submit"} <= set(helps_with_examples())
 
 
 @pytest.mark.spark

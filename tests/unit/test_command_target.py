@@ -60,6 +60,22 @@ def test_an_option_without_the_others_is_an_error() -> None:
         target(zookeeper="zk:2181").config()
 
 
+def test_without_a_connection_of_spark_drivers_run_on_this_host() -> None:
+    place = Target().driver_place(None)
+
+    assert (place.master, place.engine, place.engine_options) == ("local[*]", "local", {})
+
+
+def test_a_connection_of_spark_is_known_to_airflow_only() -> None:
+    connection = pytest.importorskip("airflow_provider_ha.hooks._spark_connection")
+    cluster = connection.SparkPlace(master="spark://host:7077", engine="standalone")
+
+    with pytest.raises(ConfigurationError, match="airflow ha job submit"):
+        Target().driver_place("spark_default")
+
+    assert Target(places=lambda _: cluster).driver_place("spark_default") is cluster
+
+
 def test_airflow_ha_has_every_noun_of_the_command() -> None:
     commands = pytest.importorskip("airflow_provider_ha.cli.airflow_commands")
 

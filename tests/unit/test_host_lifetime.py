@@ -85,3 +85,24 @@ def test_a_container_is_warned_about(tmp_path: Path, by: str) -> None:
 
 def test_a_host_without_either_is_silent(tmp_path: Path) -> None:
     assert lifetime_warnings({}, cgroup=cgroup(tmp_path, "0::/init.scope"), container_signs=(tmp_path / "no",)) == ()
+
+
+LOGIN = "0::/user.slice/user-1000.slice/session-3.scope\n"
+
+
+@pytest.mark.parametrize(
+    ("group", "kills", "warned"),
+    [
+        (LOGIN, True, True),
+        (LOGIN, False, False),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope\n", True, False),
+    ],
+)
+def test_a_login_whose_end_kills_its_processes_is_warned_about(
+    tmp_path: Path, group: str, kills: bool, warned: bool
+) -> None:
+    found = lifetime_warnings({}, cgroup=cgroup(tmp_path, group), container_signs=(), logout_kills=lambda: kills)
+
+    assert bool(found) is warned
+    if warned:
+        assert "systemd-run --user --scope" in found[0]

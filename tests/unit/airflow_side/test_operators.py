@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
+from airflow_provider_ha.jobs.given_options import ha_options
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, OutputMode
 from airflow_provider_ha.operators._base import as_flag
 from airflow_provider_ha.operators._failures import airflow_errors
@@ -20,7 +21,7 @@ from airflow_provider_ha.operators._tables import table
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
-from airflow_provider_ha.operators.submit import SparkHaSubmitOperator, ha_options
+from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.jobs_helpers import NOON

@@ -8,9 +8,10 @@ import pytest
 from airflow.sdk import Connection
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.hooks._spark_connection import SparkPlace, place_of
+from airflow_provider_ha.hooks._spark_connection import SparkPlace, known_place, place_of
+from airflow_provider_ha.jobs.given_options import resources
 from airflow_provider_ha.jobs.resources import Resources
-from airflow_provider_ha.operators.submit import SparkHaSubmitOperator, resources
+from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 
 
 MASTERS = "spark://a:7077,b:7077"
@@ -131,3 +132,8 @@ def test_conf_and_parameter_may_agree_and_not_disagree() -> None:
     assert asked.beside({"spark.executor.cores": "2", "a": "b"}) == {"spark.executor.cores": "2", "a": "b"}
     with pytest.raises(ConfigurationError, match=r"conf sets spark.executor.cores='4', and executor_cores is '2'"):
         asked.beside({"spark.executor.cores": "4"})
+
+
+def test_a_command_gets_a_sentence_for_a_connection_that_is_not_there() -> None:
+    with pytest.raises(ConfigurationError, match="there is no connection 'no_such_connection'"):
+        known_place("no_such_connection")

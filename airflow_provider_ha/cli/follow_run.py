@@ -1,0 +1,121 @@
+"""Waiting in a shell for a run to be up, or to be over; a driver that is lost by then is submitted again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, stop_never, wait_exponential
+
+from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.errors import (
+    DecisionNeededError,
+    HaError,
+    JobStateError,
+    LeadershipError,
+    OutcomeUnknownError,
+)
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+
+
+class WaitFor(str, Enum):
+    """What a submission waits for."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    NONE = "none"
+
+
+def reached(snapshot: JobSnapshot, run: int, wait_for: WaitFor) -> bool:
+    """Whether a wait for run *run* is over: it is what was waited for, or it has a result. Pure.
+
+    A run is up when a leader of it says so: the state of a run without one is that of a driver that is gone.
+
+    :raises JobStateError: A newer run has taken its place.
+    """
+    view = snapshot.run
+    if view is None or view.run.number != run:
+        raise JobStateError(
+            f"run {run} of job {snapshot.job_id!r} is not the newest run any more",
+            next_step=f"Look at it with `spark-ha job show {snapshot.job_id}`",
+        )
+    if view.result is not None:
+        return True
+    led = snapshot.leader is not None and snapshot.leader.run == run
+    return wait_for is WaitFor.RUNNING and led and snapshot.state is JobState.RUNNING
+
+
+def phase_of(snapshot: JobSnapshot) -> str:
+    """Return what a run that is not up yet does, for people. Pure."""
+    leader, status, view = snapshot.leader, snapshot.status, snapshot.run
+    attempt = view.newest.submission.attempt if view is not None and view.newest is not None else 0
+    if leader is None:
+        return f"{snapshot.state.value}: attempt {attempt} has no leader yet"
+    said = status.message if status is not None and status.epoch == leader.epoch else ""
+    return f"{snapshot.state.value}: epoch {leader.epoch} on {leader.host}{f', {said}' if said else ''}"
+
+
+def await_run(
+    job: JobClient,
+    run: int,
+    wait_for: WaitFor,
+    *,
+    seconds: float | None,
+    by: str,
+    tell: Callable[[str, float], None],
+) -> JobSnapshot:
+    """Wait until a run is what is waited for, or is over.
+
+    A server that does not answer is waited for as well: the job goes on without this command.
+
+    :param seconds: How long; ``None`` for no limit.
+    :param by: Who submits a lost driver again, as recorded for people.
+    :raises DecisionNeededError: Its user has to decide what the run goes on from.
+    :raises OutcomeUnknownError: It is neither in time; the run goes on.
+    """
+    begin = time.monotonic()
+
+    def look() -> JobSnapshot | None:
+        try:
+            snapshot = job.snapshot()
+            if reached(snapshot, run, wait_for):
+                return snapshot
+            said = _recovered(job, snapshot, by) if snapshot.state is JobState.LOST else phase_of(snapshot)
+        except HaError as error:
+            if not error.retryable:
+                raise
+            said = f"the job cannot be read at the moment: {error.message}"
+        tell(said, time.monotonic() - begin)
+        return None
+
+    waiting = Retrying(
+        stop=stop_never if seconds is None else stop_after_delay(seconds),
+        wait=wait_exponential(multiplier=0.1, max=2),
+        retry=retry_if_result(lambda found: found is None),
+    )
+    try:
+        found: JobSnapshot | None = waiting(look)
+    except RetryError:
+        found = None
+    if found is None:
+        raise OutcomeUnknownError(
+            f"run {run} of job {job.job_id!r} is not {wait_for.value} within {seconds:g} s; it goes on",
+            next_step=f"Look at it with `spark-ha job show {job.job_id}` and `spark-ha job logs {job.job_id}`",
+        )
+    return found
+
+
+def _recovered(job: JobClient, snapshot: JobSnapshot, by: str) -> str:
+    """Submit a lost run again once the delay of its restart strategy is over; return what happens, for people."""
+    left = job.delay_left(snapshot)
+    if left > 0:
+        return f"its driver is lost and is submitted again in {left:.0f} s"
+    try:
+        submitted = job.recover(by=by, wait=False)  # guard: followed-run-stays-lost
+    except DecisionNeededError:
+        raise
+    except (JobStateError, LeadershipError) as error:
+        return f"its driver is lost: {error.message}"  # the next look sees what became of it
+    return f"its driver was lost, attempt {submitted.attempt} is submitted"

@@ -1,0 +1,122 @@
+"""``spark-ha job submit``: run a script as a highly available job, from a shell."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.conf_options import visible_secrets
+from airflow_provider_ha.cli.follow_run import WaitFor, await_run
+from airflow_provider_ha.cli.help_examples import examples
+from airflow_provider_ha.cli.option_group import takes
+from airflow_provider_ha.cli.outcome import Exit
+from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.session import AsJson, Force, Target, answer, cluster, reported
+from airflow_provider_ha.cli.submit_options import SubmitWords
+from airflow_provider_ha.control.job.job_owner import Acting
+from airflow_provider_ha.control.job.requests import SubmittedRun
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.views.submitted import JobSubmittedView, SubmittedView, job_submitted
+
+
+_RUNNING_SECONDS = 600.0
+
+SUBMIT_EXAMPLES = examples(
+    "spark-ha job submit orders.py --job-id orders -- --input /data/in",
+    "spark-ha job submit orders.py --job-id orders --properties-file secrets.conf --packages org.example:lib:1.0",
+    "spark-ha job submit orders.py --job-id orders --request-id release-17 --wait-for finished --json",
+)
+
+
+@takes(SubmitWords)
+def submit(
+    context: typer.Context,
+    words: SubmitWords,
+    wait_for: Annotated[
+        WaitFor,
+        typer.Option(
+            help="running: each query that the script starts has committed a batch, or found no data. finished: follow "
+            "the run to its end. none: return at once."
+        ),
+    ] = WaitFor.RUNNING,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds to wait for that; default: 600 for running, no limit for finished.", min=0, metavar="SECONDS"
+        ),
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a PySpark streaming script as a job that survives the loss of its driver.
+
+    With engine local the driver runs on this host, in a separate session: it outlives this command, its shell and
+    Ctrl-C, which only ends the wait. While the command waits it submits a lost driver again.
+
+    Refused before anything is changed: a script that is not there, a live run of the job, storage that cannot be
+    written, another owner. Exit 0: the run is what --wait-for says; 1: it is refused, or ended in another way, with the
+    reason; 2: unknown, or Ctrl-C came first.
+    """
+    with reported(as_json=as_json):
+        target: Target = context.obj
+        request = words.request(target)
+    for name in visible_secrets(words.conf or [], words.env or []):
+        _note(f"the value of {name} is in the process list; --properties-file and `--env NAME` keep it out")
+    run: SubmittedRun | None = None
+    try:
+        with cluster(context, as_json=as_json) as client:
+            job = client.job(words.job_id, acting=Acting(force=force))
+            run = job.submit(request)
+            _note(_found(run))
+            seconds = wait if wait is not None or wait_for is WaitFor.FINISHED else _RUNNING_SECONDS
+            if wait_for is WaitFor.NONE:
+                snapshot = job.snapshot()
+            else:
+                with console.phases(quiet=as_json) as tell:
+                    snapshot = await_run(job, run.run, wait_for, seconds=seconds, by=who(), tell=tell)
+        shown = job_submitted(SubmittedView.of(run), request.request_id, snapshot)
+    except KeyboardInterrupt:  # guard: interrupted-submission-says-nothing
+        _detached(words.job_id, request.request_id, run)
+        raise typer.Exit(Exit.UNKNOWN) from None
+    _print(shown, as_json=as_json)
+    wanted = wait_for is WaitFor.NONE or shown.state in (JobState.RUNNING, JobState.FINISHED)
+    answer(yes=wanted)  # guard: failed-run-exits-with-0
+
+
+def _found(run: SubmittedRun) -> str:
+    made = "is submitted" if run.created else "was submitted by an earlier request of this id"
+    return f"run {run.run} of job {run.job_id} {made} (attempt {run.attempt})"
+
+
+def _print(shown: JobSubmittedView, *, as_json: bool) -> None:
+    if as_json:
+        console.print_json(shown)
+        return
+    console.print_fields({name: value for name, value in shown.to_json().items() if value is not None})
+    if not shown.state.terminal:
+        _ways_on(shown.job_id)
+    else:
+        console.out.print(f"its log: spark-ha job logs {shown.job_id} --run {shown.run}")
+
+
+def _ways_on(job_id: str) -> None:
+    for what, command in (("follow", f"job logs {job_id} --follow"), ("look", f"job show {job_id}")):
+        console.out.print(f"{what}: spark-ha {command}")
+    console.out.print(f"stop: spark-ha job stop {job_id}")
+
+
+def _detached(job_id: str, request_id: str, run: SubmittedRun | None) -> None:
+    if run is None:
+        _note(
+            "interrupted before the answer: the job may be submitted. "
+            f"`spark-ha job show {job_id}` says it; the same command with --request-id {request_id} makes no second run"
+        )
+        return
+    _note(f"detached: run {run.run} of job {job_id} goes on")
+    _ways_on(job_id)
+
+
+def _note(text: str) -> None:
+    console.err.print(console.escaped(text))
