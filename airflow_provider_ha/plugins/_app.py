@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 
-from airflow_provider_ha.plugins import _pages
+from airflow_provider_ha.plugins import _actions, _logs, _pages
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._errors import add_error_pages
 from airflow_provider_ha.plugins._rendering import SECURITY_HEADERS, static_files
+from airflow_provider_ha.plugins._security import check_protection
 
 
 _KEPT = "private, max-age=31536000, immutable"  # its address has the digest of its content
@@ -34,9 +35,12 @@ def create_app(clusters: Clusters | None = None) -> FastAPI:
     )
     app.state.clusters = clusters or Clusters()
     app.include_router(_pages.router)
+    app.include_router(_actions.router)
+    app.include_router(_logs.router)
     app.add_api_route("/static/{name}", _static, methods=["GET"])
     app.middleware("http")(_with_headers)
     add_error_pages(app)
+    check_protection(app)  # guard: routes-without-protection-are-served
     return app
 
 

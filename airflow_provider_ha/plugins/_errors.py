@@ -14,6 +14,7 @@ from airflow_provider_ha.errors import (
     ConfigurationError,
     CoordinationError,
     HaError,
+    JobStateError,
     StorageUnavailableError,
     UnknownJobError,
 )
@@ -24,6 +25,7 @@ from airflow_provider_ha.plugins._rendering import SECURITY_HEADERS, render
 log = logging.getLogger(__name__)
 _STATUS: tuple[tuple[type[HaError], HTTPStatus], ...] = (
     (UnknownJobError, HTTPStatus.NOT_FOUND),
+    (JobStateError, HTTPStatus.CONFLICT),
     (ConfigurationError, HTTPStatus.BAD_REQUEST),
     (OverTimeError, HTTPStatus.SERVICE_UNAVAILABLE),
     (CoordinationError, HTTPStatus.SERVICE_UNAVAILABLE),

@@ -11,7 +11,9 @@ from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._job_page import Known, Stored, read_known, read_stored, shown_job
 from airflow_provider_ha.plugins._listing import read_page
+from airflow_provider_ha.plugins._offers import offers
 from airflow_provider_ha.plugins._rendering import render
+from airflow_provider_ha.plugins._security import PermissionsDep, SeenJobDep, visible_jobs
 from airflow_provider_ha.plugins._timeline import Span, axis_of, timeline
 from airflow_provider_ha.views.overview import ATTENTION, STATES, Asked, OverviewView, SortKey
 
@@ -32,18 +34,19 @@ ClustersDep = Annotated[Clusters, Depends(_clusters)]
 def jobs(  # noqa: PLR0917  # each is a part of the address
     request: Request,
     clusters: ClustersDep,
+    allowed: PermissionsDep,
     cluster: Cluster = DEFAULT_CONN_ID,
     q: Annotated[str, Query(max_length=128)] = "",
     state: Annotated[str, Query(max_length=32)] = "",
     sort: SortKey = SortKey.URGENCY,
     page: Annotated[int, Query(ge=1, le=100_000)] = 1,
 ) -> Response:
-    """List the jobs of a cluster."""
+    """List the jobs of a cluster that the user may see."""
     asked = Asked(search=q.strip(), state=state if state in {*STATES, ATTENTION} else "", sort=sort, page=page)
 
     def read() -> OverviewView:
         with clusters.client(cluster) as client:
-            return read_page(client, asked)
+            return read_page(client, asked, visible_jobs(client, allowed))
 
     return render(
         request,
@@ -58,10 +61,15 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
 
 
 @router.get("/jobs/{job_id}")
-def job(
-    request: Request, clusters: ClustersDep, job_id: str, cluster: Cluster = DEFAULT_CONN_ID, span: Span = Span.DAY
+def job(  # noqa: PLR0917  # each is a part of the address
+    request: Request,
+    clusters: ClustersDep,
+    seen: SeenJobDep,
+    job_id: str,
+    cluster: Cluster = DEFAULT_CONN_ID,
+    span: Span = Span.DAY,
 ) -> Response:
-    """Show one job."""
+    """Show one job, with its buttons."""
 
     def read() -> Known:
         with clusters.client(cluster) as client:
@@ -81,6 +89,9 @@ def job(
         spans=list(Span),
         timeline=timeline(axis, known.history, known.checkpoints.checkpoints, known.savepoints.savepoints),
         now=known.now,
+        offers=offers(known.snapshot, known.quarantine or None),
+        may_act=seen.permissions.may_act(seen.owner),
+        may_read_log=seen.permissions.may_read_log(seen.owner),
     )
 
 

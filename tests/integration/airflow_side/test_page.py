@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.api_fastapi.core_api.security import get_user
 from fastapi import FastAPI
 
 from airflow_provider_ha.config import HaConfig
@@ -22,6 +21,7 @@ from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.support import airflow_auth
 from tests.support.clusters.rebuild_helpers import job
 from tests.support.clusters.shown_cluster import write_cluster
 from tests.support.mounted_page import Page
@@ -40,10 +40,10 @@ def clusters(config: HaConfig) -> Iterator[Clusters]:
 
 
 @pytest.fixture
-def app(clusters: Clusters) -> FastAPI:
+def app(clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """The application, for a user who is logged in."""
     made = create_app(clusters)
-    made.dependency_overrides[get_user] = lambda: "someone"
+    airflow_auth.signed_in(made, monkeypatch)
     return made
 
 
@@ -195,9 +195,9 @@ def test_a_server_that_does_not_answer_is_a_page_within_seconds(
     assert took < 30
 
 
-def test_a_connection_that_does_not_exist_is_named_with_what_to_do() -> None:
+def test_a_connection_that_does_not_exist_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     made = create_app(Clusters(names=lambda: ["spark_ha_default"]))
-    made.dependency_overrides[get_user] = lambda: "someone"
+    airflow_auth.signed_in(made, monkeypatch)
 
     answer = Page(made).get("/", params={"cluster": "nowhere"})
 

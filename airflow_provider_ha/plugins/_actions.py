@@ -1,0 +1,131 @@
+"""The pages that act: what an action would do, the confirmation, and what came of it.
+
+Invariants: a GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`, and asks for the
+operation that its form names, so that it can be repeated. What is done is done by the control plane.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
+from fastapi.responses import RedirectResponse
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs import quarantine
+from airflow_provider_ha.jobs.model import Operation
+from airflow_provider_ha.plugins._forms import CheckedForm, Intent, checked_form, token_of
+from airflow_provider_ha.plugins._offers import Action, Offer, offer
+from airflow_provider_ha.plugins._rendering import render
+from airflow_provider_ha.plugins._security import SeenJob, SeenJobDep, acting_job
+from airflow_provider_ha.views.operation import OperationView
+
+
+router = APIRouter(prefix="/jobs/{job_id}")
+ActingJobDep = Annotated[SeenJob, Depends(acting_job)]
+CheckedFormDep = Annotated[CheckedForm, Depends(checked_form)]
+OperationId = Annotated[str, Path(max_length=100, pattern=r"^[\w.-]+$")]
+SEE_OTHER, NOT_FOUND = 303, 404
+_LABEL = 200  # characters
+REFRESH_SECONDS = 2
+
+
+@router.get("/actions/{action}")
+def confirm(request: Request, job: ActingJobDep, action: Action) -> Response:
+    """Show what an action would do, with the button that has it done."""
+    shown = offer(job.snapshot, action, _quarantined(request, job))
+    intent = Intent(job.cluster, job.job_id, action.value, f"page-{action.value}-{new_id()[:16]}")
+    return render(
+        request,
+        "action.html",
+        job=job,
+        offer=shown,
+        command=_quoted(shown.command, job.job_id),
+        token=token_of(job.permissions.user, intent),
+        wants_label=action is Action.SAVEPOINT,
+        wants_savepoint=action in (Action.STOP, Action.DRAIN) and job.snapshot.leader is not None,
+    )
+
+
+@router.post("/actions/{action}")
+def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Action) -> Response:
+    """Ask for the operation of the form, or find it again; then lead to what came of it."""
+    clusters = request.app.state.clusters
+    by = f"Airflow user {job.permissions.user.get_name()}"  # guard: requests-from-the-page-have-no-name
+
+    quarantined = _quarantined(request, job)
+
+    def ask() -> None:
+        with clusters.client(job.cluster) as client:
+            _ask(client, job, offer(job.snapshot, action, quarantined), form, by)
+
+    clusters.zookeeper.call(ask)
+    # Relative, as every URL of the pages: from jobs/JOB/actions/ACTION.
+    place = f"../../{job.job_id}" if action is Action.RELEASE else f"../operations/{form.intent.operation_id}"
+    return RedirectResponse(f"{place}?{urlencode({'cluster': job.cluster})}", SEE_OTHER)
+
+
+@router.get("/operations/{operation_id}")
+def operation(request: Request, job: SeenJobDep, operation_id: OperationId) -> Response:
+    """Show the state of an operation and its result; the page loads itself again until the state is final."""
+    clusters = request.app.state.clusters
+
+    def read() -> Operation | None:
+        with clusters.client(job.cluster) as client:
+            found: Operation | None = client.job(job.job_id).operation(operation_id)
+            return found
+
+    found = clusters.zookeeper.call(read)
+    if found is None:
+        raise HTTPException(NOT_FOUND, f"Job {job.job_id} has no operation {operation_id}, or it was forgotten since")
+    ends = found.operation.value in ("stop", "cancel") and found.state.value == "COMPLETED"
+    result = job.snapshot.run.result if job.snapshot.run is not None else None
+    waits = not found.state.final or (ends and result is None)
+    response = render(
+        request,
+        "operation.html",
+        job=job,
+        operation=OperationView.of(found),
+        result=result if job.snapshot.run is not None and job.snapshot.run.run.number == found.run else None,
+        waits=waits,
+    )
+    if waits:
+        response.headers["Refresh"] = str(REFRESH_SECONDS)
+    return response
+
+
+def _ask(client: HaClient, job: SeenJob, offered: Offer, form: CheckedForm, by: str) -> None:
+    target, key, action = client.job(job.job_id, acting=job.acting), form.intent.operation_id, offered.action
+    if offered.refused and target.operation(key) is None:  # a repeated request finds what it has led to
+        raise JobStateError(f"{offered.title} is refused for job {job.job_id!r}: {offered.refused.rstrip('.')}")
+    savepoint = form.fields.get("savepoint") == "yes"
+    if action is Action.SAVEPOINT:
+        label = form.fields.get("label", "").strip()[:_LABEL]
+        target.request_savepoint(operation_id=key, requested_by=by, label=label)
+    elif action is Action.STOP:
+        target.request_stop(operation_id=key, requested_by=by, savepoint=savepoint)
+    elif action is Action.DRAIN:
+        target.request_stop(operation_id=key, requested_by=by, mode="terminate", savepoint=savepoint)
+    elif action is Action.CANCEL:
+        target.request_cancel(operation_id=key, requested_by=by)
+    else:
+        quarantine.release(client.coordinator, client.paths, job.job_id)
+
+
+def _quarantined(request: Request, job: SeenJob) -> str | None:
+    clusters = request.app.state.clusters
+
+    def read() -> str | None:
+        with clusters.client(job.cluster) as client:
+            return quarantine.quarantine_reason(client.coordinator, client.paths, job.job_id)
+
+    reason: str | None = clusters.zookeeper.call(read)
+    return reason
+
+
+def _quoted(command: str, job_id: str) -> str:
+    return command.replace(job_id, shlex.quote(job_id))

@@ -1,0 +1,126 @@
+"""The pages that lead to what a driver says: the end of its log, and Spark's own web UI.
+
+A log is read where this host has it. Where it has not, the page says which host has, and the command that prints it
+there. What is shown is bounded, and has no secret that is known or looks like one (``redaction``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets, last_words
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.errors import JobStateError, LogMissingError
+from airflow_provider_ha.jobs.driver_log import LogReader
+from airflow_provider_ha.jobs.log_place import LogPlace, log_place
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.spark_page import spark_page, web_page
+from airflow_provider_ha.plugins._rendering import render
+from airflow_provider_ha.plugins._security import SeenJob, SeenJobDep, job_with_log
+from airflow_provider_ha.redaction import PublicText
+
+
+router = APIRouter(prefix="/jobs/{job_id}")
+LINES = 500
+MOST = 256 * 1024  # bytes that are read
+NOT_FOUND = 404
+Number = Annotated[int | None, Query(ge=1, le=2_000_000_000)]
+
+
+@dataclass(frozen=True, slots=True)
+class LogShown:
+    """What the page shows of one log.
+
+    :param place: Where it lies; ``None`` when no driver was started.
+    :param text: Its last lines; empty when there are none.
+    :param problem: Why they are not its end, or not there.
+    :param next_step: Where they are.
+    :param printed: Page of the cluster manager about the driver; empty without one.
+    """
+
+    run: int
+    attempt: int
+    attempts: tuple[int, ...]
+    place: LogPlace | None
+    text: str
+    problem: str = ""
+    next_step: str = ""
+    printed: str = ""
+
+
+@router.get("/log")
+def log(
+    request: Request, job: Annotated[SeenJob, Depends(job_with_log)], run: Number = None, attempt: Number = None
+) -> Response:
+    """Show the end of a driver's log; by default that of the newest attempt that was started."""
+    clusters = request.app.state.clusters
+    number = run if run is not None else job.snapshot.run.run.number if job.snapshot.run is not None else None
+    if number is None:
+        raise HTTPException(NOT_FOUND, f"Job {job.job_id} has no run")
+
+    def read() -> LogShown:
+        with clusters.client(job.cluster) as client:
+            return read_log(client, job.job_id, number, attempt)
+
+    return render(request, "log.html", job=job, log=clusters.storage.call(read))
+
+
+@router.get("/spark-ui")
+def spark_ui(request: Request, job: SeenJobDep, run: Number = None) -> Response:
+    """Lead on to Spark's web UI of the driver that leads now, or to the history server."""
+    del run  # of the task that the link belongs to: Spark shows the newest application only
+    clusters = request.app.state.clusters
+
+    def read() -> str | None:
+        with clusters.client(job.cluster) as client:
+            server: str | None = client.config.history_server
+            return server
+
+    page = spark_page(job.snapshot, clusters.zookeeper.call(read))
+    if not page:
+        raise HTTPException(
+            NOT_FOUND,
+            f"No driver of job {job.job_id} has a web UI now, and no history server shows its last application. Set "
+            "history_server in the connection, and spark.eventLog.enabled in the job",
+        )
+    return RedirectResponse(page)
+
+
+def read_log(client: HaClient, job_id: str, run: int, attempt: int | None) -> LogShown:
+    """Return the end of a driver's log, where this host has it; else the lines that its supervisor has kept.
+
+    :raises JobStateError: There is no such run or attempt.
+    """
+    context = client.context(job_id)
+    known = context.runs.numbers()
+    if run not in known:
+        raise JobStateError(f"job {job_id!r} has no run {run}", next_step=f"Choose one of {known}")
+    view = context.runs.get(run)
+    chosen = choose(job_id, view, attempt)
+    shown = LogShown(
+        run=run,
+        attempt=chosen.submission.attempt,
+        attempts=tuple(each.submission.attempt for each in view.submissions),
+        place=log_place(job_id, run, chosen),
+        text="",
+        printed=web_page(chosen.started.handle.ui_uri) if chosen.started is not None else "",
+    )
+    return _with_text(shown, context, view, chosen)
+
+
+def _with_text(shown: LogShown, context: JobContext, view: RunView, chosen: SubmissionView) -> LogShown:
+    try:
+        place = find_log(context, shown.run, chosen)
+        hide_secrets(context, view)  # guard: page-shows-the-secrets-of-a-log
+        data = b"".join(LogReader(place.path, lines=LINES, most=MOST).now())
+    except LogMissingError as error:
+        kept = last_words(context, view, chosen)
+        return replace(shown, text=kept, problem=error.message, next_step=error.next_step)
+    except OSError as error:
+        return replace(shown, problem=f"the log cannot be read: {error.strerror}")
+    return replace(shown, place=place, text=PublicText()(data.decode(errors="replace")))

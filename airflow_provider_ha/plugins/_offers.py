@@ -1,0 +1,125 @@
+"""Which buttons a job has in its state, what each would do, and why one is disabled. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+
+
+class Action(str, Enum):
+    """What the page can have done."""
+
+    SAVEPOINT = "savepoint"
+    STOP = "stop"
+    DRAIN = "drain"
+    CANCEL = "cancel"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One button.
+
+    :param title: What it says.
+    :param effects: What will happen, as sentences; empty when it is disabled.
+    :param refused: Why it is disabled; empty when it is not.
+    :param command: What does the same in a shell.
+    """
+
+    action: Action
+    title: str
+    effects: tuple[str, ...]
+    refused: str
+    command: str
+
+
+_TITLES = {
+    Action.SAVEPOINT: "Take a savepoint",
+    Action.STOP: "Stop with a checkpoint",
+    Action.DRAIN: "Drain and stop",
+    Action.CANCEL: "Cancel at once",
+    Action.RELEASE: "Release from quarantine",
+}
+_COMMANDS = {
+    Action.SAVEPOINT: "spark-ha savepoint trigger {}",
+    Action.STOP: "spark-ha job stop {}",
+    Action.DRAIN: "spark-ha job stop {} --mode terminate",
+    Action.CANCEL: "spark-ha job cancel {}",
+    Action.RELEASE: "spark-ha job release {}",
+}
+
+
+def offers(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Offer, ...]:
+    """Return the buttons of a job, those that are disabled included.
+
+    :param quarantined: Why it is in quarantine; ``None`` when it is not.
+    """
+    actions = [action for action in Action if action is not Action.RELEASE or quarantined is not None]
+    return tuple(offer(snapshot, action, quarantined) for action in actions)
+
+
+def offer(snapshot: JobSnapshot, action: Action, quarantined: str | None = None) -> Offer:
+    """Return one button of a job."""
+    refused = _refusal(snapshot, action, quarantined)
+    effects = () if refused else _effects(snapshot, action, quarantined or "")
+    return Offer(action, _TITLES[action], effects, refused, _COMMANDS[action].format(snapshot.job_id))
+
+
+def _refusal(snapshot: JobSnapshot, action: Action, quarantined: str | None) -> str:
+    if action is Action.RELEASE:
+        return "" if quarantined is not None else "The job is not in quarantine."
+    if snapshot.run is None:
+        return "The job has no run."
+    if snapshot.run.result is not None:
+        return f"Run {snapshot.run.run.number} is {snapshot.run.result.state.value}."
+    return "" if action is Action.CANCEL else _refusal_of_state(snapshot, action)
+
+
+def _refusal_of_state(snapshot: JobSnapshot, action: Action) -> str:
+    if snapshot.state is JobState.STOPPING:
+        return "The job is being stopped already."
+    if snapshot.state is not JobState.LOST:
+        return ""
+    if action is Action.STOP:
+        forgets = "The driver is lost, and the run has no checkpoint: its end would forget what it has committed."
+        # guard: lost-jobs-without-a-checkpoint-are-stopped-by-a-button
+        return "" if snapshot.latest_checkpoint is not None else forgets
+    return "The driver is lost. This needs a driver: recover the job first."
+
+
+def _effects(snapshot: JobSnapshot, action: Action, quarantined: str) -> tuple[str, ...]:
+    newest = snapshot.latest_checkpoint
+    if action is Action.SAVEPOINT:
+        return (
+            "The driver copies a consistent state of all queries and verifies the copy. The job goes on while it does.",
+            "The savepoint stays until a person or its schedule removes it.",
+        )
+    if action is Action.STOP and snapshot.state is JobState.LOST:
+        return (
+            f"The driver is lost, so the run ends at once, FINISHED with checkpoint {newest}.",
+            "What was committed after that checkpoint is executed again by the next start.",
+        )
+    if action is Action.STOP:
+        return (
+            "The driver finishes the batch of each query, takes a checkpoint, and ends. The run is FINISHED then.",
+            "A restore or a new submission goes on from that checkpoint: nothing is in flight, nothing is read again.",
+        )
+    if action is Action.DRAIN:
+        return (
+            "The watermark moves to its maximum, and every open window is emitted. Then the run is FINISHED.",
+            "Late rows of these windows are dropped if the job goes on later.",
+            "To pause the job, stop it with a checkpoint instead.",
+        )
+    if action is Action.CANCEL:
+        at = f"checkpoint {newest}" if newest is not None else "nothing: it has no checkpoint"
+        return (
+            "The run ends at once, in the middle of a batch if need be, and is CANCELED. No new checkpoint is taken.",
+            f"A restore goes on from {at}, and reads the sources again from there.",
+        )
+    return (
+        f"The job is in quarantine, because {quarantined.rstrip('.')}.",
+        "Once it is released, the cluster's leader recovers it again. Repair the cause first.",
+    )

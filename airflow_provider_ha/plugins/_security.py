@@ -1,0 +1,232 @@
+"""Who may see a job and who may act on it: Airflow's users, with their permissions for DAGs.
+
+Rules (docs/explanation/security-model.md, "The page in Airflow"):
+
+* A job with an owner (``job_owner``) is that DAG's: who may read the DAG's runs sees it, who may edit them acts on it.
+* Who has the permission for every DAG has it for every job: also for one without an owner, for one that cannot be read,
+  and to be told that there is no such job.
+* What is acted on is the job of the owner that was checked: an owner that changes in between refuses the act.
+
+Invariant: a route that has not said who may use it is not served (:func:`check_protection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import get_user
+from airflow.configuration import conf
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request
+from fastapi.routing import APIRoute
+from sqlalchemy import select
+
+from airflow_provider_ha.control.administration.owners import read_owners
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.job_owner import Acting
+from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError, UnknownJobError
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.plugins._forms import checked_form
+
+
+Method = Literal["GET", "PUT"]
+Cluster = Annotated[str, Query(max_length=250)]
+OPEN_TO_USERS = frozenset({"/static/{name}"})  # for every user: they show nothing of a job
+FORBIDDEN = 403
+_READS = {"GET", "HEAD"}
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What one user may do, asked of Airflow's auth manager and remembered for one request."""
+
+    user: BaseUser
+    _known: dict[tuple[str, DagAccessEntity, str | None], bool] = field(default_factory=dict)
+
+    def may_see(self, owner: str | None) -> bool:
+        """Whether the user may see a job.
+
+        :param owner: DAG that the job belongs to; ``None`` for one without an owner, or that could not be read.
+        """
+        return self._may("GET", DagAccessEntity.RUN, owner)
+
+    def may_read_log(self, owner: str | None) -> bool:
+        """Whether the user may see what a driver prints."""
+        return self.may_see(owner) and self._may("GET", DagAccessEntity.TASK_LOGS, owner)
+
+    def may_act(self, owner: str | None) -> bool:
+        """Whether the user may ask a job for something."""
+        return self.may_see(owner) and self._may("PUT", DagAccessEntity.RUN, owner)
+
+    def _may(self, method: Method, entity: DagAccessEntity, owner: str | None) -> bool:
+        key = (method, entity, owner)
+        if key not in self._known:
+            one = owner is not None and self._one_dag(method, entity, owner)
+            self._known[key] = one or (
+                self._all_dags(method, entity) if owner is None else self._may(method, entity, None)
+            )
+        return self._known[key]
+
+    def _one_dag(self, method: Method, entity: DagAccessEntity, dag_id: str) -> bool:
+        return bool(
+            get_auth_manager().is_authorized_dag(
+                method=method, access_entity=entity, details=_details(dag_id), user=self.user
+            )
+        )
+
+    def _all_dags(self, method: Method, entity: DagAccessEntity) -> bool:
+        manager = get_auth_manager()
+        if not manager.is_authorized_dag(method=method, access_entity=entity, user=self.user):
+            return False
+        # A manager may mean "any DAG" by that: each has to be allowed.
+        with create_session() as session:
+            every = set(session.scalars(select(DagModel.dag_id)))
+        allowed = set(manager.get_authorized_dag_ids(user=self.user, method=method))
+        return every <= allowed  # guard: jobs-without-an-owner-are-anybody-s
+
+
+def visible_jobs(client: HaClient, allowed: Permissions) -> list[str]:
+    """Return the jobs of a cluster that a user may see.
+
+    :raises NotConnectedError: It could not be found out.
+    """
+    found = client.list_jobs()
+    if allowed.may_see(None):
+        return found
+    owners = read_owners(client.coordinator, client.paths, found)
+    return [job_id for job_id in found if allowed.may_see(owners[job_id])]  # guard: lists-show-jobs-of-strangers
+
+
+def permissions(user: Annotated[BaseUser, Depends(get_user)]) -> Permissions:
+    """Return what the user of the request may do. For a route that shows several jobs, or none."""
+    return Permissions(user)
+
+
+PermissionsDep = Annotated[Permissions, Depends(permissions)]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenJob:
+    """A job that the user of the request may see.
+
+    :param cluster: Connection of its cluster.
+    """
+
+    cluster: str
+    job_id: str
+    snapshot: JobSnapshot
+    permissions: Permissions
+
+    @property
+    def owner(self) -> str | None:
+        """DAG that it belongs to."""
+        return owner_of(self.snapshot)
+
+    @property
+    def acting(self) -> Acting:
+        """The identity with which the user acts on it: that of the owner that was checked."""
+        return Acting(owner=self.owner)
+
+
+def owner_of(snapshot: JobSnapshot) -> str | None:
+    """Return the DAG that a job belongs to; ``None`` for a job without an owner."""
+    return snapshot.run.run.owner if snapshot.run is not None else None
+
+
+def seen_job(
+    request: Request,
+    job_id: Annotated[str, Path(max_length=250)],
+    allowed: PermissionsDep,
+    cluster: Cluster = DEFAULT_CONN_ID,
+) -> SeenJob:
+    """Read the job of the route, for a user who may see it.
+
+    :raises HTTPException: 403: the user may not, or may not know that there is no such job.
+    """
+    clusters = request.app.state.clusters
+
+    def read() -> JobSnapshot:
+        with clusters.client(cluster) as client:
+            found: JobSnapshot = client.job(job_id).snapshot()
+            return found
+
+    try:
+        snapshot = clusters.zookeeper.call(read)
+    except (ConfigurationError, RecordCorruptError, UnknownJobError):
+        if not allowed.may_see(None):  # guard: strangers-learn-which-jobs-there-are
+            raise HTTPException(FORBIDDEN) from None
+        raise
+    if not allowed.may_see(owner_of(snapshot)):  # guard: strangers-see-a-job
+        raise HTTPException(FORBIDDEN)
+    return SeenJob(cluster, job_id, snapshot, allowed)
+
+
+SeenJobDep = Annotated[SeenJob, Depends(seen_job)]
+
+
+def job_with_log(job: SeenJobDep) -> SeenJob:
+    """Return the job of the route, for a user who may read its logs.
+
+    :raises HTTPException: 403: the user may not.
+    """
+    if not job.permissions.may_read_log(job.owner):  # guard: strangers-read-logs
+        raise HTTPException(FORBIDDEN)
+    return job
+
+
+def acting_job(job: SeenJobDep) -> SeenJob:
+    """Return the job of the route, for a user who may act on it.
+
+    :raises HTTPException: 403: the user may only look.
+    """
+    if not job.permissions.may_act(job.owner):  # guard: viewers-act
+        whose = f"the runs of DAG {job.owner}" if job.owner else "the runs of all DAGs: this job has no owner"
+        raise HTTPException(FORBIDDEN, f"It takes the permission to edit {whose}")
+    return job
+
+
+def check_protection(app: FastAPI) -> None:
+    """Assert that every route has said who may use it.
+
+    :raises RuntimeError: One has not; names it, and what it lacks.
+    """
+    for route in app.routes:
+        # guard: mounts-are-not-protected
+        lacking = unprotected(route) if isinstance(route, APIRoute) else ["dependency at all: it is no APIRoute"]
+        if lacking:
+            raise RuntimeError(f"{route} depends on no {', '.join(lacking)}")
+
+
+def unprotected(route: APIRoute) -> list[str]:
+    """Return the dependencies that a route lacks."""
+    has = set(_calls(route.dependant))  # codespell:ignore
+    needs: list[Callable[..., Any]] = [get_user]
+    if "{job_id}" in route.path:
+        needs.append(seen_job)
+    elif route.path not in OPEN_TO_USERS:
+        needs.append(permissions)
+    if route.methods - _READS:
+        needs += [acting_job, checked_form]
+    return [needed.__name__ for needed in needs if needed not in has]
+
+
+def _calls(tree: Any) -> Iterator[Any]:
+    """Return every function that FastAPI calls before the route, from its tree of dependencies."""
+    for each in tree.dependencies:
+        yield each.call
+        yield from _calls(each)
+
+
+def _details(dag_id: str) -> DagDetails:
+    if "team_name" in {each.name for each in fields(DagDetails)} and conf.getboolean(
+        "core", "multi_team", fallback=False
+    ):
+        return DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+    return DagDetails(id=dag_id)

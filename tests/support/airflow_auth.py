@@ -1,0 +1,83 @@
+"""Airflow's own users and tokens in this process: the database of the tests' home, and its auth manager."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from tests.support.clusters.airflow_helpers import AIRFLOW_HOME
+
+
+SECRET = "a secret of the tests, of more than 64 bytes: " + "s" * 64
+BUNDLE = "spark-ha-tests"
+
+
+def make_database() -> None:
+    """Make Airflow's tables where they are missing; test processes share a home."""
+    from airflow import settings
+    from airflow.models import import_all_models
+    from airflow.models.base import Base
+
+    import_all_models()  # type: ignore[no-untyped-call]  # Airflow does not annotate it
+    with (AIRFLOW_HOME / "database.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        Base.metadata.create_all(settings.engine)
+
+
+@contextmanager
+def dags(*dag_ids: str) -> Iterator[None]:
+    """Let Airflow know these DAGs for the time of the block."""
+    from airflow.models.dag import DagModel
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    with create_session() as session:
+        session.merge(DagBundleModel(name=BUNDLE))
+        session.flush()
+        for dag_id in dag_ids:
+            session.merge(DagModel(dag_id=dag_id, bundle_name=BUNDLE))  # type: ignore[no-untyped-call]  # the same
+    try:
+        yield
+    finally:
+        with create_session() as session:
+            session.execute(delete(DagModel).where(DagModel.dag_id.in_(dag_ids)))
+
+
+def auth_manager(monkeypatch: pytest.MonkeyPatch, kind: type[Any] | None = None) -> Any:
+    """Return Airflow's auth manager, which every request asks from now on.
+
+    :param kind: By default the one that the configuration names.
+    """
+    from airflow.api_fastapi import app
+
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", SECRET)
+    monkeypatch.setenv("AIRFLOW__API__SECRET_KEY", SECRET)
+    made = (kind or app.get_auth_manager_cls())()
+    monkeypatch.setattr(app._AuthManagerState, "instance", made)
+    return made
+
+
+def signed_in(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    """Return a page's application in which each request is an administrator's, with Airflow's own permissions."""
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from airflow.api_fastapi.core_api.security import get_user
+
+    make_database()
+    auth_manager(monkeypatch)
+    app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="someone", role="admin")
+    return app
+
+
+def headers_of(manager: Any, name: str, role: str) -> dict[str, str]:
+    """Return the headers of a browser in which a user has logged in: the cookie with the token."""
+    from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    token = manager.generate_jwt(SimpleAuthManagerUser(username=name, role=role))
+    return {"Cookie": f"{COOKIE_NAME_JWT_TOKEN}={token}"}

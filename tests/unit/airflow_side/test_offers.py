@@ -1,0 +1,85 @@
+"""Which buttons a job has, and why one is disabled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.plugins._offers import Action, offer, offers
+from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_status, a_submission, an_exit
+
+
+ASKS = [Action.SAVEPOINT, Action.STOP, Action.DRAIN, Action.CANCEL]
+
+
+def a_job(state: JobState = JobState.RUNNING, *, checkpoint: int | None = 7) -> JobSnapshot:
+    lost = state is JobState.LOST
+    submitted = SubmissionView(a_submission(1), exit=an_exit() if lost else None)
+    made = JobSnapshot(
+        job_id="flights",
+        leader=None if lost else a_leader(1),
+        epoch=1,
+        run=RunView(a_run(1), submissions=(submitted,), result=a_result(state) if state.terminal else None),
+        status=a_status(JobState.RUNNING if lost or state.terminal else state),
+        checkpoint_numbers=(checkpoint,) if checkpoint is not None else (),
+    )
+    assert made.state is state
+    return made
+
+
+def enabled(snapshot: JobSnapshot) -> list[Action]:
+    return [each.action for each in offers(snapshot) if not each.refused]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "actions"),
+    [
+        (a_job(), ASKS),
+        (a_job(JobState.STARTING), ASKS),
+        (a_job(JobState.STOPPING), [Action.CANCEL]),
+        (a_job(JobState.LOST), [Action.STOP, Action.CANCEL]),
+        (a_job(JobState.LOST, checkpoint=None), [Action.CANCEL]),
+        (a_job(JobState.FINISHED), []),
+        (a_job(JobState.FAILED), []),
+        (JobSnapshot(job_id="flights"), []),
+    ],
+)
+def test_a_job_has_the_buttons_that_fit_its_state(snapshot: JobSnapshot, actions: list[Action]) -> None:
+    assert enabled(snapshot) == actions
+    for each in offers(snapshot):
+        assert bool(each.effects) != bool(each.refused), "it says what will happen, or why not"
+
+
+def test_release_is_offered_to_a_job_in_quarantine_only() -> None:
+    assert Action.RELEASE not in [each.action for each in offers(a_job())]
+    assert "not in quarantine" in offer(a_job(), Action.RELEASE).refused
+
+    released = offers(a_job(), "the graph is gone")[-1]
+
+    assert (released.action, released.refused) == (Action.RELEASE, "")
+    assert "because the graph is gone." in released.effects[0]
+
+
+def test_what_a_stop_does_depends_on_the_driver() -> None:
+    assert "takes a checkpoint" in offer(a_job(), Action.STOP).effects[0]
+    assert "ends at once, FINISHED with checkpoint 7" in offer(a_job(JobState.LOST), Action.STOP).effects[0]
+
+
+def test_a_cancel_says_what_a_restore_goes_on_from() -> None:
+    assert "checkpoint 7" in offer(a_job(), Action.CANCEL).effects[1]
+    assert "nothing" in offer(replace(a_job(), checkpoint_numbers=()), Action.CANCEL).effects[1]
+
+
+def test_each_button_names_the_command_that_does_the_same() -> None:
+    commands = [offer(a_job(), action).command for action in ASKS]
+
+    assert commands == [
+        "spark-ha savepoint trigger flights",
+        "spark-ha job stop flights",
+        "spark-ha job stop flights --mode terminate",
+        "spark-ha job cancel flights",
+    ]
