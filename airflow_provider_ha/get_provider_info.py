@@ -57,6 +57,7 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": _ui_field_behaviour(),
             }
         ],
+        "notifications": [f"{_PACKAGE}.notifications.spark_ha.SparkHaNotifier"],
         "extra-links": [
             f"{_PACKAGE}.links.operator_links.{name}"
             for name in ("SparkHaJobLink", "SparkHaJobsLink", "SparkHaDriverLogLink", "SparkHaSparkUiLink")

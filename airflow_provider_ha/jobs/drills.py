@@ -121,6 +121,18 @@ class DrillStore:
             self._store.delete(old.key)
         return drill
 
+    def newest(self, known: tuple[str, Drill] | None = None) -> tuple[str, Drill] | None:
+        """Return key and record of the drill that was recorded last; ``None`` without one that can be read.
+
+        :param known: What an earlier call returned: a record never changes, and is not read again.
+        :raises StorageUnavailableError: Storage could not be read.
+        """
+        found = max(self._store.list(self._keys.drills), key=lambda each: (each.modified, each.key), default=None)
+        if found is None or (known is not None and known[0] == found.key):
+            return known if found is not None else None
+        drill = self._read(found.key)
+        return (found.key, drill) if isinstance(drill, Drill) else None
+
     def list(self) -> tuple[list[Drill], list[Unreadable]]:
         """Return all drills, newest first, and beside them those that cannot be read.
 

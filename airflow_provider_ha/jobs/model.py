@@ -285,6 +285,7 @@ class RunResult(Record):
     :param checkpoint: Number of the last checkpoint.
     :param drained: Query -> batches that the drain wrote, when the run was terminated.
     :param failure: The error of the application that ended it.
+    :param budget_exhausted: Whether the run has used up its attempts, or its application failed too often at one batch.
     """
 
     kind: ClassVar[str] = "run-result"
@@ -296,6 +297,7 @@ class RunResult(Record):
     checkpoint: int | None = None
     drained: dict[str, DrainedQuery] = {}
     failure: Failure | None = None
+    budget_exhausted: bool = False
     at: datetime
 
 

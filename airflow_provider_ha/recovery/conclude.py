@@ -38,11 +38,13 @@ def conclude(
     by: str,
     operation: Operation | None = None,
     failure: Failure | None = None,
+    exhausted: bool = False,
 ) -> RunResult:
     """Write the result of the newest run, and remove its graph pointer, in one fenced transaction.
 
     :param operation: Completed in the same transaction.
     :param failure: The error of the application that ends the run.
+    :param exhausted: Whether the run has used up its restarts.
     :raises JobStateError: There is no live run, or it has a leader.
     :raises LeadershipUnavailableError: Another process became the leader first.
     """
@@ -61,6 +63,7 @@ def conclude(
             reason=f"{reason} ({who(by)})",
             checkpoint=snapshot.latest_checkpoint,
             failure=failure,
+            budget_exhausted=exhausted,
             at=job.clock.now(),
         )
         job.journal.result(number, result)
@@ -76,7 +79,9 @@ def conclude_canceled(job: JobRecords, operation: Operation, *, by: str) -> RunR
 
 def conclude_given_up(job: JobRecords, decision: GiveUp, *, by: str) -> RunResult:
     """End a run that the restart strategy gives up as FAILED; raises as :func:`conclude` does."""
-    return conclude(job, JobState.FAILED, reason=decision.reason, by=by, failure=decision.failure)
+    return conclude(
+        job, JobState.FAILED, reason=decision.reason, by=by, failure=decision.failure, exhausted=decision.exhausted
+    )
 
 
 def take_lock(

@@ -63,10 +63,12 @@ class GiveUp:
 
     :param reason: For people.
     :param failure: The error of the application.
+    :param exhausted: Whether attempts, or failures at one batch, are used up.
     """
 
     reason: str
     failure: Failure | None = None
+    exhausted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,10 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
         return said
     repeated = repeated_failure(run.submissions, options)
     if repeated is not None and repeated.ends_the_run(options):  # guard: repeated-error-never-ends-the-run
-        return GiveUp(f"{repeated.reason} (log: {_log(newest)})", repeated.failure)
+        return GiveUp(f"{repeated.reason} (log: {_log(newest)})", repeated.failure, exhausted=True)
     used = attempts_used(run.submissions, options, now)
     if not _is_spared(newest) and 0 <= options.restart_attempts <= used:  # guard: outages-give-up
-        return GiveUp(_given_up(run, newest, used))
+        return GiveUp(_given_up(run, newest, used), exhausted=True)
     idle = _without_work(run.submissions, options, now)
     again = repeated.delay_left(options, now) if repeated is not None else 0.0
     led = snapshot.epoch_zxid > newest.created_zxid

@@ -1,13 +1,14 @@
 """Decides which observations of a cluster's jobs become events. Pure: observations and times go in, events come out.
 
-Debounced: a condition has to last before it is reported, and any change of it begins a new wait. A missing leader is
-reported again while it lasts, because the DAG run that was to act on it may have failed. A granted leadership is
-reported once, and not at all when it existed before the watching began.
+Debounced: a condition has to last before it is reported, and any change of it begins a new wait. One that lasts is
+reported again, because the DAG run that was to act on it may have failed; over is over, and its next occurrence is a
+new one. A granted leadership is reported once, and not at all when it existed before the watching began; one that ends
+an outage which was reported is a recovery, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +16,30 @@ from airflow_provider_ha.views.events import cluster_event
 
 
 Event = dict[str, Any]
+Watched = tuple[str, str]  # a job, and what of it is watched: of that one condition holds at a time
 
+LEADER = "leader"  # what of a job is watched: how it is led. Of its health, each kind is by itself
 NO_LEADER = "no_leader"
 GRANTED = "leadership_granted"
-KINDS = (NO_LEADER, GRANTED)
+RECOVERED = "recovered"
+BUDGET_EXHAUSTED = "restart_budget_exhausted"
+CHECKPOINT_FAILING = "checkpoint_failing"
+CHECKPOINT_OLD = "checkpoint_old"
+DRILL_FAILED = "drill_failed"
+RECOVERY_POINT = "recovery_point_exceeded"
+RECOVERY_TIME = "recovery_time_exceeded"
+
+LEADERSHIP_KINDS = (NO_LEADER, GRANTED, RECOVERED)
+HEALTH_KINDS = (BUDGET_EXHAUSTED, CHECKPOINT_FAILING, CHECKPOINT_OLD)
+DRILL_KINDS = (DRILL_FAILED, RECOVERY_POINT, RECOVERY_TIME)
+KINDS = (*LEADERSHIP_KINDS, *HEALTH_KINDS, *DRILL_KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """The condition of one job.
+    """One condition of one job.
 
-    :param kind: ``NO_LEADER``, ``GRANTED``, or empty for nothing that is worth an event.
+    :param kind: One of ``KINDS``, or empty for nothing that is worth an event.
     :param key: What has to stay the same for the condition to last: run, attempt, epoch.
     :param lasting: Seconds that it has to last.
     :param facts: What the event says.
@@ -39,57 +53,82 @@ class Condition:
 
 @dataclass(slots=True)
 class _Lasting:
+    """A condition since it began.
+
+    :param lost: Since when the job is without a leader, also under its earlier attempts; ``None`` when it is not.
+    :param outage: Whether that was reported.
+    """
+
     condition: Condition
     since: float
     reported: float | None = None
+    lost: float | None = None
+    outage: bool = False
 
 
 class Notices:
     """The events that were reported about each job.
 
     :param repeat_after: Seconds after which a job that still has no leader is reported again.
+    :param remind_after: Seconds after which any other condition that lasts is.
     """
 
-    def __init__(self, repeat_after: float) -> None:
+    def __init__(self, repeat_after: float, remind_after: float = float("inf")) -> None:
         self._repeat_after = repeat_after
-        self._jobs: dict[str, _Lasting] | None = None
+        self._remind_after = remind_after
+        self._watched: dict[Watched, _Lasting] | None = None
 
-    def take(self, seen: Mapping[str, Condition], now: float) -> list[Event]:
+    def take(self, seen: Mapping[Watched, Condition], now: float) -> list[Event]:
         """Return the events that are due.
 
-        :param seen: Every job of the cluster.
+        :param seen: Every job of the cluster, with each of what is watched of it.
         :param now: Seconds, on a clock that never goes back.
         """
-        first, before = self._jobs is None, self._jobs or {}
-        self._jobs = {job_id: _carried(before.get(job_id), condition, now) for job_id, condition in seen.items()}
+        first, before = self._watched is None, self._watched or {}
+        self._watched = {each: _carried(before.get(each), condition, now) for each, condition in seen.items()}
         if first:
-            for lasting in self._jobs.values():
+            for lasting in self._watched.values():
                 # guard: grants-since-the-beginning
                 lasting.reported = now if lasting.condition.kind == GRANTED else None
-        return [self._tell(job_id, lasting, now) for job_id, lasting in self._jobs.items() if self._due(lasting) <= now]
+        due = [(job_id, lasting) for (job_id, _), lasting in self._watched.items() if self._due(lasting) <= now]
+        return [event for job_id, lasting in due for event in self._tell(job_id, lasting, now)]
 
     def next_due(self, now: float) -> float:
         """Return the seconds until something that is known already is due."""
         return max(
-            0.0, min((self._due(lasting) - now for lasting in (self._jobs or {}).values()), default=float("inf"))
+            0.0, min((self._due(lasting) - now for lasting in (self._watched or {}).values()), default=float("inf"))
         )
 
     def _due(self, lasting: _Lasting) -> float:
         condition = lasting.condition
         if not condition.kind or (lasting.reported is not None and condition.kind == GRANTED):
             return float("inf")
+        again = self._repeat_after if condition.kind == NO_LEADER else self._remind_after
         # guard: notices-debounced
-        return lasting.since + condition.lasting if lasting.reported is None else lasting.reported + self._repeat_after
+        return lasting.since + condition.lasting if lasting.reported is None else lasting.reported + again
 
     @staticmethod
-    def _tell(job_id: str, lasting: _Lasting, now: float) -> Event:
+    def _tell(job_id: str, lasting: _Lasting, now: float) -> Iterator[Event]:
         lasting.reported = now
         lasted = round(now - lasting.since, 3)
-        condition = lasting.condition
-        return cluster_event(condition.kind, job_id, condition.facts or {}, lasted).to_json()
+        condition, facts = lasting.condition, lasting.condition.facts or {}
+        yield cluster_event(condition.kind, job_id, facts, lasted).to_json()
+        if condition.kind == NO_LEADER:
+            lasting.outage = True
+        elif condition.kind == GRANTED and lasting.outage and lasting.lost is not None:
+            took = round(lasting.since - lasting.lost, 3)
+            yield cluster_event(RECOVERED, job_id, {**facts, "took": took}, lasted).to_json()
+            lasting.lost, lasting.outage = None, False
 
 
 def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Lasting:
-    if before is None or (before.condition.kind, before.condition.key) != (condition.kind, condition.key):
-        return _Lasting(condition, now)
-    return _Lasting(condition, before.since, before.reported)
+    if before is None:
+        return _Lasting(condition, now, lost=now if condition.kind == NO_LEADER else None)
+    if (before.condition.kind, before.condition.key) == (condition.kind, condition.key):
+        return _Lasting(condition, before.since, before.reported, before.lost, before.outage)
+    if condition.kind == NO_LEADER:  # another attempt that has no leader either: the outage goes on
+        # guard: outages-begin-anew-with-each-attempt
+        return _Lasting(condition, now, lost=now if before.lost is None else before.lost, outage=before.outage)
+    if condition.kind == GRANTED:
+        return _Lasting(condition, now, lost=before.lost, outage=before.outage)
+    return _Lasting(condition, now)  # ended, or taken care of by a person

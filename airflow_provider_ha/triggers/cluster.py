@@ -1,4 +1,4 @@
-"""Event trigger for a whole cluster: a job has no leader, or has got one.
+"""Event trigger for a whole cluster: leaders lost and recovered, runs given up, checkpoints and drills that fail.
 
 It holds no lock and recovers nothing. A triggerer has no place to run a driver from, and a lock held by a process that
 cannot act would exclude every process that can. So it only reports; the task that acts on the event contends for the
@@ -26,28 +26,47 @@ from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.triggers._base import Outage
 from airflow_provider_ha.triggers._cluster_view import ClusterView, JobList
 from airflow_provider_ha.triggers._config import config_of
+from airflow_provider_ha.triggers._health import HealthView
 from airflow_provider_ha.triggers._hub import Hub, borrow
-from airflow_provider_ha.triggers._notices import KINDS, NO_LEADER, Event, Notices
+from airflow_provider_ha.triggers._judged_health import Bounds
+from airflow_provider_ha.triggers._notices import (
+    DRILL_KINDS,
+    HEALTH_KINDS,
+    KINDS,
+    LEADER,
+    LEADERSHIP_KINDS,
+    NO_LEADER,
+    Event,
+    Notices,
+)
 
 
 __all__ = ["SparkHaClusterTrigger"]
 
 
 class SparkHaClusterTrigger(BaseEventTrigger):
-    """Report when a job of the cluster has no leader, and when a leadership was granted. For an ``AssetWatcher``.
+    """Report what happens to the jobs of the cluster, also to those without a task. For an ``AssetWatcher``.
 
-    Events are plain JSON: ``event`` (``"no_leader"`` or ``"leadership_granted"``), ``job_id``, ``run``, ``attempt``,
-    ``epoch``, ``reason`` or ``host`` and ``pid``, and ``lasted``, the seconds that it has been so. They are derived
-    from what ZooKeeper holds, never from a watch alone.
+    Events are plain JSON, derived from what ZooKeeper and storage hold, never from a watch alone. Each has ``event``,
+    ``job_id``, ``run`` and ``lasted``, the seconds that the trigger has seen it; docs/reference/events.md lists them.
+    One that lasts is reported again, and again after a restart of the triggerer.
 
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param emit: Which events this watcher wants; both when left out.
+    :param emit: Which events this watcher wants; all when left out. What no watcher wants is not read.
     :param job_ids: Which jobs this watcher wants; all of the cluster when left out.
-    :param grace: Seconds that a condition has to last. The followers of a job recover its loss within these by
-        themselves.
+    :param grace: Seconds that a missing or a new leader has to last. The followers of a job recover its loss within
+        these by themselves.
     :param start_timeout: Seconds that a submission may take until it leads, before the job counts as without a leader.
     :param repeat_after: Seconds after which a job that still has no leader is reported again.
-    :param poll_interval: Seconds between two looks when no watch fires.
+    :param poll_interval: Seconds between two looks at leaders when no watch fires.
+    :param checkpoint_grace: Seconds for which checkpoints may fail before ``checkpoint_failing``.
+    :param max_checkpoint_age: Seconds that the newest checkpoint may be old, while batches are committed that it does
+        not hold, before ``checkpoint_old``.
+    :param max_recovery_point: Bound for the age of what the newest drill restored (RPO), in seconds; none by default.
+    :param max_recovery_time: Bound for the time that the newest drill took (RTO), in seconds; none by default.
+    :param remind_after: Seconds after which any other condition than a missing leader is reported again.
+    :param health_interval: Seconds between two looks at results and checkpoints.
+    :param drill_interval: Seconds between two looks at drills; each lists a folder of the storage for each job.
     """
 
     def __init__(
@@ -60,6 +79,13 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         start_timeout: float = 120.0,
         repeat_after: float = 300.0,
         poll_interval: float = 5.0,
+        checkpoint_grace: float = 60.0,
+        max_checkpoint_age: float = 900.0,
+        max_recovery_point: float | None = None,
+        max_recovery_time: float | None = None,
+        remind_after: float = 14_400.0,
+        health_interval: float = 60.0,
+        drill_interval: float = 900.0,
         **_later: Any,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not annotated
@@ -70,6 +96,13 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         self.start_timeout = start_timeout
         self.repeat_after = repeat_after
         self.poll_interval = poll_interval
+        self.checkpoint_grace = checkpoint_grace
+        self.max_checkpoint_age = max_checkpoint_age
+        self.max_recovery_point = max_recovery_point
+        self.max_recovery_time = max_recovery_time
+        self.remind_after = remind_after
+        self.health_interval = health_interval
+        self.drill_interval = drill_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what makes this trigger again in another process."""
@@ -78,14 +111,17 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         return f"{kind.__module__}.{kind.__qualname__}", {**self._stream(), **wanted}
 
     def shared_stream_key(self) -> Hashable:
-        """Return what the watchers that share one stream agree on."""
-        return (type(self).__qualname__, *self._stream().items())
+        """Return what the watchers that share one stream agree on: what is read, and how often."""
+        return (type(self).__qualname__, self._reads_health, self._reads_drills, *self._stream().items())
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Event]:
-        """Yield every event of the cluster, without end."""
+        """Yield every event of the cluster of the kinds that are read, without end."""
         # All watchers share the stream, so what one of them emits does not say whether a DAG acts on a loss.
-        async for event in cls(**kwargs | {"emit": None}).events():
+        one = cls(**kwargs)
+        health = HEALTH_KINDS if one._reads_health else ()
+        drills = DRILL_KINDS if one._reads_drills else ()
+        async for event in cls(**kwargs | {"emit": (*LEADERSHIP_KINDS, *health, *drills)}).events():
             yield event
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Event]) -> AsyncIterator[TriggerEvent]:
@@ -105,7 +141,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield every event of the cluster. A cluster that cannot be reached says nothing about its jobs."""
-        notices, outage = Notices(self.repeat_after), Outage(self)
+        notices, outage = Notices(self.repeat_after, self.remind_after), Outage(self)
         while True:
             try:
                 config = await config_of(self.spark_ha_conn_id)
@@ -130,6 +166,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     ) -> AsyncIterator[Event]:
         listed = JobList()
         view = ClusterView(grace=self.grace, start_timeout=self.start_timeout, look_again=self.repeat_after)
+        health = self._health()
         while True:
             jobs = listed.jobs
             async with hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
@@ -139,8 +176,11 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                         await hub.call(partial(listed.refresh, wake=partial(hub.wake, cluster.base)))
                         if listed.jobs != jobs:
                             break  # to watch the new ones
-                        while (seen := await hub.call(partial(view.leadership, jobs=jobs, found=found))) is None:
+                        while (led := await hub.call(partial(view.leadership, jobs=jobs, found=found))) is None:
                             pass
+                        seen = {(job_id, LEADER): condition for job_id, condition in led.items()}
+                        if health is not None:
+                            seen |= await hub.call(partial(health.conditions, jobs=jobs))
                     except asyncio.TimeoutError:
                         outage.goes_on("no answer in time")
                     except HaError as error:
@@ -154,6 +194,28 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                     # Jitter, so that many deployments do not ask in one moment.
                     await waiter.wait(pause * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
 
+    @property
+    def _reads_drills(self) -> bool:
+        return not set(self.emit).isdisjoint(DRILL_KINDS)
+
+    @property
+    def _reads_health(self) -> bool:
+        return self._reads_drills or not set(self.emit).isdisjoint(HEALTH_KINDS)
+
+    def _health(self) -> HealthView | None:
+        """Return what reads the health of the jobs; ``None`` when no watcher of the stream wants to know."""
+        if not self._reads_health:  # guard: health-is-always-read
+            return None
+        bounds = Bounds(
+            checkpoint_grace=self.checkpoint_grace,
+            checkpoint_age=self.max_checkpoint_age,
+            recovery_point=self.max_recovery_point,
+            recovery_time=self.max_recovery_time,
+        )
+        return HealthView(
+            bounds, interval=self.health_interval, drills=self._reads_drills, drill_interval=self.drill_interval
+        )
+
     def _stream(self) -> dict[str, Any]:
         return {
             "spark_ha_conn_id": self.spark_ha_conn_id,
@@ -161,4 +223,11 @@ class SparkHaClusterTrigger(BaseEventTrigger):
             "start_timeout": self.start_timeout,
             "repeat_after": self.repeat_after,
             "poll_interval": self.poll_interval,
+            "checkpoint_grace": self.checkpoint_grace,
+            "max_checkpoint_age": self.max_checkpoint_age,
+            "max_recovery_point": self.max_recovery_point,
+            "max_recovery_time": self.max_recovery_time,
+            "remind_after": self.remind_after,
+            "health_interval": self.health_interval,
+            "drill_interval": self.drill_interval,
         }

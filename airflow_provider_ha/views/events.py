@@ -7,6 +7,7 @@ is read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_ha.errors import HaError
@@ -232,7 +233,113 @@ class GrantedEvent(View):
     lasted: float
 
 
-CLUSTER_EVENTS: Mapping[str, type[View]] = {"no_leader": NoLeaderEvent, "leadership_granted": GrantedEvent}
+class AlertEvent(View):
+    """A condition of a job that a person should know of.
+
+    :param job_id: The job.
+    :param run: Number of its newest run.
+    :param reason: What is wrong, as a sentence without a final stop.
+    :param lasted: Seconds for which the trigger has seen it.
+    """
+
+    job_id: str
+    run: int
+    reason: str
+    lasted: float
+
+
+class RecoveredEvent(View):
+    """A job that leads again after an outage that was reported as ``no_leader``.
+
+    :param event: Always ``recovered``.
+    :param job_id: The job.
+    :param run: Run that is led.
+    :param attempt: Submission of that run.
+    :param epoch: Epoch of the new leadership.
+    :param host: Host of the new driver.
+    :param pid: Its process id.
+    :param took: Seconds from the loss, as the trigger saw it, to the new leader.
+    :param lasted: Seconds for which the new leader has led.
+    """
+
+    event: Literal["recovered"] = "recovered"
+    job_id: str
+    run: int
+    attempt: int
+    epoch: int
+    host: str
+    pid: int
+    took: float
+    lasted: float
+
+
+class BudgetExhaustedEvent(AlertEvent):
+    """A run that FAILED because its attempts are used up, or its application failed too often at one batch.
+
+    :param event: Always ``restart_budget_exhausted``.
+    :param ended_at: When the run got its result.
+    :param checkpoint: Number of its last checkpoint.
+    """
+
+    event: Literal["restart_budget_exhausted"] = "restart_budget_exhausted"
+    ended_at: datetime
+    checkpoint: int | None
+
+
+class CheckpointFailingEvent(AlertEvent):
+    """A live run whose checkpoints fail.
+
+    :param event: Always ``checkpoint_failing``.
+    :param checkpoint: Number of its newest checkpoint; ``null`` for none.
+    """
+
+    event: Literal["checkpoint_failing"] = "checkpoint_failing"
+    checkpoint: int | None
+
+
+class CheckpointOldEvent(AlertEvent):
+    """A live run that has committed batches which no checkpoint holds, and whose newest checkpoint is too old.
+
+    :param event: Always ``checkpoint_old``.
+    :param checkpoint: Number of its newest checkpoint; ``null`` for none.
+    :param age: Seconds since that was taken; without one, since the run was made.
+    """
+
+    event: Literal["checkpoint_old"] = "checkpoint_old"
+    checkpoint: int | None
+    age: float
+
+
+class DrillAlertEvent(AlertEvent):
+    """The newest restore drill of a live job.
+
+    :param event: ``drill_failed``, ``recovery_point_exceeded`` or ``recovery_time_exceeded``.
+    :param drill_id: The drill.
+    :param source: What was drilled.
+    :param age_seconds: How old that was: the recovery point.
+    :param total_seconds: How long the drill took: the recovery time.
+    :param started_at: When it began.
+    """
+
+    event: Literal["drill_failed", "recovery_point_exceeded", "recovery_time_exceeded"]
+    drill_id: str
+    source: str
+    age_seconds: float
+    total_seconds: float
+    started_at: datetime
+
+
+CLUSTER_EVENTS: Mapping[str, type[View]] = {
+    "no_leader": NoLeaderEvent,
+    "leadership_granted": GrantedEvent,
+    "recovered": RecoveredEvent,
+    "restart_budget_exhausted": BudgetExhaustedEvent,
+    "checkpoint_failing": CheckpointFailingEvent,
+    "checkpoint_old": CheckpointOldEvent,
+    "drill_failed": DrillAlertEvent,
+    "recovery_point_exceeded": DrillAlertEvent,
+    "recovery_time_exceeded": DrillAlertEvent,
+}
 
 
 def error_event(error: HaError) -> ErrorEvent:
@@ -280,10 +387,10 @@ def operation_event(operation: Operation, result: RunResult | None) -> Operation
 def cluster_event(kind: str, job_id: str, facts: Mapping[str, Any], lasted: float) -> View:
     """Return an event of a job of the cluster.
 
-    :param kind: ``no_leader`` or ``leadership_granted``.
+    :param kind: One of :data:`CLUSTER_EVENTS`.
     :param facts: The other fields of the event.
     """
-    return CLUSTER_EVENTS[kind].model_validate({"job_id": job_id, "lasted": lasted, **facts})
+    return CLUSTER_EVENTS[kind].model_validate({"event": kind, "job_id": job_id, "lasted": lasted, **facts})
 
 
 def _live(snapshot: JobSnapshot, view: RunView) -> dict[str, Any]:

@@ -55,7 +55,8 @@ OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
 # XCom key -> what it holds; written before the task defers.
 XCOMS: Mapping[str, Mapping[str, type[View]]] = {XCOM_KEY: {"": KnownRunView}}
 TRIGGERS: Mapping[str, Mapping[str, type[View]]] = {
-    "SparkHaClusterTrigger": {"": events.NoLeaderEvent, "also": events.GrantedEvent},
+    "SparkHaClusterTrigger": {"": events.NoLeaderEvent}
+    | {f"`{kind}`": view for kind, view in events.CLUSTER_EVENTS.items() if kind != "no_leader"},
 }
 _HEAD = """\
 # JSON

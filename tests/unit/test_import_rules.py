@@ -16,7 +16,7 @@ import airflow_provider_ha
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 SHARED = {"errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
-AIRFLOW_FACING = {"hooks", "links", "operators", "plugins", "sensors", "triggers", "get_provider_info"}
+AIRFLOW_FACING = {"hooks", "links", "notifications", "operators", "plugins", "sensors", "triggers", "get_provider_info"}
 STORES = {"checkpoints", "pointers", "coordination", "storage"}  # where the truth lies
 
 # Layer -> layers that it may import beside itself. Arrows point down only.
@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "links": set(),
     "hooks": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "operators": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
+    "notifications": {"hooks", "links"},
     "plugins": {"hooks", "links", "views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "sensors": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "triggers": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
@@ -271,6 +272,7 @@ def test_only_drivers_and_proofs_import_pyspark() -> None:
         ("cli", {"airflow", "pyspark"}),
         ("views", {"airflow", "kazoo", "boto3", "botocore", "pyspark"}),
         ("links", {"kazoo", "boto3", "botocore", "pyspark"}),
+        ("notifications", {"kazoo", "boto3", "botocore", "pyspark"}),
         ("operators", {"kazoo", "boto3", "botocore", "pyspark"}),
         ("sensors", {"kazoo", "boto3", "botocore", "pyspark"}),
         ("triggers", {"kazoo", "boto3", "botocore", "pyspark"}),

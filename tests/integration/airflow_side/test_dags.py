@@ -35,6 +35,7 @@ def test_every_dag_is_imported_without_an_error_and_without_kazoo_boto3_or_pyspa
     assert found["errors"] == {}
     assert found["heavy"] == []
     assert set(found["dags"]) == {
+        "alerts",
         "flight_delays",
         "scheduled_savepoint",
         "stop_job",

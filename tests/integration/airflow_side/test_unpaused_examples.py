@@ -16,7 +16,7 @@ from tests.support.clusters.airflow_helpers import connection_json, context, sto
 
 
 DAGS = Path(__file__).parents[3] / "dags"
-BY_THEMSELVES = {"recover_jobs", "restore_drill", "scheduled_savepoint"}
+BY_THEMSELVES = {"alerts", "recover_jobs", "restore_drill", "scheduled_savepoint"}
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ha.triggers._notices import GRANTED, NO_LEADER, Condition, Notices
+from airflow_provider_ha.triggers._notices import (
+    CHECKPOINT_FAILING,
+    GRANTED,
+    LEADER,
+    NO_LEADER,
+    RECOVERED,
+    Condition,
+    Notices,
+)
 
 
 def unled(attempt: int = 1, *, lasting: float = 10.0) -> Condition:
@@ -22,13 +30,14 @@ def led(epoch: int = 1) -> Condition:
 
 
 QUIET = Condition()
+FLIGHTS, OTHER = ("flights", LEADER), ("other", LEADER)
 
 
 def told(steps: list[tuple[float, Condition]], *, repeat_after: float = 100.0) -> list[tuple[float, str]]:
     """Return (time, event) of everything that is told about one job."""
     notices, found = Notices(repeat_after), []
     for now, condition in steps:
-        found += [(now, event["event"]) for event in notices.take({"flights": condition}, now)]
+        found += [(now, event["event"]) for event in notices.take({FLIGHTS: condition}, now)]
     return found
 
 
@@ -62,9 +71,9 @@ def test_a_leadership_that_was_there_before_is_not_told() -> None:
 
 def test_what_is_told_says_which_job_and_since_when() -> None:
     notices = Notices(100.0)
-    notices.take({"flights": unled(3), "other": QUIET}, 0.0)
+    notices.take({FLIGHTS: unled(3), OTHER: QUIET}, 0.0)
 
-    events: list[Any] = notices.take({"flights": unled(3), "other": QUIET}, 12.0)
+    events: list[Any] = notices.take({FLIGHTS: unled(3), OTHER: QUIET}, 12.0)
 
     facts = {"reason": "gone", "run": 1, "attempt": 3, "epoch": 1}
     assert events == [{"event": NO_LEADER, "job_id": "flights", **facts, "lasted": 12.0}]
@@ -72,7 +81,47 @@ def test_what_is_told_says_which_job_and_since_when() -> None:
 
 def test_the_next_look_is_not_later_than_what_is_due() -> None:
     notices = Notices(100.0)
-    notices.take({"flights": unled(lasting=10.0), "other": unled(lasting=30.0)}, 0.0)
+    notices.take({FLIGHTS: unled(lasting=10.0), OTHER: unled(lasting=30.0)}, 0.0)
 
     assert notices.next_due(4.0) == 6.0
     assert Notices(1.0).next_due(0.0) == float("inf")
+
+
+def test_a_leader_after_a_loss_that_was_told_is_a_recovery_and_says_how_long_it_took() -> None:
+    notices = Notices(100.0)
+    steps = [(0, led()), (20, unled(1)), (30, unled(1)), (40, unled(2)), (65, led(2)), (75, led(2)), (200, led(2))]
+
+    events: list[Any] = [event for now, seen in steps for event in notices.take({FLIGHTS: seen}, float(now))]
+
+    assert [event["event"] for event in events] == [NO_LEADER, GRANTED, RECOVERED]
+    assert events[-1]["took"] == 45.0, "from the loss to the leader, over both attempts"
+    assert events[-1]["epoch"] == 2
+
+
+def test_a_leader_after_a_loss_that_was_not_told_is_no_recovery() -> None:
+    assert told([(0, led()), (20, unled()), (25, led(2)), (35, led(2))]) == [(35, GRANTED)]
+
+
+def test_each_outage_has_its_own_recovery() -> None:
+    steps = [(0, unled()), (10, unled()), (20, led(2)), (30, led(2)), (40, unled(2)), (45, led(3)), (60, led(3))]
+
+    assert [kind for _, kind in told([(float(now), seen) for now, seen in steps])] == [
+        NO_LEADER,
+        GRANTED,
+        RECOVERED,
+        GRANTED,
+    ]
+
+
+def test_a_condition_that_needs_a_person_is_told_again_after_its_own_time_and_anew_when_it_comes_back() -> None:
+    failing = Condition(
+        kind=CHECKPOINT_FAILING, key=(1,), lasting=60.0, facts={"run": 1, "reason": "full", "checkpoint": 3}
+    )
+    notices, at, found = Notices(10.0, 1000.0), ("flights", CHECKPOINT_FAILING), list[float]()
+
+    for now, seen in [(0, failing), (59, failing), (60, failing), (900, failing), (1060, failing), (1100, QUIET)]:
+        found += [float(now) for _ in notices.take({at: seen}, float(now))]
+    for now in (1200, 1259, 1260):
+        found += [float(now) for _ in notices.take({at: failing}, float(now))]
+
+    assert found == [60.0, 1060.0, 1260.0]

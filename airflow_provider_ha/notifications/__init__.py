@@ -1,0 +1,1 @@
+"""Messages for people about events of jobs, sent by Airflow's notifiers."""

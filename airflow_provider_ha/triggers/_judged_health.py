@@ -1,0 +1,143 @@
+"""What is wrong with a job, as its records say. Pure: records and the time go in, conditions come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.jobs.drills import Drill, DrillVerdict
+from airflow_provider_ha.jobs.model import RunResult, Status
+from airflow_provider_ha.triggers._notices import (
+    BUDGET_EXHAUSTED,
+    CHECKPOINT_FAILING,
+    CHECKPOINT_OLD,
+    DRILL_FAILED,
+    DRILL_KINDS,
+    HEALTH_KINDS,
+    RECOVERY_POINT,
+    RECOVERY_TIME,
+    Condition,
+    Event,
+)
+
+
+NO_CHECKPOINT = "no checkpoint: "  # how a driver begins the message of its status
+NEWS_SECONDS = 86_400.0  # a run that failed longer ago is history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is still healthy.
+
+    :param checkpoint_grace: Seconds for which checkpoints may fail.
+    :param checkpoint_age: Seconds that the newest checkpoint may be old while there are batches that it does not hold.
+    :param recovery_point: Seconds that what a drill restored may have been old; ``None`` for any age.
+    :param recovery_time: Seconds that a drill may have taken; ``None`` for any time.
+    """
+
+    checkpoint_grace: float
+    checkpoint_age: float
+    recovery_point: float | None = None
+    recovery_time: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHealth:
+    """What the records of one job say.
+
+    :param run: Number of its newest run; 0 for none.
+    :param made_at: When that was made.
+    :param result: Of that run.
+    :param status: What a leader of that run wrote last.
+    :param checkpoint: The job's newest checkpoint, of any run.
+    :param drill: Its newest drill.
+    """
+
+    run: int = 0
+    made_at: datetime | None = None
+    result: RunResult | None = None
+    status: Status | None = None
+    checkpoint: CheckpointPointer | None = None
+    drill: Drill | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its newest run has no result."""
+        return self.run > 0 and self.result is None
+
+
+def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, Condition]:
+    """Return a condition for each kind of event about health and drills; one without a kind where nothing is wrong."""
+    found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
+    if health.is_live:  # guard: jobs-that-are-over-fail-on
+        wrong = (*_checkpoints(health, bounds, now), *_drill(health, bounds))
+    else:
+        wrong = tuple(_exhausted(health, now))
+    return found | {each.kind: each for each in wrong}
+
+
+def _exhausted(health: JobHealth, now: datetime) -> Iterator[Condition]:
+    result = health.result
+    if result is None or not result.budget_exhausted:
+        return
+    if (now - result.at).total_seconds() > NEWS_SECONDS:  # guard: history-is-news
+        return
+    facts: Event = {"run": health.run, "reason": result.reason, "ended_at": result.at, "checkpoint": result.checkpoint}
+    yield Condition(kind=BUDGET_EXHAUSTED, key=(health.run,), facts=facts)
+
+
+def _checkpoints(health: JobHealth, bounds: Bounds, now: datetime) -> Iterator[Condition]:
+    status, checkpoint = health.status, health.checkpoint
+    if status is None:
+        return
+    facts: Event = {"run": health.run, "checkpoint": checkpoint.number if checkpoint is not None else None}
+    if status.message.startswith(NO_CHECKPOINT):
+        why = {"reason": status.message.removeprefix(NO_CHECKPOINT)}
+        yield Condition(
+            kind=CHECKPOINT_FAILING, key=(health.run,), lasting=bounds.checkpoint_grace, facts={**facts, **why}
+        )
+    taken = checkpoint.created_at if checkpoint is not None else health.made_at
+    if taken is None:
+        return
+    age = (now - taken).total_seconds()
+    if age > bounds.checkpoint_age and _is_behind(status, checkpoint):
+        what = f"checkpoint {checkpoint.number}" if checkpoint is not None else "the run, which has no checkpoint,"
+        why = {"reason": f"{what} is {age:.0f} s old, and batches were committed that it does not hold"}
+        yield Condition(kind=CHECKPOINT_OLD, key=(health.run,), facts={**facts, **why, "age": round(age, 3)})
+
+
+def _is_behind(status: Status, checkpoint: CheckpointPointer | None) -> bool:
+    """Whether there are committed batches that the checkpoint does not hold: without input, an old one holds all."""
+    cut = checkpoint.cut if checkpoint is not None else {}
+    # guard: quiet-sources-make-old-checkpoints
+    return any(query.committed > cut.get(name, -1) for name, query in status.queries.items())
+
+
+def _drill(health: JobHealth, bounds: Bounds) -> Iterator[Condition]:
+    drill = health.drill
+    if drill is None:
+        return
+    facts: Event = {
+        "run": health.run,
+        "drill_id": drill.drill_id,
+        "source": drill.source,
+        "age_seconds": drill.age_seconds,
+        "total_seconds": drill.total_seconds,
+        "started_at": drill.started_at,
+    }
+    if drill.verdict is DrillVerdict.FAILED:
+        yield _of_drill(DRILL_FAILED, drill, facts, "; ".join(drill.reasons) or "the drill has failed")
+    if bounds.recovery_point is not None and drill.age_seconds > bounds.recovery_point:
+        reason = (
+            f"{drill.source} was {drill.age_seconds:.0f} s old, and at most {bounds.recovery_point:g} s are allowed"
+        )
+        yield _of_drill(RECOVERY_POINT, drill, facts, reason)
+    if bounds.recovery_time is not None and drill.total_seconds > bounds.recovery_time:
+        reason = f"the drill took {drill.total_seconds:.1f} s, and at most {bounds.recovery_time:g} s are allowed"
+        yield _of_drill(RECOVERY_TIME, drill, facts, reason)
+
+
+def _of_drill(kind: str, drill: Drill, facts: Event, reason: str) -> Condition:
+    return Condition(kind=kind, key=(drill.drill_id,), facts={**facts, "reason": reason})

@@ -1,0 +1,54 @@
+"""Tell a person when something is wrong with a job of the cluster: also with jobs that no task follows.
+
+The asset's watcher looks at every job. Each condition is reported once it has lasted, and again while it lasts. Without
+a change the message goes to the log of the task and to its XCom; put in NOTIFIER how your people are told:
+
+    NOTIFIER = {
+        "to": "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier",
+        "arguments": {"slack_webhook_conn_id": "slack_on_call", "text": "{text}"},
+    }
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Asset, AssetWatcher, get_current_context, task
+
+from airflow_provider_ha.notifications.spark_ha import SparkHaNotifier, messages_of
+from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
+
+
+NOTIFIER: dict[str, Any] = {}
+EVENTS = [
+    "no_leader",
+    "recovered",
+    "restart_budget_exhausted",
+    "checkpoint_failing",
+    "checkpoint_old",
+    "drill_failed",
+    "recovery_point_exceeded",
+    "recovery_time_exceeded",
+]
+
+alerts = Asset(
+    name="spark_ha_alerts",
+    watchers=[
+        AssetWatcher(
+            name="spark_ha_alerts",
+            # A driver that is lost and comes back within half a minute is not worth a call; recover_jobs is faster.
+            trigger=SparkHaClusterTrigger(emit=EVENTS, grace=30.0),
+        )
+    ],
+)
+
+with DAG(dag_id="alerts", doc_md=__doc__, schedule=[alerts], catchup=False, tags=["spark-ha"]) as dag:
+
+    @task
+    def tell() -> list[str]:
+        """Tell of the events that started this run; return what was told."""
+        context: Any = get_current_context()
+        SparkHaNotifier(**NOTIFIER)(context)
+        return [message.text for message in messages_of(context)]
+
+    tell()

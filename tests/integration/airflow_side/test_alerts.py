@@ -1,0 +1,186 @@
+"""Events about the health of jobs, of a real ZooKeeper and a real storage, and the DAG that tells of them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.errors import JobError, StorageUnavailableError
+from airflow_provider_ha.jobs.drills import Drill, DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.model import JobState, Status
+from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
+from tests.integration.airflow_side.test_unpaused_examples import dag_of
+from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.clusters.trigger_helpers import cancelled, until
+
+
+pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
+
+
+@pytest.fixture
+def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
+    return Cluster(config, coordinator, tmp_path)
+
+
+def told_by(wanted: int, **kwargs: Any) -> list[dict[str, Any]]:
+    """Return the first events of a trigger."""
+    quick = {"grace": 0.1, "checkpoint_grace": 0.1, "poll_interval": 0.1, "health_interval": 0.1}
+    trigger, told = SparkHaClusterTrigger(**(quick | kwargs)), list[dict[str, Any]]()
+
+    async def take() -> None:
+        async for event in trigger.run():
+            payload: Any = event.payload
+            told.append(payload)
+
+    async def watch() -> None:
+        taking = asyncio.ensure_future(take())
+        await until(lambda: len(told) >= wanted, f"{wanted} events")
+        await cancelled(taking)
+
+    asyncio.run(watch())
+    assert json.loads(json.dumps(told)) == told
+    return told
+
+
+def used_up(cluster: Cluster, job_id: str) -> None:
+    cluster.exited(job_id, restart_attempts=0)
+    with pytest.raises(JobError):
+        cluster.client.job(job_id).recover(by="test")
+
+
+def says(cluster: Cluster, job: JobContext, message: str) -> None:
+    status = Status(state=JobState.RUNNING, run=1, epoch=1, message=message, at=SystemClock().now())
+    cluster.coordinator.commit(Create(job.paths.status, status.to_bytes()))
+
+
+def drilled(job: JobContext, verdict: DrillVerdict = DrillVerdict.FAILED) -> None:
+    now = SystemClock().now()
+    DrillStore(job.store, job.keys).add(
+        Drill(
+            drill_id="weekly",
+            job_id=job.job_id,
+            source="savepoint-1",
+            taken_at=now,
+            cut={},
+            size=1,
+            age_seconds=4000.0,
+            started_at=now,
+            seconds={},
+            total_seconds=90.0,
+            verdict=verdict,
+            reasons=("a file is gone",) if verdict is DrillVerdict.FAILED else (),
+            spark_version="4.2.0",
+            requested_by="test",
+        )
+    )
+
+
+def test_a_run_whose_restarts_are_used_up_is_told(cluster: Cluster) -> None:
+    used_up(cluster, "flights")
+
+    [event] = told_by(1, emit=["restart_budget_exhausted"])
+
+    assert (event["job_id"], event["run"]) == ("flights", 1)
+    assert "was lost 1 times" in event["reason"]
+
+
+def test_checkpoints_that_fail_and_drills_that_fail_are_told(cluster: Cluster) -> None:
+    cluster.led("flights", cluster.coordinator)
+    job = cluster.context("flights")
+    says(cluster, job, "no checkpoint: the disk is full")
+    drilled(job)
+
+    events = told_by(2, emit=["checkpoint_failing", "drill_failed"])
+
+    assert {event["event"]: event["reason"] for event in events} == {
+        "checkpoint_failing": "the disk is full",
+        "drill_failed": "a file is gone",
+    }
+
+
+def test_a_drill_beyond_its_bounds_is_told(cluster: Cluster) -> None:
+    cluster.led("flights", cluster.coordinator)
+    drilled(cluster.context("flights"), DrillVerdict.PASSED)
+    emit = ["recovery_point_exceeded", "recovery_time_exceeded", "drill_failed"]
+
+    events = told_by(2, emit=emit, max_recovery_point=3600.0, max_recovery_time=60.0)
+
+    assert sorted(event["event"] for event in events) == ["recovery_point_exceeded", "recovery_time_exceeded"]
+
+
+def test_storage_that_cannot_be_read_hides_no_lost_leader(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.lost("flights")
+
+    def away(*_: Any) -> Any:
+        raise StorageUnavailableError("the bucket does not answer")
+
+    monkeypatch.setattr(DrillStore, "newest", away)
+
+    assert told_by(1)[0]["event"] == "no_leader"
+
+
+def test_a_watcher_of_leaders_alone_reads_nothing_else(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.lost("flights")
+    used_up(cluster, "other")
+    losses = SparkHaClusterTrigger(emit=["no_leader"])
+    health = SparkHaClusterTrigger(emit=["no_leader", "checkpoint_old"])
+
+    assert losses.shared_stream_key() == SparkHaClusterTrigger(emit=["leadership_granted"]).shared_stream_key()
+    assert losses.shared_stream_key() != health.shared_stream_key()
+    assert losses._health() is None
+
+
+def test_a_trigger_that_an_earlier_release_has_stored_is_made_again_and_emits_what_it_did() -> None:
+    old: dict[str, Any] = {
+        "spark_ha_conn_id": "spark_ha_default",
+        "grace": 10.0,
+        "start_timeout": 120.0,
+        "repeat_after": 300.0,
+        "poll_interval": 5.0,
+        "emit": ["leadership_granted", "no_leader"],
+        "job_ids": None,
+    }
+
+    trigger = SparkHaClusterTrigger(**old)
+
+    assert trigger.serialize()[1].items() >= old.items()
+    assert trigger.wants({"event": "no_leader", "job_id": "flights"})
+    assert not trigger.wants({"event": "recovered", "job_id": "flights"})
+
+
+def test_the_stream_that_watchers_share_has_what_each_of_them_wants(cluster: Cluster) -> None:
+    used_up(cluster, "flights")
+    one = SparkHaClusterTrigger(emit=["checkpoint_failing"], poll_interval=0.1)
+
+    async def first() -> Any:
+        stream = SparkHaClusterTrigger.open_shared_stream(one.serialize()[1])
+        event = await asyncio.wait_for(anext(stream), 30)
+        await stream.aclose()  # type: ignore[attr-defined]  # a generator
+        return event
+
+    assert asyncio.run(first())["event"] == "restart_budget_exhausted"
+
+
+def test_the_dag_alerts_tells_of_what_started_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The events are a trigger's own, of a job that has really lost its leader."""
+    cluster.lost("flights")
+    events = [SimpleNamespace(extra={"payload": each}, timestamp=None) for each in told_by(1, emit=["no_leader"])]
+    tell = dag_of("alerts").get_task("tell").python_callable
+    context = {"triggering_asset_events": {"spark_ha_alerts": events}}
+    monkeypatch.setitem(inspect.unwrap(tell).__globals__, "get_current_context", lambda: context)
+
+    [text] = tell()
+
+    assert text.startswith("Spark HA job flights has no leader\nWhy: run 1 has lost its driver, epoch 1")
+    assert "spark-ha job show flights" in text

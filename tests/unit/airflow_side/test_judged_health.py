@@ -1,0 +1,149 @@
+"""What is wrong with a job, as its records say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
+from airflow_provider_ha.jobs.drills import Drill, DrillVerdict
+from airflow_provider_ha.jobs.model import JobState, QueryStatus, RunResult, Status
+from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health
+from airflow_provider_ha.triggers._notices import Condition
+from airflow_provider_ha.views.events import cluster_event
+
+
+NOW = datetime(2026, 3, 1, 3, 0, tzinfo=timezone.utc)
+BOUNDS = Bounds(checkpoint_grace=60.0, checkpoint_age=600.0)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def a_status(committed: int = 5, message: str = "") -> Status:
+    queries = {"counts": QueryStatus(planned=committed, committed=committed)}
+    return Status(state=JobState.RUNNING, run=2, epoch=3, queries=queries, checkpoint=7, message=message, at=NOW)
+
+
+def a_checkpoint(batch: int = 5, *, seconds: float = 5.0) -> CheckpointPointer:
+    return CheckpointPointer(
+        number=7,
+        epoch=3,
+        run=2,
+        reason=CheckpointKind.PERIODIC,
+        payload="p",
+        sha256="0" * 64,
+        size=1,
+        cut={"counts": batch},
+        created_at=ago(seconds),
+    )
+
+
+def a_drill(**changed: Any) -> Drill:
+    fields: dict[str, Any] = {
+        "drill_id": "weekly",
+        "job_id": "flights",
+        "source": "savepoint-1",
+        "taken_at": ago(9000),
+        "cut": {"counts": 5},
+        "size": 1,
+        "age_seconds": 4000.0,
+        "started_at": ago(5000),
+        "seconds": {},
+        "total_seconds": 90.0,
+        "verdict": DrillVerdict.PASSED,
+        "spark_version": "4.2.0",
+        "requested_by": "test",
+    }
+    return Drill(**fields | changed)
+
+
+LIVE = JobHealth(run=2, made_at=ago(9000), status=a_status(), checkpoint=a_checkpoint())
+
+
+def wrong(health: JobHealth, bounds: Bounds = BOUNDS) -> dict[str, Condition]:
+    """Return what is wrong, each of which makes an event."""
+    found = {kind: each for kind, each in judge_health(health, bounds, NOW).items() if each.kind}
+    for kind, each in found.items():
+        assert cluster_event(kind, "flights", each.facts or {}, 1.0).to_json()["event"] == kind
+    return found
+
+
+def failed(seconds: float = 60.0, *, exhausted: bool = True) -> JobHealth:
+    result = RunResult(
+        state=JobState.FAILED, epoch=3, reason="lost 4 times", budget_exhausted=exhausted, at=ago(seconds)
+    )
+    return replace(LIVE, result=result)
+
+
+def test_nothing_is_wrong_with_a_job_that_runs_and_takes_checkpoints() -> None:
+    assert wrong(LIVE) == {}
+
+
+def test_a_run_that_has_used_up_its_restarts_is_told_with_its_reason() -> None:
+    found = wrong(failed())
+
+    assert set(found) == {"restart_budget_exhausted"}
+    assert (found["restart_budget_exhausted"].facts or {})["reason"] == "lost 4 times"
+
+
+def test_a_run_that_failed_for_another_reason_or_long_ago_is_not_told() -> None:
+    assert wrong(failed(exhausted=False)) == {}
+    assert wrong(failed(90_000.0)) == {}
+
+
+def test_checkpoints_that_fail_have_to_fail_for_a_while() -> None:
+    found = wrong(replace(LIVE, status=a_status(message="no checkpoint: the disk is full")))
+
+    assert set(found) == {"checkpoint_failing"}
+    assert found["checkpoint_failing"].lasting == 60.0
+    assert (found["checkpoint_failing"].facts or {})["reason"] == "the disk is full"
+
+
+def test_a_checkpoint_is_too_old_when_there_are_batches_that_it_does_not_hold() -> None:
+    behind = replace(LIVE, status=a_status(6), checkpoint=a_checkpoint(5, seconds=700.0))
+
+    assert set(wrong(behind)) == {"checkpoint_old"}
+    assert (wrong(behind)["checkpoint_old"].facts or {})["age"] == 700.0
+    assert wrong(replace(behind, checkpoint=a_checkpoint(5, seconds=500.0))) == {}
+
+
+def test_a_job_without_input_needs_no_newer_checkpoint() -> None:
+    assert wrong(replace(LIVE, checkpoint=a_checkpoint(5, seconds=86_000.0))) == {}
+
+
+def test_a_run_without_any_checkpoint_is_as_old_as_it_is() -> None:
+    assert set(wrong(replace(LIVE, checkpoint=None))) == {"checkpoint_old"}
+    assert wrong(replace(LIVE, checkpoint=None, made_at=ago(30))) == {}
+
+
+def test_a_run_that_is_over_needs_no_checkpoint_and_no_drill() -> None:
+    over = replace(
+        failed(exhausted=False),
+        status=a_status(9, "no checkpoint: gone"),
+        checkpoint=a_checkpoint(1, seconds=9000.0),
+        drill=a_drill(verdict=DrillVerdict.FAILED),
+    )
+
+    assert wrong(over) == {}
+
+
+def test_a_drill_that_failed_is_told_with_its_reasons() -> None:
+    found = wrong(replace(LIVE, drill=a_drill(verdict=DrillVerdict.FAILED, reasons=("no", "never"))))
+
+    assert set(found) == {"drill_failed"}
+    assert (found["drill_failed"].facts or {})["reason"] == "no; never"
+
+
+@pytest.mark.parametrize("verdict", [DrillVerdict.PASSED, DrillVerdict.UNKNOWN])
+def test_a_drill_is_measured_by_the_bounds_that_are_set(verdict: DrillVerdict) -> None:
+    health = replace(LIVE, drill=a_drill(verdict=verdict))
+
+    assert wrong(health) == {}
+    bounds = replace(BOUNDS, recovery_point=3600.0, recovery_time=60.0)
+    assert set(wrong(health, bounds)) == {"recovery_point_exceeded", "recovery_time_exceeded"}
+    assert wrong(health, replace(BOUNDS, recovery_point=4001.0, recovery_time=91.0)) == {}
