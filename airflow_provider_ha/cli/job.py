@@ -19,7 +19,7 @@ from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
-from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.model import JobGraph, QueryStatus
 from airflow_provider_ha.jobs.moves import read_moved
 from airflow_provider_ha.jobs.presence import watched
 from airflow_provider_ha.jobs.site_conf import keys_of, site_defaults
@@ -86,8 +86,11 @@ def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None
     rows = [("yes", name, query) for name, query in shown.queries.items()]
     rows += [("not yet", name, query) for name, query in shown.not_started.items()]
     console.print_table(
-        ("QUERY", "STARTED", "COMMITTED", "PLANNED", "SINK"),
-        ([name, started, query.committed, query.planned, query.sink] for started, name, query in rows),
+        ("QUERY", "STARTED", "COMMITTED", "PLANNED", "BATCH", "ROWS/S", "LAG", "SINK"),
+        (
+            [name, started, query.committed, query.planned, *_figures(query), query.sink]
+            for started, name, query in rows
+        ),
         empty="no query has started yet",
     )
     if shown.warning:
@@ -158,6 +161,16 @@ def _row(client: HaClient, job_id: str) -> JobRow:
         return job_row(client.job(job_id).snapshot())
     except HaError as error:
         return unreadable_row(job_id, error)
+
+
+def _figures(query: QueryStatus) -> tuple[str | None, str | None, int | None]:
+    """Return of the newest batch how long it took, the rate of its input, and how far the query is behind."""
+    seconds, rate = query.batch_seconds, query.input_rate
+    return (
+        f"{seconds:.1f} s" if seconds is not None else None,
+        f"{rate:,.1f}" if rate is not None else None,
+        query.lag,
+    )
 
 
 def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:

@@ -28,6 +28,7 @@ from airflow_provider_ha.driver.own_location import OwnLocations
 from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.past_attempts import PastAttempts
 from airflow_provider_ha.driver.patches import Patches
+from airflow_provider_ha.driver.progress_recorder import ProgressRecorder
 from airflow_provider_ha.driver.progress_source import progress_source
 from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
@@ -39,11 +40,13 @@ from airflow_provider_ha.driver.script import Script
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.stop_job import MainThread, StopJob
+from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.driver.undo_drain import undo_drains
 from airflow_provider_ha.jobs.component_conf import is_layered, writer_id
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.output_claims import OutputClaims
+from airflow_provider_ha.jobs.progress_history import ProgressHistory
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 
@@ -80,7 +83,8 @@ class Assembly:
         own_root = prepare_conf(jvm, origin.location, led.graph.options.min_batches_to_retain)
         component = self._component(jvm, origin)
         calls = WriterCalls.of_pyspark()
-        publisher = self._publisher(origin, registry)
+        recorder = ProgressRecorder(ProgressHistory(led.store, self._keys, led.leadership.epoch), self.clock)
+        publisher = self._publisher(origin, registry, recorder)
         options = led.graph.options
         starter = QueryStarter(
             origin,
@@ -111,6 +115,7 @@ class Assembly:
                 running=self.spec.note_running,
                 clean=self._cleaning(origin.key).turn,
             ),
+            recorder=recorder,
             patches=Patches(lifecycle, registry, starter),
             calls=calls,
             script=Script(
@@ -182,7 +187,11 @@ class Assembly:
     def _provenance(self) -> Provenance:
         return Provenance(self.spec.job_id, self.led.run.number, self.led.run.graph.sha256, spark_version())
 
-    def _publisher(self, origin: Origin, registry: QueryRegistry) -> Publisher:
+    def _publisher(self, origin: Origin, registry: QueryRegistry, recorder: ProgressRecorder) -> Publisher:
+        def heard(query: str, trigger: Trigger) -> None:
+            registry.triggers.note(query, trigger)
+            recorder.note(query, trigger)
+
         return Publisher(
             store=self.checkpoints,
             leadership=self.led.leadership,
@@ -192,7 +201,7 @@ class Assembly:
             options=self.led.graph.options,
             area=self.area,
             clock=self.clock,
-            source=progress_source(registry, self.clock, cheap_listing=self.area.cheap_listing),
+            source=progress_source(registry, self.clock, cheap_listing=self.area.cheap_listing, heard=heard),
         )
 
     def _cleaning(self, current: str) -> Cleaning:

@@ -145,6 +145,7 @@ class Ending:
         """Every query has ended: nothing of this process can write for the job, so the lock is given back at once."""
         self.parts.lifecycle.leaving.set()
         self.parts.publishing.stop()
+        self.parts.recorder.stop()
         self.parts.housekeeping.finish(self.led.run.number)
         if self.parts.component is not None:
             self.parts.component.close("the leadership is given back")  # guard: gate-stays-open-after-the-release

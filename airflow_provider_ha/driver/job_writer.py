@@ -37,6 +37,8 @@ from airflow_provider_ha.redaction import public
 
 
 log = logging.getLogger(__name__)
+FIGURES_SECONDS = 60.0
+"""Seconds until a status that has nothing new but figures of batches is written again."""
 TerminalState = Literal[JobState.FINISHED, JobState.CANCELED, JobState.FAILED]
 
 
@@ -75,6 +77,8 @@ class JobWriter:
         self._message = ""
         self._written: tuple[JobState, int | None, str, tuple[str, ...], Application] | None = None
         self._ended = False
+        self._shown: Mapping[str, int] = {}  # query -> the batch whose figures the written status has
+        self._written_at = float("-inf")
 
     def begin(self, origin: Origin) -> None:
         """Make the working directory current.
@@ -111,13 +115,21 @@ class JobWriter:
             self.set_state(self._state, message)
 
     def publish_status(self, checkpoint: int | None) -> None:
-        """Write the status when something of it changed: state, message, checkpoint, application, what is at rest."""
+        """Write the status when something of it changed: state, message, checkpoint, application, what is at rest.
+
+        It is written for new figures of batches alone when it is a minute old: a job that is idle writes nothing.
+        """
         resting = tuple(query.name for query in self._registry.resting)
         with self._lock:
             now = (self._state, checkpoint, self._message, resting, self._application())
-            if now != self._written and not self._ended:
+            batches = self._registry.triggers.batches()
+            if not self._ended and (now != self._written or self._figures_are_due(batches)):
                 self._leadership.commit(self._put(self._paths.status, self._status(checkpoint)))
-                self._written = now
+                self._written, self._shown, self._written_at = now, batches, self._clock.lease_time()
+
+    def _figures_are_due(self, batches: Mapping[str, int]) -> bool:
+        # guard: statuses-follow-every-batch
+        return batches != self._shown and self._clock.lease_time() - self._written_at >= FIGURES_SECONDS
 
     def end(
         self,
@@ -177,7 +189,10 @@ class JobWriter:
             state=self._state,
             run=self._run,
             epoch=self._leadership.epoch,
-            queries={query.name: query.status() for query in self._registry.started},
+            queries={
+                query.name: query.status().model_copy(update=self._registry.triggers.figures(query.name))
+                for query in self._registry.started
+            },
             not_started={query.name: query.status() for query in self._registry.resting},
             checkpoint=checkpoint,
             message=self._message,

@@ -143,6 +143,7 @@ class Driver:
         refuse_relative_writes(lifecycle)  # guard: relative-batch-writes-are-taken
         self._install_context(origin)
         parts.publishing.start()
+        parts.recorder.start()
         ending = Ending(self._spec, self._led, self._exit, parts)
         assembly.operations(parts, ending).start()
         failure = parts.script.run()

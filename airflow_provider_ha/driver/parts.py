@@ -10,6 +10,7 @@ from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.patches import Patches
+from airflow_provider_ha.driver.progress_recorder import ProgressRecorder
 from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -34,6 +35,7 @@ class Parts:
     writer: JobWriter
     publisher: Publisher
     publishing: PublishLoop
+    recorder: ProgressRecorder
     patches: Patches
     calls: WriterCalls
     script: Script

@@ -11,13 +11,16 @@ of a listener can be dropped, and each one would be converted to Python in a thr
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.queries import Member, QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.trigger_figures import Trigger, read_trigger
 
 
 log = logging.getLogger(__name__)
+Heard = Callable[[str, Trigger], None]
 FALLBACK_SECONDS = 2.0
 """Longest time between two looks: a query that reports nothing is published that much later."""
 PAID_SECONDS = 30.0
@@ -55,17 +58,37 @@ class ReportedProgress:
     """Asks each query that runs for its last progress; nothing is listed.
 
     :param registry: The queries. One that is at rest reports nothing; that it was started, or dropped, is a move.
+    :param heard: Called with the name of a query and each trigger that it has reported since the last call.
     """
 
-    def __init__(self, registry: QueryRegistry) -> None:
+    def __init__(self, registry: QueryRegistry, heard: Heard | None = None) -> None:
         self._registry = registry
-        self._last: dict[str, object] | None = None
+        self._heard = heard
+        self._last: dict[str, tuple[int, str | None] | None] | None = None
 
     def moved(self) -> bool:
         """Return whether a query has reported another trigger, or other queries are there."""
-        now = {query.name: _report(query) for query in self._registry.members}
-        before, self._last = self._last, now
+        before = self._last
+        now = {query.name: self._ask(query, (before or {}).get(query.name)) for query in self._registry.members}
+        self._last = now
         return now != before
+
+    def _ask(self, query: Member, before: tuple[int, str | None] | None) -> tuple[int, str | None] | None:
+        """Return what distinguishes a query's last trigger from the one before; ``None`` if it reports nothing."""
+        if not isinstance(query, StartedQuery):
+            return None
+        trigger = None
+        try:
+            last = query.handle._jsq.lastProgress()  # noqa: SLF001  # pyspark's own converts all of it
+            # Not its batch: a trigger without data names the batch that comes next, and would hide that batch's commit.
+            trigger = None if last is None else last.timestamp()  # guard: idle-triggers-hide-a-batch
+            known = before[1] if before is not None and before[0] == id(query.handle) else None
+            if self._heard is not None and last is not None and trigger != known:
+                for each in _since(query, last, known):
+                    self._heard(query.name, each)
+        except Exception as error:  # noqa: BLE001  # a JVM that does not answer: the fallback looks
+            log.debug("query %s does not report its progress: %s", query.name, error)
+        return id(query.handle), trigger
 
 
 class EitherProgress:
@@ -81,24 +104,32 @@ class EitherProgress:
         return any(answers)  # guard: queries-that-report-nothing-are-never-looked-at
 
 
-def progress_source(registry: QueryRegistry, clock: Clock, *, cheap_listing: bool) -> ProgressSource:
+def progress_source(
+    registry: QueryRegistry, clock: Clock, *, cheap_listing: bool, heard: Heard | None = None
+) -> ProgressSource:
     """Return the source of a driver: the reports of the queries, and a look from time to time.
 
     :param cheap_listing: Whether a look costs next to nothing where the queries work.
+    :param heard: As of :class:`ReportedProgress`.
     """
     seconds = FALLBACK_SECONDS if cheap_listing else PAID_SECONDS  # guard: looks-are-paid-for-all-the-time
-    return EitherProgress(ReportedProgress(registry), PeriodicLook(clock, seconds))
+    return EitherProgress(ReportedProgress(registry, heard), PeriodicLook(clock, seconds))
 
 
-def _report(query: Member) -> object:
-    """Return what distinguishes a query's last trigger from the one before; ``None`` for one that reports nothing."""
-    if not isinstance(query, StartedQuery):
-        return None
-    try:
-        last = query.handle._jsq.lastProgress()  # noqa: SLF001  # pyspark's own converts all of it
-        # Not its batch: a trigger without data names the batch that comes next, and would hide that batch's commit.
-        trigger = None if last is None else last.timestamp()  # guard: idle-triggers-hide-a-batch
-    except Exception as error:  # noqa: BLE001  # a JVM that does not answer: the fallback looks
-        log.debug("query %s does not report its progress: %s", query.name, error)
-        trigger = None
-    return id(query.handle), trigger
+def _since(query: StartedQuery, last: Any, known: str | None) -> list[Trigger]:
+    """Return the triggers that a query has reported after *known*, oldest first; all that Spark keeps at first.
+
+    Batches can be shorter than the time between two looks. Each trigger is converted once.
+    """
+    newest = read_trigger(last.json())
+    if newest is None:
+        return []
+    found = [newest]
+    recent = query.handle._jsq.recentProgress()  # noqa: SLF001  # as above
+    position = len(recent) - 1
+    while position >= 0 and (stamp := recent[position].timestamp()) != known:
+        older = read_trigger(recent[position].json()) if stamp != last.timestamp() else None
+        if older is not None and older.at < newest.at:
+            found.append(older)
+        position -= 1
+    return found[::-1]

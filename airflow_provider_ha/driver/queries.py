@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
 from airflow_provider_ha.driver.resting import RestingQuery, as_it_is, described
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.model import QueryStatus
@@ -98,9 +99,13 @@ Member: TypeAlias = StartedQuery | RestingQuery
 
 
 class QueryRegistry:
-    """Every query of the run, whether it runs or not. Safe in several threads."""
+    """Every query of the run, whether it runs or not. Safe in several threads.
+
+    :ivar triggers: The newest batch of each, as Spark has reported it.
+    """
 
     def __init__(self, clock: Clock) -> None:
+        self.triggers = ReportedTriggers()
         self._clock = clock
         self._members: dict[str, Member] = {}
         self._rank: dict[str, int] = {}  # order of the first start in this epoch

@@ -403,12 +403,27 @@ class QueryStatus(Model):
     :param committed: Highest batch in ``commits/``.
     :param sink: Where it writes, as text.
     :param replayed: Batches that were executed again at the start.
+    :param batch_at: When the newest batch that Spark has reported began; this and the following are ``None`` before the
+        first one of an epoch, and in records of earlier releases.
+    :param batch_seconds: How long it took.
+    :param input_rows: Rows that it read.
+    :param input_rate: Rows per second that arrived since the batch before it.
+    :param processed_rate: Rows per second that it worked off.
+    :param lag: Rows that its sources had when it was planned, and that it did not read; ``None`` when they do not tell.
+    :param committed_at: When it was committed.
     """
 
     planned: int
     committed: int
     sink: str | None = None
     replayed: int = 0
+    batch_at: datetime | None = None
+    batch_seconds: float | None = None
+    input_rows: int | None = None
+    input_rate: float | None = None
+    processed_rate: float | None = None
+    lag: int | None = None
+    committed_at: datetime | None = None
 
 
 class Status(Record):

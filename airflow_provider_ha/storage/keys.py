@@ -161,6 +161,15 @@ class JobKeys:
         return f"{self.drills}{check_name(drill_id, 'drill id')}.json"
 
     @property
+    def progress_history(self) -> str:
+        """Prefix of the history of what the batches took and read."""
+        return f"{self.base}/progress/"
+
+    def progress(self, period: str, epoch: int) -> str:
+        """The history of one period, as the leader of one epoch has it."""
+        return f"{self.progress_history}{check_name(period, 'period')}-e{epoch}.json"
+
+    @property
     def journals(self) -> str:
         """Prefix of what repeats the znodes of the job's runs, read when ZooKeeper's content is gone."""
         return f"{self.base}/journal/"

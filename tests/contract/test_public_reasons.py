@@ -16,6 +16,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import FAILURE_FILE, read_failure, write_failure
 from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
@@ -40,7 +41,7 @@ def writer(config: HaConfig, coordinator: Coordinator, paths: JobPaths) -> JobWr
     submit(coordinator, paths)
     coordinator.commit(Create(paths.job_graph, GraphPointer(graph=BLOB, run=1).to_bytes()))
     store = open_store(config)
-    nothing_started: Any = SimpleNamespace(started=[], resting=[])
+    nothing_started: Any = SimpleNamespace(started=[], resting=[], triggers=ReportedTriggers())
     return JobWriter(
         coordinator=coordinator,
         paths=paths,

@@ -12,6 +12,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
 from airflow_provider_ha.errors import NodeExistsError, NodeMissingError, VersionConflictError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
@@ -140,7 +141,7 @@ def test_the_dirty_results_are_told_from_the_others(
 
 def writer(config: HaConfig, session: Coordinator, paths: JobPaths, leadership: Any) -> JobWriter:
     store = open_store(config)
-    nothing_started: Any = SimpleNamespace(started=[], resting=[])
+    nothing_started: Any = SimpleNamespace(started=[], resting=[], triggers=ReportedTriggers())
     return JobWriter(
         coordinator=session,
         paths=paths,

@@ -20,6 +20,7 @@ from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.progress_source import EitherProgress, PeriodicLook, ProgressSource, ReportedProgress
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
@@ -109,6 +110,31 @@ def test_reports_are_enough_to_publish_every_batch(job: Job, live: Path, query: 
     cuts = published(publisher_of(job, live, registry, source), 4)
 
     assert cuts == sorted(set(cuts))
+
+
+def test_every_batch_is_heard_once_with_its_figures(live: Path, query: Any) -> None:
+    """Also those that ended between two looks."""
+    heard: list[Trigger] = []
+    source = ReportedProgress(registry_of(live, query), lambda _, trigger: heard.append(trigger))
+
+    def several_at_once() -> bool:
+        before = len(heard)
+        source.moved()
+        wait_until(
+            lambda: query._jsq.lastProgress().batchId() > (heard[-1].batch if heard else -1) + 2,
+            timeout=300,
+            what="batches",
+        )
+        return before > 0 and len(heard) >= 6
+
+    wait_until(lambda: query._jsq.lastProgress() is not None, timeout=300, what="a first report")
+    wait_until(several_at_once, timeout=300, what="six batches")
+
+    batches = [trigger.batch for trigger in heard if trigger.executed]
+    assert batches == list(range(batches[0], batches[-1] + 1))
+    rows = {record.batchId: record.numInputRows for record in query.recentProgress}
+    assert {trigger.batch: trigger.input_rows for trigger in heard if trigger.executed}.items() <= rows.items()
+    assert all(trigger.seconds > 0 for trigger in heard)
 
 
 def test_no_report_is_needed_to_publish(job: Job, live: Path, query: Any) -> None:

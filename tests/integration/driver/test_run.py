@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
+from airflow_provider_ha.jobs.progress_history import read_progress
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers
 from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, Stream, finished
@@ -19,6 +21,7 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 QUERIES = ("windows", "rows")
+AGES_AGO = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
 @pytest.fixture
@@ -53,6 +56,14 @@ def test_running_script_publishes_checkpoints_and_suspends_at_a_batch_boundary(j
     assert answer.result["savepoint_id"]
     assert job.coordinator.find(job.paths.job_graph) is None
     assert job.coordinator.find(job.paths.leader) is None
+    known = {point.query: point for point in read_progress(job.store, job.job_id, since=AGES_AGO)}
+    assert known.keys() == set(QUERIES)
+    for query, point in known.items():
+        assert 0 < point.batch <= job.progress(query).committed
+        assert point.longest_seconds > 0
+    assert job.status is not None
+    assert all(query.batch_seconds and query.committed_at for query in job.status.queries.values())
+    assert job.status.queries["rows"].input_rows == 6  # one file a batch
 
 
 @pytest.mark.long  # the quick suite drains after a kill, in tests/fault/driver

@@ -59,7 +59,7 @@ def _value(name: str, wanted: Any) -> Any:  # noqa: PLR0911  # one line per kind
     if origin in (Union, types.UnionType):
         return _value(name, next(part for part in arguments if part is not type(None)))
     if origin is tuple:
-        return (_value(name, arguments[0]),)
+        return tuple(_value(name, part) for part in arguments if part is not Ellipsis)
     if origin is dict:
         return {_value("key", arguments[0]): _value(name, arguments[1])}
     if issubclass(wanted, Enum):

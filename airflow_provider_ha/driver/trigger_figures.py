@@ -1,0 +1,109 @@
+"""What Spark says of one trigger of a query, read from the JSON of its progress.
+
+Invariant: a figure that Spark does not tell, or tells in a form that is not known here, is ``None`` or 0. Nothing that
+a progress holds is an error: what is read here is shown and decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+
+_EXECUTION = "addBatch"  # the phase that only a trigger with a batch has
+_WHOLE = "triggerExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """One trigger of a query, as Spark reported it when it was over.
+
+    :param at: When it began.
+    :param batch: Its batch; of a trigger without data the batch that comes next.
+    :param executed: Whether it executed a batch.
+    :param phases: Spark's phases (``durationMs``) -> seconds; ``triggerExecution`` is all of it.
+    :param input_rows: Rows that the batch read.
+    :param input_rate: Rows per second that arrived since the trigger before it.
+    :param processed_rate: Rows per second that the batch worked off.
+    :param lag: Rows that the sources had when the batch was planned, and that it did not read; ``None`` when no source
+        tells. Kafka tells it, as offsets.
+    """
+
+    at: datetime
+    batch: int
+    executed: bool
+    phases: Mapping[str, float] = field(default_factory=dict)
+    input_rows: int = 0
+    input_rate: float = 0.0
+    processed_rate: float = 0.0
+    lag: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.phases.get(_WHOLE, 0.0)
+
+    @property
+    def ended_at(self) -> datetime:
+        """When it was over: the commit of its batch is a part of it."""
+        return self.at + timedelta(seconds=self.seconds)
+
+
+def read_trigger(text: str) -> Trigger | None:
+    """Return the trigger that the JSON of a progress describes; ``None`` when it describes none."""
+    try:
+        progress = json.loads(text)
+        at = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
+        batch = int(progress["batchId"])
+        phases = {name: _number(value) / 1000 for name, value in (progress.get("durationMs") or {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    sources = [source for source in progress.get("sources") or [] if isinstance(source, dict)]
+    return Trigger(
+        at=at,
+        batch=batch,
+        executed=_EXECUTION in phases,
+        phases=phases,
+        input_rows=int(_number(progress.get("numInputRows"))),
+        input_rate=_number(progress.get("inputRowsPerSecond")),
+        processed_rate=_number(progress.get("processedRowsPerSecond")),
+        lag=_sum([_lag(source) for source in sources]),
+    )
+
+
+def _lag(source: dict[str, Any]) -> int | None:
+    """Return how many offsets a source of topics and partitions is behind; ``None`` for another one."""
+    read, newest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+    if read is None:
+        return None
+    if newest is not None:
+        return sum(max(0, offset - read.get(partition, 0)) for partition, offset in newest.items())
+    metrics = source.get("metrics")
+    average = metrics.get("avgOffsetsBehindLatest") if isinstance(metrics, dict) else None
+    return None if average is None else round(_number(average) * len(read))
+
+
+def _offsets(found: Any) -> dict[tuple[str, str], int] | None:
+    """Return topic and partition -> offset."""
+    if not isinstance(found, dict) or not all(isinstance(partitions, dict) for partitions in found.values()):
+        return None
+    flat = {(topic, name): offset for topic, partitions in found.items() for name, offset in partitions.items()}
+    return flat if flat and all(type(offset) is int for offset in flat.values()) else None
+
+
+def _sum(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _number(value: Any) -> float:
+    """Return a number; 0 for what is none. Spark leaves out rates that are infinite, or writes them as text."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return number if math.isfinite(number) else 0.0

@@ -1,0 +1,141 @@
+"""When the leader writes the status: at once when the job has changed, seldom for figures, never for an idle job."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.driver.job_writer import FIGURES_SECONDS, JobWriter
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.trigger_figures import Trigger
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.model import GraphPointer, JobState, QueryStatus, Status
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
+from tests.support.clusters.jobs_helpers import BLOB, lead, submit
+
+
+BACKENDS = ("fake",)
+QUERY = "hourly"
+AT = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def paths(cluster_paths: ClusterPaths) -> JobPaths:
+    return cluster_paths.job("flights")
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def registry(clock: VirtualClock, tmp_path: Path) -> QueryRegistry:
+    """One query that has been started."""
+    found = QueryRegistry(clock)
+    found.add(StartedQuery(QUERY, None, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(tmp_path / QUERY)))
+    return found
+
+
+@pytest.fixture
+def writer(
+    config: HaConfig, coordinator: Coordinator, paths: JobPaths, registry: QueryRegistry, clock: VirtualClock
+) -> JobWriter:
+    """What the leader of run 1 writes with; it has written that the job is RUNNING."""
+    submit(coordinator, paths)
+    coordinator.commit(Create(paths.job_graph, GraphPointer(graph=BLOB, run=1).to_bytes()))
+    store = open_store(config)
+    writing = JobWriter(
+        coordinator=coordinator,
+        paths=paths,
+        graphs=JobGraphStore(coordinator, store, paths),
+        journal=JobJournal(store, JobKeys(paths.job_id)),
+        leadership=lead(coordinator, paths, config),
+        registry=registry,
+        run=1,
+        clock=clock,
+    )
+    writing.set_state(JobState.RUNNING)
+    writing.publish_status(None)
+    return writing
+
+
+def batch(number: int, *, executed: bool = True) -> Trigger:
+    return Trigger(AT, number, executed, {"triggerExecution": 2.0}, input_rows=60, input_rate=6.0, lag=4)
+
+
+def writes(coordinator: Coordinator, paths: JobPaths) -> int:
+    return coordinator.get(paths.status).version
+
+
+def a_minute_of(writer: JobWriter, registry: QueryRegistry, clock: VirtualClock, triggers: list[Trigger]) -> None:
+    """Tick through a minute in which the query reports *triggers*, one after the other."""
+    for trigger in triggers:
+        registry.triggers.note(QUERY, trigger)
+        writer.publish_status(None)
+        clock.milliseconds += to_milliseconds(FIGURES_SECONDS / len(triggers))
+    writer.publish_status(None)
+
+
+def test_an_idle_job_writes_no_status(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter, registry: QueryRegistry, clock: VirtualClock
+) -> None:
+    before = writes(coordinator, paths)
+
+    for _ in range(10):
+        a_minute_of(writer, registry, clock, [batch(7, executed=False)] * 6)
+
+    assert writes(coordinator, paths) == before
+
+
+def test_batches_alone_cost_one_status_a_minute(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter, registry: QueryRegistry, clock: VirtualClock
+) -> None:
+    before = writes(coordinator, paths)
+
+    for minute in range(10):
+        a_minute_of(writer, registry, clock, [batch(60 * minute + second) for second in range(60)])
+
+    assert writes(coordinator, paths) == before + 10
+
+
+def test_the_status_has_the_figures_of_the_newest_batch(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter, registry: QueryRegistry
+) -> None:
+    registry.triggers.note(QUERY, batch(7))
+    registry.triggers.note(QUERY, batch(8, executed=False))
+    writer.publish_status(3)
+
+    status = Status.from_bytes(coordinator.get(paths.status).data, source="the status")
+
+    assert status.queries[QUERY] == QueryStatus(
+        planned=-1,
+        committed=-1,
+        sink="noop",
+        batch_at=AT,
+        batch_seconds=2.0,
+        input_rows=60,
+        input_rate=6.0,
+        processed_rate=0.0,
+        lag=4,
+        committed_at=AT.replace(second=2),
+    )
+
+
+def test_a_query_that_has_reported_nothing_has_no_figures(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter
+) -> None:
+    status = Status.from_bytes(coordinator.get(paths.status).data, source="the status")
+
+    assert status.queries[QUERY] == QueryStatus(planned=-1, committed=-1, sink="noop")
