@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.cli import acl, checkpoint, job, leader, savepoint, storage
+from airflow_provider_ha.cli import acl, checkpoint, job, leader, metrics, savepoint, storage
 from airflow_provider_ha.cli.checkpoint_diff import diff
 from airflow_provider_ha.cli.examples import examples
 from airflow_provider_ha.cli.job_history import history
@@ -45,6 +45,7 @@ checkpoint.app.command("diff")(diff)
 app.add_typer(savepoint.app, name="savepoint")
 app.command("restore")(restore)
 app.add_typer(leader.app, name="leader")
+app.add_typer(metrics.app, name="metrics")
 app.command("recover")(recover)
 app.add_typer(storage.app, name="storage")
 app.add_typer(acl.app, name="acl")

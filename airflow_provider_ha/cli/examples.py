@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +28,7 @@ Next:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was done with the examples.
+    """What was done with the files.
 
     :param written: Files that are new or were replaced, relative to the directory.
     :param unchanged: Files that were there already with the same content.
@@ -59,14 +60,20 @@ def examples(
 
 
 def copy_examples(directory: Path, *, force: bool = False) -> Copied:
-    """Copy all examples; none when one would overwrite something.
+    """Copy all examples; as :func:`copy_files`."""
+    source = examples_directory()
+    names = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*.py"))]
+    return copy_files(source, names, directory, force=force)
 
+
+def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bool) -> Copied:
+    """Copy files of this package; none when one would overwrite something.
+
+    :param names: Relative to *source*, and to *directory*.
     :param directory: Made when it is not there.
     :param force: Whether files with another content are overwritten.
     :raises ConfigurationError: A file is there already, or the directory cannot be written.
     """
-    source = examples_directory()
-    names = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*.py"))]
     try:
         there = [name for name in names if (directory / name).exists()]
         unchanged = [name for name in there if (directory / name).read_bytes() == (source / name).read_bytes()]
@@ -82,7 +89,7 @@ def copy_examples(directory: Path, *, force: bool = False) -> Copied:
             (directory / name).write_bytes((source / name).read_bytes())
     except OSError as error:
         raise ConfigurationError(
-            f"the examples cannot be copied to {directory}: {error}", next_step="Name a directory that you may write"
+            f"nothing can be copied to {directory}: {error}", next_step="Name a directory that you may write"
         ) from error
     return Copied(directory, tuple(written), tuple(unchanged))
 

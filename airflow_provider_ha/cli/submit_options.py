@@ -259,6 +259,28 @@ class SubmitWords:
         int | None,
         typer.Option(help="How many files of it there are, of each attempt.", rich_help_panel=_PANELS["ha"]),
     ] = None
+    stall_timeout: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds in one trigger without a commit after which the job is STALLED; 0: never. Default: 600.",
+            rich_help_panel=_PANELS["ha"],
+        ),
+    ] = None
+    restart_stalled: Annotated[
+        bool,
+        typer.Option("--restart-stalled", help="Start a stalled job's driver again.", rich_help_panel=_PANELS["ha"]),
+    ] = False
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port at which the driver serves metrics to Prometheus; 0: any free one. Default: none.",
+            rich_help_panel=_PANELS["ha"],
+        ),
+    ] = None
+    metrics_address: Annotated[
+        str | None,
+        typer.Option(help="Address of that port; default: 127.0.0.1.", rich_help_panel=_PANELS["ha"]),
+    ] = None
 
     def request(self, target: Target) -> SubmitRequest:
         """Return the request to the job.
@@ -302,6 +324,10 @@ class SubmitWords:
                 allow_remote_executors=self.allow_remote_executors,
                 driver_log_mb=self.driver_log_mb,
                 driver_log_files=self.driver_log_files,
+                stall_timeout=self.stall_timeout,
+                restart_stalled=self.restart_stalled,
+                metrics_port=self.metrics_port,
+                metrics_address=self.metrics_address,
             ),
             start_from=start_from,
             sinks=sinks,

@@ -14,14 +14,17 @@ from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.checkpoints.working.open_work_area import open_files
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.driver.checkpoint_figures import CheckpointFigures
 from airflow_provider_ha.driver.cleaning import Cleaning
 from airflow_provider_ha.driver.ending import Ending
+from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.jvm.component import Component, Leader
 from airflow_provider_ha.driver.lead import PROCESS, DriverSession
 from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.metrics_start import start_metrics
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.own_location import OwnLocations
@@ -29,7 +32,7 @@ from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.past_attempts import PastAttempts
 from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.progress_recorder import ProgressRecorder
-from airflow_provider_ha.driver.progress_source import progress_source
+from airflow_provider_ha.driver.progress_source import Heard, progress_source
 from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -38,6 +41,7 @@ from airflow_provider_ha.driver.resting import expected_queries
 from airflow_provider_ha.driver.savepoint_job import SavepointJob
 from airflow_provider_ha.driver.script import Script
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
+from airflow_provider_ha.driver.stall_watch import StallWatch
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.stop_job import MainThread, StopJob
 from airflow_provider_ha.driver.trigger_figures import Trigger
@@ -84,7 +88,22 @@ class Assembly:
         component = self._component(jvm, origin)
         calls = WriterCalls.of_pyspark()
         recorder = ProgressRecorder(ProgressHistory(led.store, self._keys, led.leadership.epoch), self.clock)
-        publisher = self._publisher(origin, registry, recorder)
+        figures = CheckpointFigures()
+        measured = start_metrics(
+            self.spec,
+            led,
+            registry=registry,
+            writer=writer,
+            clock=self.clock,
+            checkpoints=self.checkpoints,
+            figures=figures,
+        )
+
+        def heard(query: str, trigger: Trigger) -> None:
+            for each in (registry.triggers.note, recorder.note, measured):
+                each(query, trigger)
+
+        publisher = self._publisher(origin, registry, heard, figures)
         options = led.graph.options
         starter = QueryStarter(
             origin,
@@ -116,6 +135,15 @@ class Assembly:
                 clean=self._cleaning(origin.key).turn,
             ),
             recorder=recorder,
+            stall_watch=StallWatch(
+                registry,
+                writer,
+                lifecycle,
+                options,
+                self.clock,
+                restart=lambda reason, failure: self.way_out.leave(ExitCode.FAILED, reason, failure=failure),
+                failed=self.way_out.thread_failed,
+            ),
             patches=Patches(lifecycle, registry, starter),
             calls=calls,
             script=Script(
@@ -187,11 +215,9 @@ class Assembly:
     def _provenance(self) -> Provenance:
         return Provenance(self.spec.job_id, self.led.run.number, self.led.run.graph.sha256, spark_version())
 
-    def _publisher(self, origin: Origin, registry: QueryRegistry, recorder: ProgressRecorder) -> Publisher:
-        def heard(query: str, trigger: Trigger) -> None:
-            registry.triggers.note(query, trigger)
-            recorder.note(query, trigger)
-
+    def _publisher(
+        self, origin: Origin, registry: QueryRegistry, heard: Heard, figures: CheckpointFigures
+    ) -> Publisher:
         return Publisher(
             store=self.checkpoints,
             leadership=self.led.leadership,
@@ -201,6 +227,7 @@ class Assembly:
             options=self.led.graph.options,
             area=self.area,
             clock=self.clock,
+            figures=figures,
             source=progress_source(registry, self.clock, cheap_listing=self.area.cheap_listing, heard=heard),
         )
 

@@ -75,7 +75,9 @@ class JobWriter:
         self._lock = threading.RLock()
         self._state = JobState.STARTING
         self._message = ""
-        self._written: tuple[JobState, int | None, str, tuple[str, ...], Application] | None = None
+        self._stalled = ""
+        self._metrics = ""
+        self._written: tuple[object, ...] | None = None
         self._ended = False
         self._shown: Mapping[str, int] = {}  # query -> the batch whose figures the written status has
         self._written_at = float("-inf")
@@ -97,17 +99,34 @@ class JobWriter:
             message = public(origin.fallback.sentence)
         with self._lock:
             self._message = message
-            status = self._status(None)
+            facts, status = self._facts(None), self._status(None)
             self._leadership.commit(
                 self._put(self._paths.generation, generation), self._put(self._paths.status, status)
             )
-            self._written = (self._state, None, message, (), Application())
+            self._written = facts
 
     def set_state(self, state: JobState, message: str = "") -> None:
         """Note the state; :meth:`publish_status` writes it. What comes after the end is ignored."""
         with self._lock:
             if not self._ended:
                 self._state, self._message = state, public(message)  # guard: states-keep-passwords
+
+    @property
+    def state(self) -> JobState:
+        """The state that a reader of the status finds."""
+        with self._lock:
+            works = self._state in (JobState.STARTING, JobState.RUNNING)
+            return JobState.STALLED if self._stalled and works else self._state
+
+    def set_stalled(self, reason: str) -> None:
+        """Note which query is stalled, and why; empty when none is any more."""
+        with self._lock:
+            self._stalled = public(reason)
+
+    def set_metrics(self, place: str) -> None:
+        """Note where the metrics of this driver are served."""
+        with self._lock:
+            self._metrics = place
 
     def set_message(self, message: str) -> None:
         """Note what is wrong while the state stays what it is; as :meth:`set_state`."""
@@ -119,13 +138,17 @@ class JobWriter:
 
         It is written for new figures of batches alone when it is a minute old: a job that is idle writes nothing.
         """
-        resting = tuple(query.name for query in self._registry.resting)
         with self._lock:
-            now = (self._state, checkpoint, self._message, resting, self._application())
+            now = self._facts(checkpoint)
             batches = self._registry.triggers.batches()
             if not self._ended and (now != self._written or self._figures_are_due(batches)):
                 self._leadership.commit(self._put(self._paths.status, self._status(checkpoint)))
                 self._written, self._shown, self._written_at = now, batches, self._clock.lease_time()
+
+    def _facts(self, checkpoint: int | None) -> tuple[object, ...]:
+        """Return what the status is written for as soon as it changes."""
+        resting = tuple(query.name for query in self._registry.resting)
+        return (self._state, checkpoint, self._message, resting, self._application(), self._stalled, self._metrics)
 
     def _figures_are_due(self, batches: Mapping[str, int]) -> bool:
         # guard: statuses-follow-every-batch
@@ -158,7 +181,7 @@ class JobWriter:
             at=at,
         )
         with self._lock:
-            self._state, self._message = state, reason
+            self._state, self._message, self._stalled, self._metrics = state, reason, "", ""
             status = self._status(checkpoint)
             if queries is not None:
                 status = status.model_copy(update={"queries": dict(queries)})
@@ -198,6 +221,8 @@ class JobWriter:
             message=self._message,
             application_id=application.application_id,
             spark_ui=application.ui,
+            stalled=self._stalled,
+            metrics=self._metrics,
             at=self._clock.now(),
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from datetime import datetime
 
 from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -34,7 +35,10 @@ PROCESS = new_id()  # of this process: process ids come again
 
 @dataclass(frozen=True, slots=True)
 class DriverSession:
-    """What a driver has once it leads."""
+    """What a driver has once it leads.
+
+    :param alive_at: Last heartbeat of the leader before it; ``None`` when there was none, or it cannot be read.
+    """
 
     coordinator: Coordinator
     store: ObjectStore
@@ -43,6 +47,7 @@ class DriverSession:
     leadership: Leadership
     run: Run
     graph: JobGraph
+    alive_at: datetime | None = None
 
 
 def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
@@ -64,7 +69,11 @@ def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
     runs, graphs = RunStore(coordinator, paths), JobGraphStore(coordinator, store, paths)
     led = paths.submission_led(spec.run, spec.attempt)
 
+    alive_at: datetime | None = None
+
     def admit() -> None:
+        nonlocal alive_at
+        alive_at = last_heartbeat(coordinator, paths)  # before the first one of this leader
         check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt)
         check_first_lead(read_record(coordinator, led, SubmissionLed))  # guard: submission-leads-twice
 
@@ -85,7 +94,16 @@ def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
         # The first session ended while the lock was waited for; the supervisor has to close the one that leads.
         write_session(spec.home.session, coordinator.session)
     run = runs.get(spec.run).run
-    return DriverSession(coordinator, store, paths, graphs, leadership, run, graphs.read_graph(run.graph))
+    return DriverSession(coordinator, store, paths, graphs, leadership, run, graphs.read_graph(run.graph), alive_at)
+
+
+def last_heartbeat(coordinator: Coordinator, paths: JobPaths) -> datetime | None:
+    """Return when the last leader has proven that it leads; ``None`` when none has, or it cannot be read."""
+    node = coordinator.find(paths.heartbeat)
+    try:
+        return None if node is None or not node.data else datetime.fromisoformat(node.data.decode())
+    except ValueError:
+        return None
 
 
 def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int) -> None:

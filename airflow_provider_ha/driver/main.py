@@ -144,6 +144,7 @@ class Driver:
         self._install_context(origin)
         parts.publishing.start()
         parts.recorder.start()
+        parts.stall_watch.start()
         ending = Ending(self._spec, self._led, self._exit, parts)
         assembly.operations(parts, ending).start()
         failure = parts.script.run()

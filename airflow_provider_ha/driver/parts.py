@@ -16,6 +16,7 @@ from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.query_start import WriterCalls
 from airflow_provider_ha.driver.script import Script
+from airflow_provider_ha.driver.stall_watch import StallWatch
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.stop_job import MainThread
 
@@ -36,6 +37,7 @@ class Parts:
     publisher: Publisher
     publishing: PublishLoop
     recorder: ProgressRecorder
+    stall_watch: StallWatch
     patches: Patches
     calls: WriterCalls
     script: Script

@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.working.work_area import Retained, WorkArea
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.driver.checkpoint_figures import CheckpointFigures
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.progress_source import PeriodicLook, ProgressSource
 from airflow_provider_ha.driver.queries import Member, QueryRegistry
@@ -62,6 +63,7 @@ class Publisher:
 
     :param area: Holds the working directory, and what is retained of it.
     :param source: Says when a tick has to look at the directories; by default every tick looks.
+    :param figures: Are told what each checkpoint takes.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Publisher:
         area: WorkArea,
         clock: Clock,
         source: ProgressSource | None = None,
+        figures: CheckpointFigures | None = None,
     ) -> None:
         self._store = store
         self._leadership = leadership
@@ -92,7 +95,9 @@ class Publisher:
         self._last = _Published()
         self._unfinished: Checkpoint | None = None
         self._tried = 0
+        self._began = 0.0
         self._lock = threading.RLock()
+        self.figures = figures or CheckpointFigures()
 
     @property
     def latest(self) -> int | None:
@@ -112,7 +117,8 @@ class Publisher:
                 self._look()
             if not self._due():
                 return None
-            self._refuse_backlog()  # guard: back-pressure
+            with self.figures.attempt():
+                self._refuse_backlog()  # guard: back-pressure
             return self.publish(CheckpointKind.PERIODIC)
 
     def record(self) -> None:
@@ -135,13 +141,14 @@ class Publisher:
         :raises StorageError: The payload could not be written.
         :raises LeadershipError: This process may no longer write for the job.
         """
-        with self._lock:
+        with self._lock, self.figures.attempt():
             if self._unfinished is not None:
                 finished = self._finish(self._unfinished)
                 if reason is CheckpointKind.PERIODIC:
                     return finished
             # A number that was tried and failed for good is not tried again: its names are taken.
             number = max(self._store.next_number(), self._tried + 1)
+            self._began = self._clock.lease_time()
             return self._finish(self._pinned(number, reason))
 
     def _finish(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -154,6 +161,7 @@ class Publisher:
                 self._unfinished = None
             raise
         self._unfinished = None
+        self.figures.published(checkpoint, self._clock.lease_time() - self._began)
         self._remember(checkpoint)
         self._mark_old()
         log.info("checkpoint %d (%s): %s", checkpoint.number, checkpoint.reason.value, self._last.cut)

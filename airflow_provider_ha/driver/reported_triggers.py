@@ -31,6 +31,11 @@ class ReportedTriggers:
         with self._lock:
             return self._newest.get(query)
 
+    def all(self) -> Mapping[str, Trigger]:
+        """Return query -> its newest batch, of those that have one."""
+        with self._lock:
+            return dict(self._newest)
+
     def batches(self) -> Mapping[str, int]:
         """Return query -> its newest batch."""
         with self._lock:

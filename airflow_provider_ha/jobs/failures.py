@@ -14,6 +14,7 @@ from airflow_provider_ha.records import Model
 
 MESSAGE_LIMIT = 500  # characters: the record lies in ZooKeeper
 NAME_LIMIT = 200  # characters of a class, and of a location
+STALLED = "STALLED"  # in the place of a class: the driver ended itself, because the job committed nothing
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\d+|'[^']*'|\"[^\"]*\"")
 
 

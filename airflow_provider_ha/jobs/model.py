@@ -14,11 +14,15 @@ from airflow_provider_ha.records import Model, Record
 
 
 class JobState(str, Enum):
-    """State of a job, from its leader or its result."""
+    """State of a job, from its leader or its result.
+
+    STALLED is never written as a state: releases that do not know it read RUNNING, with the reason.
+    """
 
     SUBMITTED = "SUBMITTED"
     STARTING = "STARTING"
     RUNNING = "RUNNING"
+    STALLED = "STALLED"
     STOPPING = "STOPPING"
     LOST = "LOST"
     FINISHED = "FINISHED"
@@ -86,6 +90,13 @@ class HaOptions(Model):
         not say it; a restore asks them what they still have.
     :param kafka_properties: File of client properties, to log in there; on the host that plans a restore.
     :param allow_remote_executors: Whether the executors may run where no supervisor can prove their death.
+    :param stall_timeout: Seconds after which a job is STALLED, when a query has been inside one trigger all the time
+        and has committed nothing; 0 for never. A query that waits for data is none.
+    :param restart_stalled: Whether the driver of a stalled job ends itself, so that the job is recovered as after any
+        other loss, with the same limits and delays.
+    :param metrics_port: Port at which the driver serves its metrics to Prometheus; 0 for any free one, and by default
+        none.
+    :param metrics_address: Address of that port. There is no login: by default only its own host reaches it.
     :param driver_log_mb: Size in megabytes (1,000,000 bytes) from which on the log of a driver is rotated.
     :param driver_log_files: How many files of it there are at most, of each attempt.
     """
@@ -106,6 +117,10 @@ class HaOptions(Model):
     kafka_bootstrap: dict[str, str] = {}
     kafka_properties: str | None = None
     allow_remote_executors: bool = False
+    stall_timeout: float = Field(default=600.0, ge=0)
+    restart_stalled: bool = False
+    metrics_port: int | None = Field(default=None, ge=0, le=65_535)
+    metrics_address: str = "127.0.0.1"
     driver_log_mb: int = Field(default=20, ge=1, le=10_000)
     driver_log_files: int = Field(default=10, ge=1, le=1000)
 
@@ -434,6 +449,8 @@ class Status(Record):
         checkpoint holds them.
     :param application_id: Spark's id of the application; empty before the script has made its session.
     :param spark_ui: URL of its web UI; empty without one.
+    :param stalled: Which query is stalled, since when, and why; empty when none is. The job is then STALLED.
+    :param metrics: Where the leader serves its metrics, as ``host:port``; empty when nowhere.
     """
 
     kind: ClassVar[str] = "status"
@@ -447,6 +464,8 @@ class Status(Record):
     message: str = ""
     application_id: str = ""
     spark_ui: str = ""
+    stalled: str = ""
+    metrics: str = ""
     at: datetime
 
 

@@ -34,6 +34,10 @@ OPTIONS = (
     "allow_remote_executors",
     "driver_log_mb",
     "driver_log_files",
+    "stall_timeout",
+    "restart_stalled",
+    "metrics_port",
+    "metrics_address",
 )
 RESOURCES = tuple(field.name for field in fields(Resources))
 
@@ -116,6 +120,13 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param kafka_properties: File of Kafka client properties, of mode 0600, on the hosts that plan restores.
     :param driver_log_mb: Size in megabytes from which on the driver's log is rotated; 20 when left out.
     :param driver_log_files: How many files of it there are at most, of each attempt; 10 when left out.
+    :param stall_timeout: Time after which the job is STALLED, when a query has been inside one trigger all the time and
+        has committed nothing; ten minutes when left out, 0 for never. A query that waits for data is none.
+    :param restart_stalled: Whether the driver of a stalled job ends itself, so that the job is recovered as after any
+        other loss; no when left out.
+    :param metrics_port: Port at which the driver serves its metrics to Prometheus; 0 for any free one, none when left
+        out.
+    :param metrics_address: Address of that port; ``127.0.0.1`` when left out. There is no login.
     :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
@@ -193,6 +204,10 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         allow_remote_executors: bool | str = False,
         driver_log_mb: int | None = None,
         driver_log_files: int | None = None,
+        stall_timeout: float | timedelta | None = None,
+        restart_stalled: bool | None = None,
+        metrics_port: int | None = None,
+        metrics_address: str | None = None,
         job_owner: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -236,6 +251,10 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.allow_remote_executors = allow_remote_executors
         self.driver_log_mb = driver_log_mb
         self.driver_log_files = driver_log_files
+        self.stall_timeout = stall_timeout
+        self.restart_stalled = restart_stalled
+        self.metrics_port = metrics_port
+        self.metrics_address = metrics_address
         self.job_owner = job_owner
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
@@ -274,6 +293,10 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                     allow_remote_executors=self.allow_remote_executors,
                     driver_log_mb=self.driver_log_mb,
                     driver_log_files=self.driver_log_files,
+                    stall_timeout=self.stall_timeout,
+                    restart_stalled=self.restart_stalled,
+                    metrics_port=self.metrics_port,
+                    metrics_address=self.metrics_address,
                 ),
                 start_from=self.start_from,
                 sinks=dict(self.sinks or {}),

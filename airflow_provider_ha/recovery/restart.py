@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
 
-from airflow_provider_ha.jobs.failures import Failure
+from airflow_provider_ha.jobs.failures import STALLED, Failure
 from airflow_provider_ha.jobs.log_place import printed_place
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
@@ -166,6 +166,8 @@ def _ran_until_it_was_lost(view: SubmissionView) -> bool:
 def _lived_long(view: SubmissionView, options: HaOptions, now: datetime) -> bool:
     end = view.exit.at if view.exit is not None else now
     lived = (end - view.submission.created_at).total_seconds()
+    if view.exit is not None and view.exit.failure is not None and view.exit.failure.error_class == STALLED:
+        lived -= options.stall_timeout  # guard: stalled-drivers-lived-long
     return view.started is not None and lived >= options.restart_reset_after
 
 

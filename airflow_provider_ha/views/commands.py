@@ -14,6 +14,7 @@ from airflow_provider_ha.views.history import HistoryView
 from airflow_provider_ha.views.job import JobListView, JobView, ReleasedView
 from airflow_provider_ha.views.leader import JobLeaderView
 from airflow_provider_ha.views.logs import LogLineView, LogView
+from airflow_provider_ha.views.metrics import TargetsView
 from airflow_provider_ha.views.move import MoveView
 from airflow_provider_ha.views.new_savepoint import (
     NewSavepointView,
@@ -60,6 +61,8 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "job stop": {"": OperationView},
     "job submit": {"": JobSubmittedView},
     "leader show": {"": JobLeaderView},
+    "metrics files": {"": CopiedView},
+    "metrics targets": {"each element of the list": TargetsView},
     "rebuild": {"": RebuildView},
     "recover": {
         "": RecoveryView,

@@ -146,6 +146,7 @@ class JobView(View):
     :param watched_by: The processes that would recover the job if its driver were lost now.
     :param warning: The problem and the next step when no process watches a live run; else empty.
     :param moved: The cluster that the job has gone to, or is on its way to; ``null`` while it is here.
+    :param metrics: Where its driver serves its metrics to Prometheus, as ``host:port``; empty when nowhere.
     """
 
     job_id: str
@@ -174,6 +175,7 @@ class JobView(View):
     watched_by: tuple[str, ...]
     warning: str
     moved: MovedView | None
+    metrics: str
 
 
 class ReleasedView(View):
@@ -215,7 +217,7 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched, moved: Mo
     """Return one job, with its losses, what watches it, and where it has gone."""
     run, status, last = snapshot.run, snapshot.status, losses.last
     place = newest_log(snapshot.job_id, run)
-    message = status.message if status else ""
+    message = (status.stalled or status.message) if status else ""
     if last is not None and snapshot.state is JobState.LOST:
         message = last.message
     return JobView(
@@ -245,6 +247,7 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched, moved: Mo
         watched_by=(*watching.tasks, *watching.cluster),
         warning=warning(snapshot, watching),
         moved=MovedView.of(moved) if moved is not None else None,
+        metrics=status.metrics if status else "",
     )
 
 

@@ -25,8 +25,8 @@ ATTENTION = "attention"  # in the place of a state: what a person should look at
 QUARANTINED = "QUARANTINED"
 _DAY = timedelta(hours=24)
 STATES = (
-    QUARANTINED, UNREADABLE, "LOST", "FAILED", "STOPPING", "STARTING", "SUBMITTED", "RUNNING", NO_RUN, "CANCELED",
-    "FINISHED",
+    QUARANTINED, UNREADABLE, "LOST", "FAILED", "STALLED", "STOPPING", "STARTING", "SUBMITTED", "RUNNING", NO_RUN,
+    "CANCELED", "FINISHED",
 )  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def overview_row(detail: Detail, *, now: datetime) -> OverviewRow:
     return OverviewRow(
         job_id=detail.job_id,
         state=state,
-        needs_attention=state in {QUARANTINED, "LOST", "FAILED"},
+        needs_attention=state in {QUARANTINED, "LOST", "FAILED", "STALLED"},
         problem=f"in quarantine: {detail.quarantine}" if detail.quarantine else _problem(detail),
         run=run.run.number if run is not None else None,
         epoch=snapshot.epoch,
@@ -203,4 +203,6 @@ def _problem(detail: Detail) -> str:
     if snapshot.state is JobState.LOST:
         last = last_failure(snapshot, HaOptions())
         return last.message if last is not None else ""
+    if snapshot.state is JobState.STALLED and snapshot.status is not None:
+        return snapshot.status.stalled
     return outage_of(run)

@@ -114,7 +114,7 @@ def test_the_status_has_the_figures_of_the_newest_batch(
     coordinator: Coordinator, paths: JobPaths, writer: JobWriter, registry: QueryRegistry
 ) -> None:
     registry.triggers.note(QUERY, batch(7))
-    registry.triggers.note(QUERY, batch(8, executed=False))
+    registry.triggers.note(QUERY, Trigger(AT, 8, executed=False, phases={"triggerExecution": 0.01}))
     writer.publish_status(3)
 
     status = Status.from_bytes(coordinator.get(paths.status).data, source="the status")

@@ -54,6 +54,17 @@ def test_a_terminal_status_without_a_result_is_not_the_end() -> None:
     assert state(TAKEN, leader=a_leader(), status=finished, led_at=11) is JobState.STOPPING
 
 
+def test_a_job_that_works_and_commits_nothing_is_stalled() -> None:
+    def standing(of: JobState) -> JobState:
+        stalled = a_status(of).model_copy(update={"stalled": "query 'hourly' has been in one trigger"})
+        return state(TAKEN, leader=a_leader(), status=stalled, led_at=11)
+
+    assert standing(JobState.RUNNING) is JobState.STALLED
+    assert standing(JobState.STARTING) is JobState.STALLED
+    assert standing(JobState.STOPPING) is JobState.STOPPING
+    assert not JobState.STALLED.terminal
+
+
 def test_a_vanished_leader_is_lost_only_if_it_led_after_this_submission() -> None:
     assert state(TAKEN, led_at=11) is JobState.LOST
     assert state(TAKEN, led_at=9) is JobState.STARTING

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
 from airflow_provider_ha.jobs.model import Blob, HaOptions, JobState, LeaderInfo, Recovery, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
@@ -154,6 +154,26 @@ def test_drivers_that_are_killed_while_their_job_is_running_are_replaced_at_once
     decision = decide(snapshot(*views, epoch_zxid=20), HaOptions(), now=NOW)
 
     assert decision == Resubmit(attempt=31, lost_epoch=1, after=0)
+
+
+def test_drivers_that_stall_one_after_the_other_wait_longer_each_time_and_use_up_the_attempts() -> None:
+    """Each has lived for as long as a stall takes to be seen, and has done nothing with it."""
+    options = HaOptions(restart_attempts=4, stall_timeout=600, restart_reset_after=600)
+    views = tuple(ran(failed(attempt, Failure(error_class=STALLED), lived=630)) for attempt in range(1, 6))
+
+    decisions = [decide(snapshot(*views[:count], epoch_zxid=20), options, now=NOW) for count in range(1, 6)]
+
+    assert [each.after for each in decisions if isinstance(each, Resubmit)] == [0, 1, 2, 4]
+    assert isinstance(decisions[-1], GiveUp)
+
+
+def test_a_driver_that_stalls_after_a_long_life_is_replaced_at_once() -> None:
+    options = HaOptions(stall_timeout=600, restart_reset_after=600)
+    views = (submission(1), ran(failed(2, Failure(error_class=STALLED), lived=1300)))
+
+    decision = decide(snapshot(*views, epoch_zxid=20), options, now=NOW)
+
+    assert decision == Resubmit(attempt=3, lost_epoch=1, after=0)
 
 
 def test_delay_counts_from_the_last_driver_whose_job_was_running() -> None:

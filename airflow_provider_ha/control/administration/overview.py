@@ -23,6 +23,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, led_s
 
 
 _AT_ONCE = 250  # jobs in one round trip: their answers fit the time of a heartbeat
+_FOR_A_PERSON = (JobState.LOST, JobState.FAILED, JobState.STALLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Brief:
     @property
     def needs_attention(self) -> bool:
         """Whether a person should look at it."""
-        return self.broken or self.quarantined or self.state in (JobState.LOST, JobState.FAILED)
+        return self.broken or self.quarantined or self.state in _FOR_A_PERSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,101 @@
+"""``spark-ha metrics``: where Prometheus finds the metrics of the drivers, and what it and Grafana do with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.examples import copy_files
+from airflow_provider_ha.cli.session import AsJson, cluster, reported
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.views.examples import CopiedView
+from airflow_provider_ha.views.metrics import TargetsView, targets_of
+
+
+MONITORING = Path(__file__).parents[1] / "monitoring"
+app = typer.Typer(help="Find the metrics of the drivers.", no_args_is_help=True)
+
+
+@app.command()
+def targets(
+    context: typer.Context,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Write the JSON to this file, for file_sd_configs of Prometheus.", metavar="FILE"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List where the drivers serve metrics, as Prometheus reads it from a file or over HTTP. Exit 0, also when nowhere.
+
+    A job serves metrics with its option metrics_port. That of a lost driver stays in the list: it is down.
+    """
+    with cluster(context, as_json=as_json) as client:
+        found = [target for job_id in client.list_jobs() if (target := _target(client, job_id)) is not None]
+        if output is not None:
+            _replace(output, found)
+    if as_json:
+        console.out.out(_document(found))
+        return
+    console.print_table(
+        ("JOB", "TARGET"),
+        ([target.labels["job_id"], target.targets[0]] for target in found),
+        empty="no driver of this cluster serves metrics; set metrics_port of a job",
+    )
+
+
+@app.command("files")
+def copy_monitoring(
+    directory: Annotated[Path, typer.Argument(help="Where to; made when it is not there.", metavar="DIR")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the Grafana dashboard and the Prometheus alert rules. Needs no cluster. Exit 2: a file is there already."""
+    with reported(as_json=as_json):
+        names = sorted(path.name for path in MONITORING.iterdir() if path.suffix in (".json", ".yaml"))
+        copied = copy_files(MONITORING, names, directory.absolute(), force=force)
+    if as_json:
+        console.print_json(CopiedView.of(copied))
+        return
+    for name in copied.written:
+        console.out.print(f"wrote {copied.directory / name}", markup=False)
+    for name in copied.unchanged:
+        console.out.print(f"kept {copied.directory / name}, which is the same", markup=False)
+
+
+def _target(client: HaClient, job_id: str) -> TargetsView | None:
+    # One job that cannot be read must not hide the others (FLINK-5193).
+    try:
+        return targets_of(client.config.cluster_id, client.job(job_id).snapshot())
+    except HaError as error:
+        console.err.print(f"job {job_id} is left out: {console.escaped(str(error))}")
+        return None
+
+
+def _document(found: Sequence[TargetsView]) -> str:
+    return json.dumps([target.to_json() for target in found], indent=2)
+
+
+def _replace(path: Path, found: Sequence[TargetsView]) -> None:
+    """Write the file so that Prometheus, which watches it, reads the old list or the new one, never a part."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w") as file:
+                file.write(_document(found) + "\n")
+            Path(name).chmod(0o644)  # Prometheus is another user
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error}", next_step="Name another file") from error

@@ -1,0 +1,71 @@
+"""What the checkpoints of this driver took: for its metrics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_provider_ha.checkpoints.model import Checkpoint
+from airflow_provider_ha.errors import HaError
+
+
+@dataclass(frozen=True, slots=True)
+class NewestCheckpoint:
+    """The newest checkpoint of the job.
+
+    :param size: Bytes of its files; ``None`` when they were not listed.
+    """
+
+    number: int
+    created_at: datetime
+    size: int | None = None
+
+
+class CheckpointFigures:
+    """The newest checkpoint, and how many have failed. Safe in several threads.
+
+    :ivar took: Called with the seconds from the cut of each new checkpoint to its pointer.
+    """
+
+    def __init__(self) -> None:
+        self.took: Callable[[float], None] = lambda _: None
+        self._newest: NewestCheckpoint | None = None
+        self._failures = 0
+        self._lock = threading.Lock()
+
+    @property
+    def newest(self) -> NewestCheckpoint | None:
+        """The newest one that is known; ``None`` before the first."""
+        with self._lock:
+            return self._newest
+
+    @property
+    def failures(self) -> int:
+        """How many could not be taken."""
+        with self._lock:
+            return self._failures
+
+    def found(self, newest: NewestCheckpoint) -> None:
+        """Note the one that an earlier driver has taken."""
+        with self._lock:
+            self._newest = self._newest or newest
+
+    def published(self, checkpoint: Checkpoint, seconds: float) -> None:
+        """Note a new one."""
+        sizes = [size for query in checkpoint.queries.values() for size in query.files.values()]
+        with self._lock:
+            self._newest = NewestCheckpoint(checkpoint.number, checkpoint.created_at, sum(sizes) if sizes else None)
+        self.took(seconds)
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Count what is tried in the block, when it fails."""
+        try:
+            yield
+        except HaError:
+            with self._lock:
+                self._failures += 1  # guard: failed-checkpoints-are-not-counted
+            raise

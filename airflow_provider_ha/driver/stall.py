@@ -1,0 +1,81 @@
+"""When a query is stalled: it is in one trigger, and has committed nothing, for longer than its job allows. Pure.
+
+A query that waits for its next trigger, or for data, works: so does one without input. What hangs is inside a trigger:
+a batch that does not end, tasks that no executor takes, or a source that does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look has found of a query.
+
+    :param committed: Its last committed batch.
+    :param in_trigger: Whether it is inside a trigger; else it waits for the next one, or has ended.
+    :param doing: What it does, as Spark says it.
+    """
+
+    committed: int
+    in_trigger: bool
+    doing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A query that is stalled.
+
+    :param seconds: For how long it has committed nothing.
+    """
+
+    query: str
+    committed: int
+    seconds: float
+    doing: str
+
+    def sentence(self, executors: int | None) -> str:
+        """Return for people which query it is, since when, and why.
+
+        :param executors: How many the application has; ``None`` where they are the driver's own process.
+        """
+        why = f" ({self.doing})" if self.doing else ""
+        nothing = "; the application has no executors" if executors == 0 else ""
+        after = f"after batch {self.committed}" if self.committed >= 0 else "before its first batch"
+        return f"query {self.query!r} has been in one trigger {after} for {self.seconds:.0f} s{why}{nothing}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    committed: int
+    at: float
+
+
+@dataclass(slots=True)
+class StallDetector:
+    """Remembers since when each query has been in its trigger.
+
+    :param timeout: Seconds.
+    """
+
+    timeout: float
+    _since: dict[str, _Since] = field(default_factory=dict)
+
+    def stalled(self, looks: Mapping[str, Look], now: float) -> Stall | None:
+        """Take in a look at every query that is started; return the query that is stalled the longest.
+
+        :param now: Seconds on the clock of the leases.
+        """
+        before, self._since = self._since, {}
+        found: list[Stall] = []
+        for query, look in looks.items():
+            since = before.get(query)
+            # guard: slow-queries-are-stalled
+            if since is None or not look.in_trigger or look.committed != since.committed:
+                since = _Since(look.committed, now)
+            self._since[query] = since
+            if now - since.at >= self.timeout:  # guard: stalls-are-not-seen
+                found.append(Stall(query, look.committed, now - since.at, look.doing))
+        return max(found, key=lambda stall: stall.seconds, default=None)

@@ -1,0 +1,70 @@
+"""Writes docs/reference/metrics.md from the list of metrics: ``python -m tests.docs.metrics_page``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter, Metric
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.recovery.timeline import RestartReason
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+_HEAD = """\
+# Metrics
+
+What a job tells of itself. The driver serves it to Prometheus when its job has `metrics_port`
+([how to](../how-to/metrics.md)). `airflow` in the table: what can be told without a driver, under the name with a dot
+after the prefix (`spark_ha.checkpoint_age_seconds`), with the labels as tags of Airflow's `Stats`. Every metric has the
+labels `cluster` and `job_id`, and those of the table.
+
+| Metric | Kind | Labels | Told by | What it tells |
+|---|---|---|---|---|
+"""
+_TAIL = """
+Values of `state` are {states}. Values of `reason`:
+
+| Reason | The driver before was lost because |
+|---|---|
+| `application` | an error of the script ended it, or one of a query as the script wrote it |
+| `outage` | storage, a connection, memory, an executor, a broker or ZooKeeper was away |
+| `stalled` | it committed nothing although it should have, and the job has `restart_stalled` |
+| `unfit` | its host lacks what another one had |
+| `killed` | its processes were ended from outside, and it reported nothing |
+| `host` | nothing has proven its death: its host, or its supervisor, is gone |
+| `other` | of anything else |
+
+Phases of a recovery, each up to the next one: `detect` (from the last heartbeat of the lost leader to the proof that
+its processes are dead), `submit` (to the next submission, with the delay of the restart strategy), `lead` (to its
+leadership), `commit` (to its first commit), and `total`. They compare the clocks of the hosts that took part.
+
+A counter begins at 0 with each driver. `spark_ha_restarts_day` and the attempts are read when a driver begins to lead,
+from the newest 50 attempts of its run. A source that does not tell its lag, like a directory of files, has none here.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    states = ", ".join(f"`{state.value}`" for state in JobState)
+    return _HEAD + "\n".join(_rows()) + "\n" + _TAIL.format(states=states)
+
+
+def reasons_of(text: str) -> set[str]:
+    """Return the reasons that a page explains."""
+    return {reason.value for reason in RestartReason if f"| `{reason.value}` |" in text}
+
+
+def _rows() -> Iterator[str]:
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"| `{metric.name}` | {metric.kind.value} | {labels} | {_told_by(metric)} | {metric.help} |"
+
+
+def _told_by(metric: Metric) -> str:
+    return ", ".join(emitter.value for emitter in Emitter if emitter in metric.emitters)
+
+
+if __name__ == "__main__":
+    assert COMMON_LABELS == ("cluster", "job_id")
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,237 @@
+"""The metrics of a driver, scraped over HTTP and read by Prometheus' own parser."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from airflow_provider_ha.driver.checkpoint_figures import CheckpointFigures, NewestCheckpoint
+from airflow_provider_ha.driver.metrics_collector import DriverMetrics, Observed
+from airflow_provider_ha.driver.metrics_server import serve
+from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
+from airflow_provider_ha.driver.trigger_figures import Trigger
+from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter, MetricKind
+from airflow_provider_ha.jobs.model import HaOptions, JobState
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.testing.fake.clock import VirtualClock
+from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
+
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104  # nothing listens in the test
+COMMON = {"cluster": "prod", "job_id": "flights"}
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+class Stage:
+    """One driver that has taken over from a killed one, three seconds after its last heartbeat."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.triggers = ReportedTriggers()
+        self.checkpoints = CheckpointFigures()
+        self.state = JobState.RUNNING
+        now = self.clock.now()
+        self.killed = SubmissionView(
+            submission=a_submission(1).model_copy(update={"created_at": now - timedelta(hours=1)}),
+            started=a_start(),
+            exit=an_exit().model_copy(update={"at": now - timedelta(seconds=10)}),
+        )
+        own = SubmissionView(submission=a_submission(2).model_copy(update={"created_at": now - timedelta(seconds=8)}))
+        self.metrics = DriverMetrics(
+            Observed(
+                cluster="prod",
+                job_id="flights",
+                epoch=2,
+                led_at=now - timedelta(seconds=5),
+                state=lambda: self.state,
+                lease_left=lambda: 7.5,
+                triggers=self.triggers,
+                checkpoints=self.checkpoints,
+                run=RunView(run=a_run(), submissions=(self.killed, own)),
+                attempt=2,
+                alive_at=now - timedelta(seconds=13),
+                options=HaOptions(restart_attempts=5),
+                clock=self.clock,
+            )
+        )
+
+    def batch(self, number: int, *, seconds: float = 2.0, rows: int = 60, lag: int | None = 4) -> None:
+        """Have a query report a batch that is over now."""
+        at = self.clock.now() - timedelta(seconds=seconds)
+        phases = {"triggerExecution": seconds, "addBatch": seconds / 2}
+        trigger = Trigger(at, number, True, phases, input_rows=rows, input_rate=6.0, processed_rate=30.0, lag=lag)
+        self.triggers.note("hourly", trigger)
+        self.metrics.note("hourly", trigger)
+
+    def served(self, **options: Any) -> str:
+        """Serve the metrics; return where."""
+        return serve(self.metrics, HaOptions(metrics_port=options.pop("metrics_port", 0), **options))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def scrape(place: str) -> Samples:
+    """Read the metrics as Prometheus does."""
+    with urllib.request.urlopen(f"http://{place}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    return samples[name, frozenset((COMMON | labels).items())]
+
+
+def test_a_scrape_has_every_metric_of_the_list_and_no_other_one(stage: Stage) -> None:
+    stage.batch(7)
+    stage.checkpoints.found(NewestCheckpoint(3, stage.clock.now(), 1000))
+    stage.checkpoints.took(0.2)
+
+    samples = scrape(stage.served())
+
+    listed = {metric.name: metric for metric in METRICS if Emitter.DRIVER in metric.emitters}
+    parts = ("_bucket", "_sum", "_count", "_created")
+    names = {
+        f"{metric.name}{part}"
+        for metric in listed.values()
+        for part in (parts if metric.kind is MetricKind.HISTOGRAM else ("",))
+    }
+    assert {name for name, _ in samples} == names
+    for name, labels in samples:
+        metric = next(metric for each, metric in listed.items() if name == each or name.startswith(f"{each}_"))
+        assert {label for label, _ in labels} - {"le"} == {*COMMON_LABELS, *metric.labels}
+
+
+def test_the_figures_of_a_batch_are_those_of_spark(stage: Stage) -> None:
+    stage.batch(7, seconds=1.0, rows=40)
+    stage.batch(8, seconds=3.0, rows=60)
+    stage.clock.milliseconds += 9_000
+
+    samples = scrape(stage.served())
+
+    assert value(samples, "spark_ha_batch_number", query="hourly") == 8
+    assert value(samples, "spark_ha_input_rows_total", query="hourly") == 100
+    assert value(samples, "spark_ha_lag_rows", query="hourly") == 4
+    assert value(samples, "spark_ha_commit_age_seconds", query="hourly") == 9.0
+    assert value(samples, "spark_ha_batch_phase_seconds", query="hourly", phase="addBatch") == 1.5
+    assert value(samples, "spark_ha_batch_duration_seconds_sum", query="hourly") == 4.0
+    assert value(samples, "spark_ha_batch_duration_seconds_bucket", query="hourly", le="1.0") == 1
+
+
+def test_a_source_that_tells_no_lag_has_none(stage: Stage) -> None:
+    stage.batch(7, lag=None)
+
+    samples = scrape(stage.served())
+
+    assert not [name for name, _ in samples if name == "spark_ha_lag_rows"]
+
+
+def test_a_recovery_is_told_with_its_reason_and_its_phases(stage: Stage) -> None:
+    stage.batch(7)
+
+    samples = scrape(stage.served())
+
+    assert value(samples, "spark_ha_restarts_day", reason="killed") == 1
+    assert value(samples, "spark_ha_restarts_day", reason="application") == 0
+    assert {
+        phase: value(samples, "spark_ha_recovery_seconds", phase=phase)
+        for phase in ("detect", "submit", "lead", "commit", "total")
+    } == {"detect": 3.0, "submit": 2.0, "lead": 3.0, "commit": 5.0, "total": 13.0}
+    assert value(samples, "spark_ha_restart_attempts_limit") == 5
+
+
+def test_the_first_driver_of_a_run_has_recovered_nothing(stage: Stage) -> None:
+    first = stage.metrics._observed
+    alone = RunView(run=first.run.run, submissions=first.run.submissions[1:])
+    object.__setattr__(first, "run", alone)
+
+    samples = scrape(stage.served())
+
+    assert not [name for name, _ in samples if name == "spark_ha_recovery_seconds"]
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.STALLED])
+def test_exactly_one_state_is_the_state_of_the_job(stage: Stage, state: JobState) -> None:
+    stage.state = state
+
+    samples = scrape(stage.served())
+
+    assert {each: value(samples, "spark_ha_job_state", state=each.value) for each in JobState} == {
+        each: float(each is state) for each in JobState
+    }
+    assert value(samples, "spark_ha_job_stalled") == float(state is JobState.STALLED)
+
+
+def test_the_checkpoint_of_an_earlier_driver_counts_until_there_is_a_new_one(stage: Stage) -> None:
+    stage.checkpoints.found(NewestCheckpoint(3, stage.clock.now() - timedelta(seconds=40)))
+    stage.checkpoints.found(NewestCheckpoint(2, stage.clock.now() - timedelta(seconds=90)))
+
+    samples = scrape(stage.served())
+
+    assert value(samples, "spark_ha_checkpoint_number") == 3
+    assert value(samples, "spark_ha_checkpoint_age_seconds") == 40.0
+    assert not [name for name, _ in samples if name == "spark_ha_checkpoint_size_bytes"]
+
+
+def test_checkpoints_that_fail_are_counted(stage: Stage) -> None:
+    with pytest.raises(StorageUnavailableError), stage.checkpoints.attempt():
+        raise StorageUnavailableError("no storage")
+
+    assert value(scrape(stage.served()), "spark_ha_checkpoint_failures_total") == 1
+
+
+def test_metrics_are_off_unless_the_job_asks_for_them() -> None:
+    registry: Any = CollectorRegistry()
+
+    assert serve(registry, HaOptions()) == ""
+
+
+def test_a_port_that_is_taken_is_replaced_by_a_free_one(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+
+        place = stage.served(metrics_port=taken)
+
+    assert place.startswith("127.0.0.1:")
+    assert not place.endswith(f":{taken}")
+    assert f"port {taken}" in caplog.text
+    assert scrape(place)
+
+
+def test_an_address_that_is_not_of_this_host_leaves_the_job_without_metrics(stage: Stage) -> None:
+    assert stage.served(metrics_address="192.0.2.1") == ""
+
+
+def test_a_driver_that_listens_everywhere_is_found_under_the_name_of_its_host(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def listen(_port: int, *, addr: str, **_: Any) -> tuple[Any, None]:
+        calls.append(addr)
+        return type("Server", (), {"server_port": 9400}), None
+
+    monkeypatch.setattr("airflow_provider_ha.driver.metrics_server.start_http_server", listen)
+
+    assert stage.served(metrics_address=EVERYWHERE) == f"{socket.gethostname()}:9400"
+    assert calls == [EVERYWHERE]
+
+
+def test_moments_of_hosts_whose_clocks_differ_give_no_negative_time(stage: Stage) -> None:
+    ahead = stage.clock.now() + timedelta(hours=1)
+    stage.checkpoints.found(NewestCheckpoint(3, ahead))
+
+    assert value(scrape(stage.served()), "spark_ha_checkpoint_age_seconds") == 0.0

@@ -1,0 +1,104 @@
+"""The dashboard and the alert rules name metrics and labels that exist, in expressions that Prometheus parses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.cli.metrics import MONITORING
+from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, MetricKind
+from airflow_provider_ha.jobs.model import JobState
+
+
+DASHBOARD, RULES = MONITORING / "spark-ha-dashboard.json", MONITORING / "spark-ha-alerts.yaml"
+LISTED = {
+    f"{metric.name}{part}": metric
+    for metric in METRICS
+    for part in (("_bucket", "_sum", "_count") if metric.kind is MetricKind.HISTOGRAM else ("",))
+}
+_SELECTOR = re.compile(r"\b(spark_ha_\w+)(?:\{([^}]*)\})?")
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    document = yaml.safe_load(RULES.read_text())
+    return {rule["alert"]: rule for group in document["groups"] for rule in group["rules"]}
+
+
+def expressions() -> Iterator[str]:
+    yield from (rule["expr"] for rule in alerts().values())
+    dashboard = json.loads(DASHBOARD.read_text())
+    yield from (target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    yield from (annotation["expr"] for annotation in dashboard["annotations"]["list"])
+
+
+@pytest.mark.parametrize("expression", sorted(set(expressions())))
+def test_an_expression_parses_and_names_what_drivers_tell(expression: str) -> None:
+    promql_parser.parse(expression)
+
+    for name, selected in _SELECTOR.findall(expression):
+        assert name in LISTED, name
+        labels = dict(re.findall(r"(\w+)!?=\"([^\"]*)\"", selected))
+        assert labels.keys() <= {*COMMON_LABELS, *LISTED[name].labels, "le"}
+        assert labels.get("state", "RUNNING") in {state.value for state in JobState}
+
+
+def test_the_variables_of_the_dashboard_are_read_from_a_metric_of_every_driver() -> None:
+    queries = [
+        variable["query"]["query"]
+        for variable in json.loads(DASHBOARD.read_text())["templating"]["list"]
+        if variable["type"] == "query"
+    ]
+
+    assert [re.findall(r"spark_ha_\w+", query) for query in queries] == [["spark_ha_leader_epoch"]] * 2
+
+
+def test_every_metric_is_on_the_dashboard_or_in_a_rule() -> None:
+    shown = {LISTED[name] for expression in expressions() for name, _ in _SELECTOR.findall(expression)}
+    also_told = {"spark_ha_checkpoint_number", "spark_ha_batch_number", "spark_ha_input_rows_total"}
+
+    assert {metric.name for metric in METRICS if metric not in shown} == also_told
+
+
+@pytest.mark.parametrize(
+    "alert",
+    [
+        "SparkHaLeaderLost",
+        "SparkHaStalled",
+        "SparkHaCheckpointOld",
+        "SparkHaCheckpointFailing",
+        "SparkHaRestartBudgetLow",
+        "SparkHaJobFailed",
+        "SparkHaLagGrows",
+    ],
+)
+def test_there_is_a_rule_for_everything_that_a_person_is_called_for(alert: str) -> None:
+    rule = alerts()[alert]
+
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert "job_id" in rule["annotations"]["summary"]
+    assert rule["annotations"]["description"]
+
+
+def test_both_files_are_copied_and_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
+    def copy(*words: str) -> Any:
+        return CliRunner().invoke(app, ["metrics", "files", str(tmp_path), *words], obj=Target())
+
+    first = copy()
+    (tmp_path / RULES.name).write_text("mine")
+    second, third = copy(), copy("--force")
+
+    assert (first.exit_code, second.exit_code, third.exit_code) == (0, 2, 0)
+    assert RULES.name in second.stderr
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        path.name: path.read_bytes() for path in (DASHBOARD, RULES)
+    }

@@ -1,0 +1,39 @@
+"""The list of jobs knows every state, and puts what a person should look at first."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_ha.control.administration.overview import Brief, Detail
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.views.overview import STATES, overview_row
+from tests.support.clusters.jobs_helpers import NOON, a_leader, a_run, a_start, a_status, a_submission
+
+
+def test_every_state_has_its_place_in_the_order() -> None:
+    assert {state.value for state in JobState} <= set(STATES)
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_a_job_that_a_person_should_look_at_comes_before_those_that_run(state: JobState) -> None:
+    wanted = state in (JobState.LOST, JobState.FAILED, JobState.STALLED)
+
+    assert Brief(job_id="flights", state=state).needs_attention == wanted
+    assert not wanted or STATES.index(state.value) < STATES.index("RUNNING")
+
+
+def test_a_stalled_job_is_shown_with_what_hangs() -> None:
+    reason = "query 'hourly' has been in one trigger after batch 7 for 600 s"
+    snapshot = JobSnapshot(
+        job_id="flights",
+        leader=a_leader(),
+        epoch=1,
+        run=RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission(), started=a_start()),)),
+        status=a_status().model_copy(update={"stalled": reason}),
+    )
+
+    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
+
+    assert (row.state, row.needs_attention, row.problem) == ("STALLED", True, reason)
