@@ -17,7 +17,7 @@ _WORDS = Arg(  # type: ignore[no-untyped-call]  # Airflow's Arg has no annotatio
 )
 
 _NOUNS = {
-    "job": "the life of jobs: submit, list, show, history, graph, logs, stop, cancel, move, release",
+    "job": "the life of jobs: submit, list, show, history, graph, logs, stop, cancel, delete, move, release",
     "checkpoint": "list, show and verify checkpoints, plan a restore",
     "savepoint": "list, show, trigger, create, move and dispose of savepoints",
     "restore": "bring a job back from a checkpoint or savepoint",

@@ -11,6 +11,7 @@ from airflow_provider_ha import __version__
 from airflow_provider_ha.cli import acl, checkpoint, job, leader, metrics, savepoint, storage
 from airflow_provider_ha.cli.checkpoint_diff import diff
 from airflow_provider_ha.cli.examples import examples
+from airflow_provider_ha.cli.job_delete import DELETE_EXAMPLES, delete
 from airflow_provider_ha.cli.job_history import history
 from airflow_provider_ha.cli.job_logs import logs
 from airflow_provider_ha.cli.job_move import move
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.add_typer(job.app, name="job")
 job.app.command("history")(history)
 job.app.command("submit", epilog=SUBMIT_EXAMPLES)(submit)
+job.app.command("delete", epilog=DELETE_EXAMPLES)(delete)
 job.app.command("logs")(logs)
 job.app.command("move")(move)
 app.add_typer(checkpoint.app, name="checkpoint")

@@ -43,8 +43,9 @@ def list_savepoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fal
     """List the savepoints of a job, newest first."""
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id)
-        job.snapshot()  # an unknown job is an error, not an empty list
         listing = job.savepoints.list()
+        if not listing.pointers and not listing.unreadable:  # a deleted job may have kept some
+            job.snapshot()  # an unknown job is an error, not an empty list
         recorded = job.checkpoints.recorded() if listing.pointers else 0
     if as_json:
         console.print_json(savepoint_list(job_id, listing))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator
 from datetime import datetime
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
@@ -21,17 +20,16 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST,
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.control.job.node_removal import remove_nodes
+from airflow_provider_ha.control.job.over import require_over
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.coordination.leases import active
-from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.errors import (
     ConfigurationError,
     JobStateError,
-    NodeMissingError,
     ObjectMissingError,
-    VersionConflictError,
 )
+from airflow_provider_ha.jobs.deleted import read_life, refuse_half_deleted
+from airflow_provider_ha.jobs.jobs import list_deleted_jobs
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage import keys
@@ -41,8 +39,6 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-_BATCH = 50  # nodes per transaction: a lease is seconds, and ZooKeeper's packets are small
-_ATTEMPTS = 3
 _STEP_SECONDS = 10.0  # no store that we know counts in longer steps than S3, which counts in seconds
 
 
@@ -72,35 +68,17 @@ def erase(client: HaClient, leadership: Leadership) -> None:
     """
     jobs = [client.context(job_id) for job_id in client.list_jobs()]
     for job in jobs:
-        _require_over(job)
+        require_over(job)
+    gone = [client.context(job_id) for job_id in list_deleted_jobs(client.coordinator, client.paths)]
+    for job in gone:
+        refuse_half_deleted(read_life(job.coordinator, job.paths))
+    jobs += gone  # guard: erase-takes-savepoints-of-deleted-jobs
     kept, before = _owned_by_users(client, jobs), _beginning(client.store)
     for job in jobs:  # guard: blobs-go-first
         _erase_pointers(job)
     for parent in (client.paths.to_delete, client.paths.quarantine, client.paths.outputs):
-        _remove_nodes(client.coordinator, leadership, parent, spared=())  # guard: erase-under-cluster-lock
+        remove_nodes(client.coordinator, leadership, parent, spared=())  # guard: erase-under-cluster-lock
     _erase_files(client, kept, before)
-
-
-def _require_over(job: JobContext) -> None:
-    snapshot = job.snapshot()
-    if snapshot.leader is not None:  # guard: erase-not-under-a-leader
-        raise JobStateError(
-            f"job {job.job_id!r} is led by epoch {snapshot.leader.epoch} on {snapshot.leader.host}",
-            next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
-            "nothing was removed",
-        )
-    if snapshot.run is not None and snapshot.run.result is None:  # guard: erase-only-what-is-over
-        raise JobStateError(
-            f"run {snapshot.run.run.number} of job {job.job_id!r} is {snapshot.state.value} and has no result",
-            next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
-            "`spark-ha recover` goes on with it; nothing was removed",
-        )
-    leases = f"{job.paths.base}/leases"
-    for what in ours(job.coordinator.children(leases), is_plain, parent=leases):
-        if active(job.coordinator, job.paths, what, job.clock):  # guard: erase-not-under-a-reader
-            raise JobStateError(
-                f"a reader holds {what!r} of job {job.job_id!r}", next_step="Wait for its end; nothing was removed"
-            )
 
 
 def _erase_pointers(job: JobContext) -> None:
@@ -109,39 +87,13 @@ def _erase_pointers(job: JobContext) -> None:
     with take_lock(job, numbers[-1] if numbers else 0, admit=lambda: _require_no_live_run(job)) as leadership:
         _require_no_live_run(job)
         spared = (job.paths.lock, job.paths.savepoints)  # guard: erase-keeps-epochs
-        _remove_nodes(job.coordinator, leadership, job.paths.base, spared=spared)
+        remove_nodes(job.coordinator, leadership, job.paths.base, spared=spared)
 
 
 def _require_no_live_run(job: JobContext) -> None:
     numbers = job.runs.numbers()
     if numbers and job.runs.result(numbers[-1]) is None:
         raise JobStateError(f"job {job.job_id!r} has a new run", next_step="Submit nothing while a cluster is erased")
-
-
-def _remove_nodes(coordinator: Coordinator, leadership: Leadership, base: str, *, spared: tuple[str, ...]) -> None:
-    """Remove everything below *base* in fenced transactions, children first.
-
-    :raises VersionConflictError, NodeMissingError: Another process still writes there.
-    """
-    for attempt in range(_ATTEMPTS):
-        try:
-            nodes = list(_below(coordinator, base, spared))
-            for start in range(0, len(nodes), _BATCH):
-                leadership.prove()
-                leadership.commit(*(Delete(path) for path in nodes[start : start + _BATCH]))
-        except (VersionConflictError, NodeMissingError):  # noqa: PERF203  # a retry is a try in a loop
-            if attempt == _ATTEMPTS - 1:
-                raise
-        else:
-            return
-
-
-def _below(coordinator: Coordinator, base: str, spared: tuple[str, ...]) -> Iterator[str]:
-    for name in coordinator.children(base):
-        path = f"{base}/{name}"
-        if path not in spared:
-            yield from _below(coordinator, path, spared)
-            yield path
 
 
 def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _Kept:

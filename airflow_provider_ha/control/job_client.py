@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import disposal, intervene, stop
+from airflow_provider_ha.control.administration import delete, disposal, intervene, stop
 from airflow_provider_ha.control.job import stores
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
@@ -169,6 +169,13 @@ class JobClient:
         """End the run at once, with or without a driver (``intervene.cancel``)."""
         refuse_others(self._job, self._acting, "a cancel")
         return intervene.cancel(self._job, operation_id=operation_id, requested_by=requested_by)
+
+    def delete(self, *, requested_by: str, keep_savepoints: bool = False, dry_run: bool = False) -> delete.Deletion:
+        """Delete the job, or show what that would delete (``delete.delete_job``)."""
+        refuse_others(self._job, self._acting, "a deletion")
+        if dry_run:
+            return delete.plan_deletion(self._job, keep_savepoints=keep_savepoints)
+        return delete.delete_job(self._job, keep_savepoints=keep_savepoints, by=requested_by)
 
     def operation(self, operation_id: str) -> Operation | None:
         """Return an operation; ``None`` when it was never requested, or is forgotten."""

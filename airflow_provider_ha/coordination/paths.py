@@ -106,6 +106,15 @@ class ClusterPaths:
         return f"{self.outputs}/{check_name(digest, 'digest of an output')}"
 
     @property
+    def deleted_jobs(self) -> str:
+        """Parent of the names of jobs that were deleted; below the lock as well."""
+        return f"{self.resource_manager_lock}/deleted"
+
+    def deleted(self, job_id: str) -> str:
+        """Says that one job was deleted: its own node stays, as the parent of its epoch."""
+        return f"{self.deleted_jobs}/{check_job_id(job_id)}"
+
+    @property
     def quarantine(self) -> str:
         """Parent of the jobs that no process recovers until a person has looked at them."""
         return f"{self.base}/quarantine"

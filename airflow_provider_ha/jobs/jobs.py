@@ -14,10 +14,18 @@ def list_jobs(
 ) -> list[str]:
     """Return the ids of the cluster's jobs, sorted; empty when the cluster does not exist yet.
 
-    :param watch: Called once when there may be more or fewer.
+    :param watch: Called once or twice when there may be more or fewer.
     """
     # guard: strays-are-jobs
-    return ours(coordinator.children(cluster_paths.base, watch=watch), is_job, parent=cluster_paths.base)
+    known = ours(coordinator.children(cluster_paths.base, watch=watch), is_job, parent=cluster_paths.base)
+    # After the jobs: one that is deleted between the two reads is gone in this answer.
+    gone = set(coordinator.children(cluster_paths.deleted_jobs, watch=watch))
+    return [job_id for job_id in known if job_id not in gone]  # guard: deleted-jobs-are-listed
+
+
+def list_deleted_jobs(coordinator: Coordinator, cluster_paths: ClusterPaths) -> list[str]:
+    """Return the ids of the jobs that were deleted, or are being deleted, sorted."""
+    return ours(coordinator.children(cluster_paths.deleted_jobs), is_job, parent=cluster_paths.deleted_jobs)
 
 
 def create_job(coordinator: Coordinator, paths: JobPaths) -> None:

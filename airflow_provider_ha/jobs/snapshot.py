@@ -31,6 +31,7 @@ from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPat
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.coordination.steps import Steps, follow
 from airflow_provider_ha.errors import NotConnectedError, UnknownJobError
+from airflow_provider_ha.jobs.deleted import Deleted
 from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, LeaderInfo, Recovery, Status
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode, reads_of_run, steps_of_run
@@ -174,6 +175,9 @@ def snapshot_steps(paths: JobPaths) -> Steps[JobSnapshot]:
 
 def _assembled(paths: JobPaths, first: Seen) -> Steps[JobSnapshot]:
     epoch = first.nodes[paths.epoch]
+    base = first.nodes[paths.base]
+    if base is not None and base.data:  # guard: deleted-jobs-are-read
+        raise _deleted(paths, Deleted.from_bytes(base.data, source=base.path))
     number = epoch.version if epoch else 0
     leader = decode(first.nodes[paths.leader], LeaderInfo)
     status = decode(first.nodes[paths.status], Status)
@@ -216,6 +220,15 @@ def _has_led(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
     Epochs alone do not show it: earlier runs use the same counter. The order of ZooKeeper's transactions does.
     """
     return snapshot.epoch > 0 and snapshot.epoch_zxid > newest.created_zxid
+
+
+def _deleted(paths: JobPaths, record: Deleted) -> UnknownJobError:
+    state = "was" if record.complete else "is being"
+    kept = "; its savepoints are kept" if record.keep_savepoints else ""
+    return UnknownJobError(
+        f"job {paths.job_id!r} {state} deleted on {record.at:%Y-%m-%d %H:%M} UTC by {record.by}{kept}",
+        next_step="Submit it again" if record.complete else f"Complete that: `spark-ha job delete {paths.job_id}`",
+    )
 
 
 def _unknown(coordinator: Coordinator, paths: JobPaths) -> UnknownJobError:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from airflow_provider_ha.views.acl import AclsView
 from airflow_provider_ha.views.checkpoints import CheckpointListView, CheckpointView
 from airflow_provider_ha.views.comparison import ComparisonView
+from airflow_provider_ha.views.deletion import DeletionView
 from airflow_provider_ha.views.drills import DrillListView, DrillView
 from airflow_provider_ha.views.examples import CopiedView
 from airflow_provider_ha.views.graph import GraphView
@@ -51,6 +52,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "checkpoint verify": {"": VerificationView, "with `--depth prove`": ProvenVerificationView},
     "examples": {"": CopiedView},
     "job cancel": {"": OperationView},
+    "job delete": {"": DeletionView},
     "job graph": {"": GraphView},
     "job history": {"": HistoryView},
     "job list": {"": JobListView},

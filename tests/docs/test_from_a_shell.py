@@ -11,7 +11,6 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.jobs.model import JobState
 from tests.docs.blocks import blocks_of
 from tests.support.clusters import submit_helpers as helpers
 
@@ -54,8 +53,7 @@ def test_the_commands_work_in_order(config: HaConfig, tmp_path: Path) -> None:
             )
 
             assert done.returncode == 0, done.stdout + done.stderr
-            runs = client.context("orders").runs
-            states = [result.state for result in runs.results().values()]
-            assert states == [JobState.FINISHED, JobState.CANCELED]
+            assert "state            planned" in done.stdout
+            assert client.list_jobs() == []
         finally:
             helpers.kill_all(client.context("orders"))

@@ -13,7 +13,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.erase import _beginning, _erase_files, _Kept, _remove_nodes, _require_no_live_run
+from airflow_provider_ha.control.erase import _beginning, _erase_files, _Kept, _require_no_live_run
+from airflow_provider_ha.control.job.node_removal import remove_nodes
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import JobStateError, ObjectMissingError, VersionConflictError
@@ -90,7 +91,7 @@ def test_nodes_that_appear_during_the_erase_are_removed_by_another_pass(stage: S
         if look == 1 and writer.find(f"{base}/a/late") is None:
             writer.commit(Create(f"{base}/a/late"))
 
-    _remove_nodes(busy(job.coordinator, write), job.leadership, base, spared=())
+    remove_nodes(busy(job.coordinator, write), job.leadership, base, spared=())
 
     assert nodes(writer, base) == {}
 
@@ -104,7 +105,7 @@ def test_a_process_that_does_not_stop_writing_ends_the_erase_with_an_error(stage
         writer.commit(Create(f"{base}/a/{next(late)}"))
 
     with pytest.raises(VersionConflictError, match=f"{base}/a has children"):
-        _remove_nodes(busy(job.coordinator, write), job.leadership, base, spared=())
+        remove_nodes(busy(job.coordinator, write), job.leadership, base, spared=())
 
     assert f"{base}/a" in nodes(writer, base)
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.errors import LeadershipUnavailableError, OperationFailedError, OutcomeUnknownError
+from airflow_provider_ha.errors import (
+    LeadershipUnavailableError,
+    OperationFailedError,
+    OutcomeUnknownError,
+    UnknownJobError,
+)
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from airflow_provider_ha.recovery.conclude import take_lock
@@ -24,16 +29,25 @@ def dispose_savepoint(job: JobContext, savepoints: SavepointStore, savepoint_id:
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
     savepoints.pointer(savepoint_id)
-    snapshot = job.snapshot()
-    if snapshot.leader is None:
+    led, run = _led(job)
+    if not led:
         try:
-            with take_lock(job, snapshot.run.run.number if snapshot.run else 0) as leadership:
+            with take_lock(job, run) as leadership:
                 savepoints.dispose(leadership.commit, savepoint_id)
         except LeadershipUnavailableError:
             pass  # a driver has come up: it is asked
         else:
             return
     _await_answer(job, _open_request(job, savepoint_id) or _request(job, savepoint_id, requested_by), savepoint_id)
+
+
+def _led(job: JobContext) -> tuple[bool, int]:
+    """Return whether the job has a leader, and the number of its newest run; a deleted job that kept it has neither."""
+    try:
+        snapshot = job.snapshot()
+    except UnknownJobError:
+        return False, 0
+    return snapshot.leader is not None, snapshot.run.run.number if snapshot.run else 0
 
 
 def _open_request(job: JobContext, savepoint_id: str) -> Operation | None:

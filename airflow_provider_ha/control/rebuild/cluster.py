@@ -12,6 +12,7 @@ from airflow_provider_ha.control.rebuild.plan import JobPlan, plan_job
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.deleted import read_life
 from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -76,6 +77,8 @@ def rebuild(
 
 def _rebuilt(coordinator: Coordinator, paths: ClusterPaths, job: JobPlan) -> Applied:
     """One job that is in use does not keep the others from being rebuilt."""
+    if read_life(coordinator, paths.job(job.job_id)).deleted is not None:  # guard: deleted-jobs-are-rebuilt
+        return Applied(job.job_id, refused=f"job {job.job_id!r} was deleted: what storage has of it is what stays")
     try:
         done = apply_job(coordinator, paths.job(job.job_id), job)
     except JobStateError as error:

@@ -36,6 +36,7 @@ from airflow_provider_ha.errors import (
     VersionConflictError,
 )
 from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.deleted import Life, read_life, refuse_half_deleted
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartPoint
 from airflow_provider_ha.jobs.runs import RunView
@@ -85,6 +86,8 @@ def submit_run(
     """
     _check_request_id(request_id)
     while True:
+        life = read_life(job.coordinator, job.paths)  # before the runs: a run is made only in the life that was read
+        refuse_half_deleted(life)
         numbers = job.runs.numbers()
         known = _find_request(job, numbers, request_id)
         if known.number is not None:
@@ -105,7 +108,7 @@ def submit_run(
         prepared = prepare()
         create_job(job.coordinator, job.paths)
         run = Run(
-            number=max(numbers, default=0) + 1,
+            number=max(numbers, default=life.last_run) + 1,
             graph=prepared.graph,
             start=prepared.start,
             request_id=request_id if known.next_use == 1 else f"{request_id}{_SEPARATOR}{known.next_use}",
@@ -115,9 +118,9 @@ def submit_run(
         try:
             if lost is None:
                 job.commit(
-                    *_creation(job, run), *(prepared.arrival if arrives else stays_op(job))
+                    *_creation(job, run, life), *(prepared.arrival if arrives else stays_op(job))
                 )  # guard: jobs-are-started-while-they-leave
-            elif not _replaced(job, lost, run):
+            elif not _replaced(job, lost, run, life):
                 continue
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
             log.info(
@@ -216,12 +219,12 @@ def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | No
     return replace(submitted, created=False)
 
 
-def _replaced(job: JobContext, lost: LostRun, run: Run) -> bool:
+def _replaced(job: JobContext, lost: LostRun, run: Run, life: Life) -> bool:
     """Make *run* in the transaction that ends a lost one; ``False`` when that is not lost, or not live, any more."""
     reason = f"its driver was lost, and run {run.number} takes its place"
     result = result_of(job, lost, JobState.FINISHED, reason=reason, by=run.request_id)
     try:
-        end_lost(job, lost, result, also=[*_creation(job, run), *stays_op(job)])
+        end_lost(job, lost, result, also=[*_creation(job, run, life), *stays_op(job)])
     except (JobStateError, LeadershipError) as error:
         log.info("run %d of %s does not take the place of run %d: %s", run.number, job.job_id, lost.number, error)
         return False
@@ -251,13 +254,14 @@ def _live_run(job: JobContext, numbers: list[int]) -> LostRun | None:
     )
 
 
-def _creation(job: JobContext, run: Run) -> list[Op]:
+def _creation(job: JobContext, run: Run, life: Life) -> list[Op]:
     paths = job.paths
     ops: list[Op] = [
+        *life.begins(),
         job.runs.create_op(run),
         Create(paths.submissions(run.number)),
         job.graphs.pointer_op(GraphPointer(graph=run.graph, run=run.number)),
     ]
-    if run.number > 1:
+    if run.number > life.last_run + 1:
         ops.append(Check(paths.run_result(run.number - 1)))  # at most one live run per job
     return ops

@@ -1,0 +1,81 @@
+"""``spark-ha job delete``: everything of a job goes, or all but its savepoints."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.help_examples import examples
+from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.session import AsJson, Force, JobId, answer, cluster
+from airflow_provider_ha.control.job.job_owner import Acting
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.views.deletion import DeletionView
+
+
+DELETE_EXAMPLES = examples(
+    "spark-ha job delete orders --dry-run",
+    "spark-ha job delete orders --keep-savepoints --yes",
+)
+
+
+def delete(
+    context: typer.Context,
+    job_id: JobId,
+    keep_savepoints: Annotated[
+        bool,
+        typer.Option("--keep-savepoints", help="Its savepoints stay: a later run of the same id starts from them."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a job that is over: runs, checkpoints, working directories, logs of this host, and its savepoints.
+
+    Refused while the job lives, while its files are read, and while it is moved. The job is gone at once or stays as it
+    was; after a crash the same command completes the rest. Its epoch stays, so that no process that slept through it
+    can write, and a new submission of the id has the next one.
+
+    Exit 0: it is deleted, also when it was before; 1: it is refused, there is no such job, or a reader still holds
+    files of it, which the same command removes later.
+    """
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id, acting=Acting(force=force))
+        planned = job.delete(requested_by=who(), keep_savepoints=keep_savepoints, dry_run=True)
+        if dry_run:
+            shown = DeletionView.of(planned)
+        else:
+            _confirm(DeletionView.of(planned), yes=yes, as_json=as_json)
+            shown = DeletionView.of(job.delete(requested_by=who(), keep_savepoints=keep_savepoints))
+    if as_json:
+        console.print_json(shown)
+    else:
+        _print(shown)
+    answer(yes=shown.state != "waiting")
+
+
+def _confirm(planned: DeletionView, *, yes: bool, as_json: bool) -> None:
+    """Ask, at a terminal.
+
+    :raises ConfigurationError: No terminal to ask at.
+    """
+    if yes or planned.state == "deleted":
+        return
+    if as_json or not sys.stdin.isatty():
+        raise ConfigurationError(f"job {planned.job_id!r} is not deleted without a confirmation", next_step="Add --yes")
+    _print(planned)
+    if not typer.confirm("Delete it?", err=True):
+        answer(yes=False)
+
+
+def _print(shown: DeletionView) -> None:
+    fields = shown.to_json()
+    if not shown.waiting:
+        del fields["waiting"]
+    console.print_fields(fields)
+    if shown.waiting:
+        console.out.print(f"the job is gone; repeat `spark-ha job delete {shown.job_id}` once nothing reads its files")

@@ -1,0 +1,92 @@
+"""A job that was deleted, or is being deleted: what every reader and every submitter of it has to know.
+
+Invariants:
+
+- One transaction makes a job gone: it writes the record into the job's own node, lists the job among the deleted ones,
+  and removes the pointers of its checkpoints. Before it the job is whole, after it no reader knows the job.
+- No run is made while the record is there and not complete. The transaction that makes the first run of a new life
+  removes it, and every transaction that makes a run checks that the node is as it was read.
+- Epochs, the counter of checkpoints and the numbers of runs go on: nothing of a new life has a name of the old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Op, SetData
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.records import Record
+
+
+class Deleted(Record):
+    """The content of the node of a job that is gone.
+
+    :param keep_savepoints: Whether its savepoints stay.
+    :param last_run: Number of its newest run; 0 when it had none.
+    :param complete: Whether nothing is left of it but what stays.
+    :param by: Who deleted it.
+    """
+
+    kind: ClassVar[str] = "deleted"
+
+    keep_savepoints: bool
+    last_run: int
+    complete: bool = False
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What the node of a job says about its life.
+
+    :param deleted: The record of its deletion; ``None`` for a job that lives, or that never was.
+    :param version: Version of the node; 0 for one that does not exist yet.
+    """
+
+    paths: JobPaths
+    deleted: Deleted | None
+    version: int
+
+    @property
+    def last_run(self) -> int:
+        """Number of the newest run of the lives before; 0 for a first life."""
+        return self.deleted.last_run if self.deleted is not None else 0
+
+    def begins(self) -> list[Op]:
+        """Return what a transaction that makes a run needs: it ends a deletion that is complete, or there is none."""
+        if self.deleted is None:
+            return [Check(self.paths.base, self.version)]  # guard: runs-of-deleted-jobs
+        return [SetData(self.paths.base, b"", self.version), Delete(self.paths.cluster.deleted(self.paths.job_id))]
+
+    def ends(self, record: Deleted) -> list[Op]:
+        """Return what makes the job gone, or its deletion complete."""
+        listed = [] if self.deleted is not None else [Create(self.paths.cluster.deleted(self.paths.job_id))]
+        return [SetData(self.paths.base, record.to_bytes(), self.version), *listed]
+
+
+def read_life(coordinator: Coordinator, paths: JobPaths) -> Life:
+    """Return the life of a job.
+
+    :raises RecordCorruptError: Its node holds something else.
+    """
+    node = coordinator.find(paths.base)
+    if node is None:
+        return Life(paths, None, 0)
+    deleted = Deleted.from_bytes(node.data, source=node.path) if node.data else None
+    return Life(paths, deleted, node.version)
+
+
+def refuse_half_deleted(life: Life) -> None:
+    """Refuse a run of a job that is being deleted.
+
+    :raises JobStateError: It is; names the command that completes that.
+    """
+    if life.deleted is not None and not life.deleted.complete:  # guard: half-deleted-jobs-are-started
+        raise JobStateError(
+            f"job {life.paths.job_id!r} is being deleted since {life.deleted.at:%Y-%m-%d %H:%M} UTC",
+            next_step=f"Complete that first: `spark-ha job delete {life.paths.job_id}`",
+        )

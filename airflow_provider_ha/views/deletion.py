@@ -1,0 +1,29 @@
+"""A job that is deleted."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from airflow_provider_ha.views.view import View
+
+
+class DeletionView(View):
+    """What is deleted of a job, or would be.
+
+    :param job_id: The job.
+    :param state: ``planned`` with ``--dry-run``; ``deleted``; ``waiting`` when the job is gone and readers still hold
+        its files: the same command removes them later.
+    :param runs: How many runs it had.
+    :param checkpoints: How many checkpoints were retained.
+    :param savepoints: Ids of its savepoints.
+    :param keep_savepoints: Whether they stay.
+    :param waiting: What is being read.
+    """
+
+    job_id: str
+    state: Literal["planned", "waiting", "deleted"]
+    runs: int
+    checkpoints: int
+    savepoints: tuple[str, ...]
+    keep_savepoints: bool
+    waiting: tuple[str, ...]

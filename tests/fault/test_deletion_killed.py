@@ -1,0 +1,82 @@
+"""A deletion that is killed (SIGKILL) before each step: the job is whole or gone, and the next call completes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.delete import DeletionState
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.errors import JobStateError, UnknownJobError
+from airflow_provider_ha.jobs.deleted import read_life
+from airflow_provider_ha.jobs.driver_spec import read_session
+from airflow_provider_ha.jobs.jobs import list_jobs
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.whole_jobs import SAVEPOINT, files_of, whole_job
+
+
+MOST = 60  # steps; the deletion has fewer
+
+
+def is_whole(client: HaClient, job_id: str) -> bool:
+    """Whether every reader sees the whole job; else none sees anything of it but what stays."""
+    job = client.job(job_id)
+    listed = job_id in client.list_jobs()
+    numbers = [pointer.number for pointer in job.checkpoints.list().pointers]
+    try:
+        run = job.snapshot().run
+    except UnknownJobError:
+        assert (listed, numbers) == (False, [])
+        return False
+    assert run is not None
+    assert run.result is not None
+    assert (listed, numbers) == (True, [2, 1])
+    assert [each.savepoint_id for each in job.savepoints.list().pointers] == [SAVEPOINT]
+    assert len(files_of(client.context(job_id))) > 5
+    return True
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("keep", [False, True], ids=["all", "keep-savepoints"])
+def test_a_deletion_is_whole_or_done_after_a_kill_before_any_step(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path, keep: bool
+) -> None:
+    client = HaClient(config, coordinator)
+    seen: list[bool] = []
+    for step in range(1, MOST):
+        job = whole_job(helpers.context(config, coordinator, job_id=f"job-{step}"), helpers.script(tmp_path))
+        session = tmp_path / f"session-{step}"
+        words = [config.to_private_json(), str(session), job.job_id, str(step), "keep" if keep else "all"]
+
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.fault.delete_process", *words], check=False, capture_output=True, text=True
+        )
+
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        credentials = read_session(session)
+        assert credentials is not None
+        close_session(config, credentials)
+        seen.append(is_whole(client, job.job_id))
+        life = read_life(coordinator, job.paths)
+        if life.deleted is not None and not life.deleted.complete:
+            with pytest.raises(JobStateError, match="is being deleted since"):
+                helpers.submit(job, helpers.script(tmp_path))
+        again = client.job(job.job_id).delete(requested_by="test", keep_savepoints=keep)
+        assert again.state is DeletionState.DELETED
+        assert not is_whole(client, job.job_id)
+        assert bool(files_of(job)) is keep
+        assert [each.savepoint_id for each in client.job(job.job_id).savepoints.list().pointers] == [SAVEPOINT] * keep
+    assert seen == sorted(seen, reverse=True), "first whole, from one step on gone"
+    assert set(seen) == {True, False}
+    assert len(seen) >= 10
+    assert list_jobs(coordinator, client.paths) == []
