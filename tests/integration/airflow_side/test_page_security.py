@@ -307,8 +307,9 @@ def test_who_may_not_see_all_jobs_is_not_told_which_there_are(page: Page, per_da
     beta, everything = (airflow_auth.headers_of(per_dag, name, "user") for name in ("beta", "erin"))
 
     for job_id in ("flights", "nowhere"):
-        assert page.get(f"/jobs/{job_id}/actions/stop", headers=beta).status_code == 403
-    assert page.get("/jobs/nowhere/actions/stop", headers=everything).status_code == 404
+        assert page.get(f"/jobs/{job_id}", headers=beta).status_code == 403
+        assert page.get(f"/jobs/{job_id}/operations/o", headers=beta).status_code == 403
+    assert page.get("/jobs/nowhere", headers=everything).status_code == 404
 
 
 def test_a_button_that_does_not_fit_the_state_says_why(
