@@ -1,7 +1,8 @@
 """Reads of many things in few round trips, where each thing needs several: what it reads next depends on an answer.
 
 A reader is a generator: it yields what it wants to read, is sent what was seen, and returns what it made of that. So
-one reader serves for one thing and for a thousand; these share their round trips.
+one reader serves for one thing and for a thousand; these share their round trips. What is seen has the answers to all
+of them: a reader looks up its own paths.
 """
 
 from __future__ import annotations

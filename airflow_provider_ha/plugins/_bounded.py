@@ -40,11 +40,13 @@ class Bounded:
         self._seconds = seconds
         self._free = threading.BoundedSemaphore(at_once)
 
-    def call(self, function: Callable[[], T]) -> T:
+    def call(self, function: Callable[[], T], *, seconds: float | None = None) -> T:
         """Return what *function* returns, and raise what it raises.
 
+        :param seconds: Another limit, for much that is read from what has just answered.
         :raises OverTimeError: It took too long, or as many others still do.
         """
+        limit = self._seconds if seconds is None else seconds
         if not self._free.acquire(timeout=self._seconds):  # guard: hanging-reads-pile-up
             raise self._over_time("earlier reads still wait for it")
         future: Future[T] = Future()
@@ -60,11 +62,11 @@ class Bounded:
 
         threading.Thread(target=run, name=f"spark-ha-page {self._what}", daemon=True).start()
         try:
-            return future.result(timeout=self._seconds)
+            return future.result(timeout=limit)
         except FutureTimeoutError:
             if future.done():  # the function's own
                 raise
-            raise self._over_time(f"no answer within {self._seconds:g} s") from None
+            raise self._over_time(f"no answer within {limit:g} s") from None
 
     def _over_time(self, reason: str) -> OverTimeError:
         return OverTimeError(f"{self._what} does not answer: {reason}", next_step=self._next_step)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_provider_ha.control.administration.overview import read_briefs, read_details
+from airflow_provider_ha.control.administration.overview import (
+    checkpoint_times,
+    read_briefs,
+    read_details,
+    restarts_since,
+)
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.views.overview import (
+    DAY,
     Asked,
     OverviewView,
+    SortKey,
     choose,
     on_page,
     overview,
     overview_row,
     pages_of,
-    sort_rows,
 )
 
 
@@ -26,10 +32,12 @@ def read_page(client: HaClient, asked: Asked, job_ids: Sequence[str]) -> Overvie
     """
     coordinator, paths, now = client.coordinator, client.paths, client.clock.now()
     briefs = read_briefs(coordinator, paths, job_ids)
-    found = [brief.job_id for brief in choose(briefs, asked)]
+    found = choose(
+        briefs,
+        asked,
+        checkpoints=checkpoint_times(coordinator, paths, job_ids) if asked.sort is SortKey.CHECKPOINT else None,
+        restarts=restarts_since(coordinator, paths, job_ids, now - DAY) if asked.sort is SortKey.RESTARTS else None,
+    )
     page = min(asked.page, pages_of(len(found)))
-    if asked.sort.needs_details:
-        rows = [overview_row(detail, now=now) for detail in read_details(coordinator, paths, found)]
-        return overview(briefs, len(found), sort_rows(rows, asked.sort)[on_page(page)], page)
     details = read_details(coordinator, paths, found[on_page(page)])
     return overview(briefs, len(found), [overview_row(detail, now=now) for detail in details], page)

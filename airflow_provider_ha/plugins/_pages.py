@@ -19,6 +19,7 @@ from airflow_provider_ha.views.overview import ATTENTION, STATES, Asked, Overvie
 
 
 router = APIRouter()
+_ALL_JOBS_SECONDS = 20.0  # for thousands of jobs, on a machine with much to do
 Cluster = Annotated[str, Query(max_length=250)]
 
 
@@ -44,16 +45,22 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
     """List the jobs of a cluster that the user may see."""
     asked = Asked(search=q.strip(), state=state if state in {*STATES, ATTENTION} else "", sort=sort, page=page)
 
+    def seen() -> list[str]:
+        with clusters.client(cluster) as client:
+            return visible_jobs(client, allowed)
+
+    job_ids = clusters.zookeeper.call(seen)  # short: says whether it answers at all
+
     def read() -> OverviewView:
         with clusters.client(cluster) as client:
-            return read_page(client, asked, visible_jobs(client, allowed))
+            return read_page(client, asked, job_ids)
 
     return render(
         request,
         "jobs.html",
         cluster=cluster,
         clusters=clusters.names(),
-        shown=clusters.zookeeper.call(read),
+        shown=clusters.zookeeper.call(read, seconds=_ALL_JOBS_SECONDS),
         asked=asked,
         states=STATES,
         now=SystemClock().now(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PAGE = 100  # jobs
 ATTENTION = "attention"  # in the place of a state: what a person should look at
 QUARANTINED = "QUARANTINED"
-_DAY = timedelta(hours=24)
+DAY = timedelta(hours=24)
 STATES = (
     QUARANTINED, UNREADABLE, "LOST", "FAILED", "STALLED", "STOPPING", "STARTING", "SUBMITTED", "RUNNING", NO_RUN,
     "CANCELED", "FINISHED",
@@ -39,11 +39,6 @@ class SortKey(str, Enum):
     HOST = "host"
     CHECKPOINT = "checkpoint"  # the oldest newest checkpoint first
     RESTARTS = "restarts"
-
-    @property
-    def needs_details(self) -> bool:
-        """Whether every job has to be read as a whole for it."""
-        return self in (SortKey.CHECKPOINT, SortKey.RESTARTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,22 +106,29 @@ class OverviewView(View):
     attention: int
 
 
-def choose(briefs: Sequence[Brief], asked: Asked) -> list[Brief]:
-    """Return the jobs that were asked for, sorted as far as briefs can say."""
+def choose(
+    briefs: Sequence[Brief],
+    asked: Asked,
+    *,
+    checkpoints: Mapping[str, datetime | None] | None = None,
+    restarts: Mapping[str, int] | None = None,
+) -> list[str]:
+    """Return the ids of the jobs that were asked for, sorted.
+
+    :param checkpoints: When the newest checkpoint of each job was taken; to sort by it.
+    :param restarts: How often each job was restarted; to sort by it.
+    """
+    taken, often = checkpoints or {}, restarts or {}
     found = [brief for brief in briefs if asked.search.lower() in brief.job_id.lower() and _is_in(brief, asked.state)]
     keys: dict[SortKey, Callable[[Brief], Any]] = {
+        SortKey.URGENCY: lambda brief: (STATES.index(state_of(brief)), brief.job_id),
+        SortKey.JOB: lambda brief: brief.job_id,
         SortKey.EPOCH: lambda brief: (-brief.epoch, brief.job_id),
         SortKey.HOST: lambda brief: (not brief.host, brief.host, brief.job_id),
-        SortKey.URGENCY: lambda brief: (STATES.index(state_of(brief)), brief.job_id),
+        SortKey.CHECKPOINT: lambda brief: (taken.get(brief.job_id) is None, taken.get(brief.job_id), brief.job_id),
+        SortKey.RESTARTS: lambda brief: (-often.get(brief.job_id, 0), brief.job_id),
     }
-    return sorted(found, key=keys.get(asked.sort, lambda brief: brief.job_id))
-
-
-def sort_rows(rows: Sequence[OverviewRow], sort: SortKey) -> list[OverviewRow]:
-    """Sort by what only rows can say."""
-    if sort is SortKey.RESTARTS:
-        return sorted(rows, key=lambda row: (-row.restarts, row.job_id))
-    return sorted(rows, key=lambda row: (row.checkpoint_at is None, row.checkpoint_at, row.job_id))
+    return [brief.job_id for brief in sorted(found, key=keys[asked.sort])]
 
 
 def pages_of(found: int) -> int:
@@ -172,7 +174,7 @@ def overview_row(detail: Detail, *, now: datetime) -> OverviewRow:
         pid=leader.pid if leader is not None else None,
         checkpoint=snapshot.latest_checkpoint,
         checkpoint_at=pointer.created_at if pointer is not None else None,
-        restarts=sum(each.submission.attempt > 1 and each.submission.created_at >= now - _DAY for each in attempts),
+        restarts=sum(each.submission.attempt > 1 and each.submission.created_at >= now - DAY for each in attempts),
     )
 
 

@@ -1,18 +1,20 @@
 """Many jobs at once: briefly, to choose and sort them by; and as a page shows them. Only read.
 
-A brief needs at most eight requests a job and two round trips for all, and is what a first look needs: a job may
-change before it is shown, so what is shown of it comes from its snapshot.
+A brief needs five requests for a job that is led, at most seven for others, and two round trips for all. It is what a
+first look needs: a job may change before it is shown, so what is shown of it comes from its snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.node_names import node_numbers
-from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
 from airflow_provider_ha.errors import HaError, RecordCorruptError
@@ -20,8 +22,10 @@ from airflow_provider_ha.jobs.model import GraphPointer, JobState, LeaderInfo, R
 from airflow_provider_ha.jobs.quarantine import reason_of
 from airflow_provider_ha.jobs.runs import decode
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, led_state, snapshot_steps
+from airflow_provider_ha.jobs.submissions import Submission
 
 
+T = TypeVar("T")
 _AT_ONCE = 250  # jobs in one round trip: their answers fit the time of a heartbeat
 _FOR_A_PERSON = (JobState.LOST, JobState.FAILED, JobState.STALLED)
 
@@ -106,6 +110,69 @@ def read_details(coordinator: Coordinator, cluster: ClusterPaths, job_ids: Seque
     return found
 
 
+def checkpoint_times(
+    coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str]
+) -> dict[str, datetime | None]:
+    """Return when the newest retained checkpoint of each job was taken; ``None`` for none, or an unreadable one.
+
+    :raises NotConnectedError: It could not be found out.
+    """
+    return _each(coordinator, cluster, job_ids, _checkpoint_time)
+
+
+def restarts_since(
+    coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str], since: datetime
+) -> dict[str, int]:
+    """Return how many submissions after the first of its newest run each job has had since a moment.
+
+    :raises NotConnectedError: It could not be found out.
+    """
+    return _each(coordinator, cluster, job_ids, lambda paths: _restarts(paths, since))
+
+
+def _each(
+    coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str], steps: Callable[[JobPaths], Steps[T]]
+) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for some in _pieces(job_ids):
+        read = follow_all(coordinator, [steps(cluster.job(job_id)) for job_id in some])
+        found.update(zip(some, read, strict=True))
+    return found
+
+
+def _checkpoint_time(paths: JobPaths) -> Steps[datetime | None]:
+    listed = yield Reads(lists=(paths.checkpoints,))
+    numbers = node_numbers(listed.lists[paths.checkpoints], parent=paths.checkpoints, digits=CHECKPOINT_DIGITS)
+    if not numbers:
+        return None
+    seen = yield Reads((paths.checkpoint(numbers[-1]),))
+    try:
+        pointer = decode(seen.nodes[paths.checkpoint(numbers[-1])], CheckpointPointer)
+    except RecordCorruptError:
+        return None
+    return pointer.created_at if pointer is not None else None
+
+
+def _restarts(paths: JobPaths, since: datetime) -> Steps[int]:
+    listed = yield Reads(lists=(paths.runs,))
+    runs = node_numbers(listed.lists[paths.runs], parent=paths.runs)
+    if not runs:
+        return 0
+    parent = paths.submissions(runs[-1])
+    again = yield Reads(lists=(parent,))
+    later = [number for number in node_numbers(again.lists[parent], parent=parent) if number > 1]
+    wanted = tuple(paths.submission(runs[-1], number) for number in later)
+    seen = yield Reads(wanted)
+    count = 0
+    for path in wanted:
+        try:
+            submission = decode(seen.nodes[path], Submission)
+        except RecordCorruptError:
+            continue  # its job is shown with the error
+        count += submission is not None and submission.created_at >= since
+    return count
+
+
 def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
     """Read one job in brief, in two round trips. The order of the reads is that of a snapshot."""
     first = yield Reads((paths.epoch, paths.leader, paths.status, paths.job_graph), (paths.runs,))
@@ -122,6 +189,11 @@ def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
     host = leader.host if leader is not None else ""
     if run is None:
         return Brief(job_id=paths.job_id, epoch=number, host=host, quarantined=quarantined)
+    if leader is not None and leader.run == run and status is not None and status.epoch == leader.epoch:
+        # Most jobs. Its exit and its result may be there for a moment before its node goes: a brief may be late.
+        return Brief(
+            job_id=paths.job_id, state=led_state(leader, status), epoch=number, host=host, quarantined=quarantined
+        )
     attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
     left = (paths.submission_exit(run, attempt),) if attempt else ()
     second = yield Reads((*left, paths.run_result(run)))

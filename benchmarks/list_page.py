@@ -1,0 +1,95 @@
+"""What the list of 1,000 jobs costs: the page of Airflow's plugin, from the request to the end of its answer.
+
+Each job has a graph, a run with one submission, and a leader that is lost: what costs most to read. The baseline is a
+survey of the same jobs, which a cluster leader does as well. The page reads every job in brief and a hundred of them as
+a whole, then renders; one that is sorted by the age of checkpoints reads all of them as a whole. The goal is a first
+answer in less than a second.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from airflow.api_fastapi.core_api.security import get_user
+from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.overview import read_briefs
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.survey import survey
+from airflow_provider_ha.plugins._app import create_app
+from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.plugins._listing import read_page
+from airflow_provider_ha.plugins._security import permissions
+from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.views.overview import Asked
+from benchmarks.recovery import fill
+from benchmarks.shared import median, quick, show
+from tests.support.mounted_page import Page
+
+
+ROUNDS = 5
+
+
+def main() -> None:
+    """Measure and print."""
+    is_quick = quick(__doc__ or "")
+    count, rounds = (50, 1) if is_quick else (1000, ROUNDS)
+    with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
+        config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
+        cluster = ClusterPaths(config.root, config.cluster_id)
+        raw = KazooClient(server.hosts)
+        raw.start()
+        fill(raw, open_store(config), cluster, count)
+        raw.stop()
+        raw.close()
+        clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config)
+        app = create_app(clusters)
+        app.dependency_overrides |= {get_user: lambda: "someone", permissions: _Everything}
+        page, jobs = Page(app), [f"job-{number:04d}" for number in range(count)]
+
+        def asked(**params: str) -> None:
+            answer = page.get("/", params=params)
+            if answer.status_code != 200 or "job-0049" not in answer.text:  # noqa: PLR2004  # OK
+                raise RuntimeError(f"the page was not shown: {answer.text[:500]}")
+
+        with HaClient.open(config) as client:
+            coordinator = client.coordinator
+            work: dict[str, Callable[[], object]] = {
+                "a survey": lambda: list(survey(coordinator, cluster, jobs)),
+                "every job in brief": lambda: read_briefs(coordinator, cluster, jobs),
+                "all that the first page reads": lambda: read_page(client, Asked(), jobs),
+                "the first page, answered": asked,
+                "sorted by the age of checkpoints, answered": lambda: asked(sort="checkpoint"),
+            }
+            measured = {name: median([_seconds(do) for _ in range(rounds)]) for name, do in work.items()}
+        clusters.close()
+    floor = measured["a survey"]
+    show(
+        f"the list of {count} jobs",
+        ("", "seconds", "ratio"),
+        [(name, f"{seconds:.2f}", f"{seconds / floor:.1f}") for name, seconds in measured.items()],
+    )
+
+
+class _Everything:
+    """The permissions of a user who may see all jobs."""
+
+    def may_see(self, _owner: str | None) -> bool:
+        """Return that it is so."""
+        return True
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""The pages in a real Chromium: accessible in both themes and widths, and refreshed without losing focus."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.plugins._app import create_app
+from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.conftest import FAST
+from tests.support import airflow_auth
+from tests.support.browser import browser
+from tests.support.clusters.shown_cluster import ShownJob, now, write_cluster
+from tests.support.mounted_page import mounted
+
+
+pytestmark = pytest.mark.airflow
+FRAME = """<!doctype html><html class="{theme}" lang="en"><title>Airflow</title><body>
+<iframe title="Spark HA" id="page" src="/spark-ha/" width="900" height="600"
+sandbox="allow-scripts allow-same-origin allow-forms allow-downloads"></iframe></body></html>"""
+PAGES = {
+    "list": "",
+    "job": "jobs/orders",
+    "lost": "jobs/payments",
+    "error": "jobs/nothing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The pages of a cluster on a port of this host."""
+
+    url: str
+    cluster: ClusterPaths
+    config: HaConfig
+    coordinator: KazooCoordinator
+
+
+@pytest.fixture(scope="module")
+def served(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The application as Airflow mounts it, for a user who is logged in, and a page that has it in a frame."""
+    storage = tmp_path_factory.mktemp("page") / "storage"
+    config = HaConfig.build(
+        zookeeper=zookeeper_server.hosts, storage_root=f"file://{storage}", cluster_id="page", timings=FAST
+    )
+    coordinator, cluster = KazooCoordinator.connect(config), ClusterPaths(config.root, config.cluster_id)
+    write_cluster(coordinator, open_store(config), cluster, others=30)
+    clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config)
+    app = create_app(clusters)
+    with pytest.MonkeyPatch.context() as patch, serving(mounted(airflow_auth.signed_in(app, patch))) as url:
+        yield Served(f"{url}/spark-ha/", cluster, config, coordinator)
+    clusters.close()
+    coordinator.close()
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    app.get("/frame")(lambda theme="light": HTMLResponse(FRAME.format(theme=theme)))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started, timeout=30, what="the server to listen")
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A real browser."""
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def open_page(chromium: Browser, served: Served) -> Iterator[Callable[..., Page]]:
+    """Open a page; at the end, nothing of any page was refused by its policy, and no script has failed."""
+    contexts: list[BrowserContext] = []
+    troubles: list[str] = []
+
+    def opened(path: str = "", *, width: int = 1280, theme: Any = "light", zone: str = "UTC") -> Page:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=theme, timezone_id=zone, locale="en-GB"
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda said: troubles.append(said.text) if "Content Security" in said.text else None)
+        page.goto(served.url + path)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_accessible_and_fits(open_page: Callable[..., Page], name: str, width: int, theme: str) -> None:
+    page = open_page(PAGES[name], width=width, theme=theme)
+
+    found = Axe().run(page)
+
+    assert found.violations_count == 0, found.generate_report()
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_texts_of_records_run_nothing(open_page: Callable[..., Page]) -> None:
+    for path in ("", "jobs/payments", "jobs/orders", "jobs/sensor-00"):
+        assert "taken over" not in open_page(path).title()
+
+
+def test_the_list_is_used_with_the_keyboard_alone(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.get_by_label("Job", exact=True).focus()
+    page.keyboard.type("order")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=order**")
+    page.get_by_role("link", name="orders").focus()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs/orders")
+
+    assert page.get_by_role("heading", level=1).inner_text() == "orders"
+
+
+def test_times_are_the_viewers_and_their_titles_utc(open_page: Callable[..., Page]) -> None:
+    utc, there = (open_page("jobs/orders", zone=zone) for zone in ("UTC", "Asia/Tokyo"))
+    first = "#epoch-table time"
+
+    assert utc.locator(first).first.inner_text() != there.locator(first).first.inner_text()
+    assert utc.locator(first).first.get_attribute("title") == there.locator(first).first.get_attribute("title")
+    assert f"{utc.locator(first).first.inner_text()} UTC" == utc.locator(first).first.get_attribute("title")
+
+
+def test_a_refresh_shows_what_has_changed_and_keeps_focus_and_scroll_position(
+    open_page: Callable[..., Page], served: Served
+) -> None:
+    job = ShownJob(served.coordinator, open_store(served.config), served.cluster, "waiting")
+    job.submit(now()).lead(now()).status(now())
+    page = open_page("?sort=job")
+    link = page.get_by_role("link", name="waiting")
+    link.focus()
+    page.evaluate("window.scrollTo(0, 400)")
+    scrolled = page.evaluate("window.scrollY")
+    assert scrolled > 0
+
+    job.lose(now(), reason="killed")
+
+    page.locator("tr", has=link).get_by_text("LOST").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "waiting"
+    assert page.evaluate("window.scrollY") == scrolled
+    job.submit_again(now()).end(now(), JobState.CANCELED)
+
+
+def test_a_page_that_cannot_be_refreshed_says_since_when(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    page.route("**/*", lambda route: route.fulfill(status=503, body="<h1>ZooKeeper does not answer</h1>"))
+
+    page.get_by_text("Not refreshed since").wait_for()
+
+    assert "ZooKeeper does not answer" in page.locator("#refreshed").inner_text()
+    assert page.get_by_role("link", name="payments").is_visible(), "what was read last stays"
+
+
+def test_the_theme_is_that_of_the_airflow_around_it(open_page: Callable[..., Page], served: Served) -> None:
+    page = open_page("../frame?theme=dark", theme="light")
+    frame = page.frame_locator("#page")
+    theme = "document.getElementById('page').contentDocument.documentElement.dataset.theme"
+
+    frame.get_by_role("heading", name="Jobs").wait_for()
+    assert page.evaluate(theme) == "dark"
+    page.evaluate("document.documentElement.className = 'light'")
+
+    page.wait_for_function(f"{theme} === 'light'")
