@@ -58,7 +58,9 @@ class QuerySink(Model):
     :param format: As the script named it.
     :param path: Directory of a file sink, absolute.
     :param max_batch: Highest batch in the file sink's log, or in the table's; -1 for none.
-    :param table: Directory of a table that remembers query id and batch (Delta), absolute.
+    :param table: Directory of a table that remembers query id and batch (Delta, Iceberg), absolute.
+    :param unplanned: Whether rows reach it before the boundaries of their batch are written: real-time and continuous
+        mode.
     """
 
     kind: SinkKind
@@ -66,6 +68,7 @@ class QuerySink(Model):
     path: str | None = None
     max_batch: int = -1
     table: str | None = None
+    unplanned: bool = False
 
 
 class QueryCut(Model):

@@ -116,6 +116,7 @@ class Assembly:
             component=component,
             claims=OutputClaims(led.coordinator, led.paths, led.leadership.commit, led.run.number),
             own=OwnLocations(origin.reach, root=own_root, begins=led.run.start.is_unasked),
+            accept_duplicates=options.accept_duplicates,
         )
         return Parts(
             origin=origin,

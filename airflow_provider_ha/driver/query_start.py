@@ -37,6 +37,7 @@ from airflow_provider_ha.driver.spark_conf import check_master, fit_state_format
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
 from airflow_provider_ha.driver.stopper import has_ended
 from airflow_provider_ha.driver.undo_drain import undo_drain
+from airflow_provider_ha.driver.unplanned import UnplannedRules, mode_of
 from airflow_provider_ha.driver.way_forward import from_output
 from airflow_provider_ha.driver.writer_notes import (
     SinkSpec,
@@ -115,11 +116,14 @@ class CheckedWriter:
     root: str | None = None
 
 
-def check_writer(writer: Any, path: str | None, root: str, taken: frozenset[str]) -> CheckedWriter:
+def check_writer(
+    writer: Any, path: str | None, root: str, taken: frozenset[str], unplanned: UnplannedRules | None = None
+) -> CheckedWriter:
     """Return the writer with everything that its notes say.
 
     :param root: URI of the epoch's working directory.
     :param taken: Names of the queries that run.
+    :param unplanned: Whether a real-time or continuous query may run; by default it may not.
     :raises ApplicationRefusedError: Its query cannot be made highly available as it is.
     """
     noted = notes(writer)
@@ -136,6 +140,8 @@ def check_writer(writer: Any, path: str | None, root: str, taken: frozenset[str]
     sink = sink_spec(name, noted, default)
     if sink.source.lower() == ICEBERG:
         sink = replace(sink, table=table_directory(session, name, noted))  # guard: tables-by-name-are-unknown
+    (unplanned or UnplannedRules()).check(name, noted.trigger, sink)
+    sink = replace(sink, unplanned=mode_of(noted.trigger) is not None)
     if isinstance(noted.function, Fenced):
         noted.function.belongs_to(name)
     return CheckedWriter(writer, path, name, sink, noted.trigger, own_root)
@@ -151,6 +157,7 @@ class QueryStarter:
     :param component: Of the JVM, where the working directory is behind it.
     :param claims: Notes which outputs the run writes to.
     :param own: Looks at checkpoint locations that the script names.
+    :param accept_duplicates: Whether queries may run that write rows again after each loss.
     """
 
     def __init__(
@@ -166,6 +173,7 @@ class QueryStarter:
         component: Component | None = None,
         claims: OutputClaims | None = None,
         own: OwnLocations | None = None,
+        accept_duplicates: bool = False,
     ) -> None:
         self._origin = origin
         self._registry = registry
@@ -177,6 +185,7 @@ class QueryStarter:
         self._component = component
         self._claims = claims
         self._own = own or OwnLocations(origin.reach)
+        self._unplanned = UnplannedRules(mounted=component is None, accepted=accept_duplicates)
 
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
@@ -202,7 +211,7 @@ class QueryStarter:
             if self._component is not None:
                 self._component.check_session(writer._spark)  # noqa: SLF001  # as above
             name = name_query(writer, path)
-            checked = check_writer(writer, path, self._origin.location, self._taken(name))
+            checked = check_writer(writer, path, self._origin.location, self._taken(name), self._unplanned)
             self._check_name(checked.name)
             self._check_own_location(checked)
             self._check_output(checked)

@@ -77,6 +77,7 @@ def described(sink: SinkSpec) -> QuerySink:
         format=sink.source,
         path=sink.path,
         table=sink.table,
+        unplanned=sink.unplanned,
     )
 
 

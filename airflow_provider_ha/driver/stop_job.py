@@ -138,6 +138,13 @@ class StopJob:
         """
         while not (self.registry.whole or self.lifecycle.script_ended.wait(SETTLE_POLL)):
             pass
+        # guard: unplanned-batches-are-drained
+        if terminate and (live := [query.name for query in self.registry.started if query.sink.unplanned]):
+            raise OperationFailedError(
+                f"{', '.join(map(repr, live))} cannot be drained: the last batch of a real-time or continuous query "
+                "cannot be planned",
+                next_step="Stop the job with mode='suspend'",
+            )
         if terminate and (reason := undrainable(self.registry.resting)):  # guard: drains-beside-a-sink-that-is-ahead
             raise OperationFailedError(reason, next_step="Try again once the script has started it, or suspend the job")
         self.lifecycle.begin_stop()
@@ -201,5 +208,5 @@ def stop_all(registry: QueryRegistry, lifecycle: Lifecycle) -> None:
             raise StopFailedError(reason, {})
     for query in registry.started:
         now = progress(query.directory.fresh())
-        if now.planned != now.committed:
+        if now.planned != now.committed and not query.sink.unplanned:
             raise StopFailedError(f"query {query.name!r} ended at {now}, which is no batch boundary", {})

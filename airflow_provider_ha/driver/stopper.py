@@ -20,6 +20,7 @@ from airflow_provider_ha.driver.queries import StartedQuery
 
 SAMPLE_SECONDS = 0.005
 JOIN_MILLISECONDS = 500
+_CONTINUOUS = "ContinuousExecution"
 ENDING_SECONDS = 600.0  # for the batch in flight of a query that the script starts again
 
 
@@ -77,6 +78,9 @@ class GracefulStop:
         """Stop the query and wait until its thread is gone, at most *timeout* seconds."""
         begin = time.monotonic()
         end = begin + timeout
+        if self._is_continuous():  # guard: continuous-queries-are-waited-for
+            # It has no boundary that could be met: what its last epoch has written comes again.
+            self._query.handle._jsq.stop()  # noqa: SLF001  # pyspark's own is patched
         while self._thread.isAlive() and time.monotonic() < end and not self._try():
             time.sleep(SAMPLE_SECONDS)
         while self._thread.isAlive() and time.monotonic() < end:
@@ -85,6 +89,9 @@ class GracefulStop:
         return StopReport(
             self._query.name, not self._thread.isAlive(), time.monotonic() - begin, failure=self._query.failure()
         )
+
+    def _is_continuous(self) -> bool:
+        return self._query.sink.unplanned and self._execution.getClass().getSimpleName() == _CONTINUOUS
 
     def _frames(self) -> list[str]:
         return [str(frame) for frame in self._thread.getStackTrace()]

@@ -17,10 +17,6 @@ from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationErr
 
 DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
 _NOTES = "_spark_ha_notes"
-_REFUSED_TRIGGERS = {
-    "continuous": "a continuous query has no batches to stop at",
-    "realTime": "a real-time query writes its plan only when a batch ends",
-}
 
 
 @dataclass(slots=True)
@@ -49,13 +45,15 @@ class SinkSpec:
 
     :param source: Format name to give back to the writer.
     :param path: Output of a file sink, in its normal form: a path of this host, or a URI.
-    :param table: Directory of a Delta table, in its normal form.
+    :param table: Directory of a Delta or Iceberg table, in its normal form.
+    :param unplanned: Whether rows reach it before their boundaries are written (:mod:`~.unplanned`).
     """
 
     kind: SinkKind
     source: str
     path: str | None = None
     table: str | None = None
+    unplanned: bool = False
 
 
 def notes(writer: Any) -> WriterNotes:
@@ -70,18 +68,13 @@ def notes(writer: Any) -> WriterNotes:
 def check_options(name: str, noted: WriterNotes) -> None:
     """Refuse what would take the query out of our hands.
 
-    :raises ApplicationRefusedError: Asynchronous progress, or a trigger without batches.
+    :raises ApplicationRefusedError: Asynchronous progress.
     """
     if noted.options.get("asyncprogresstrackingenabled", "").lower() == "true":
         raise ApplicationRefusedError(
             f"query {name!r} tracks its progress asynchronously, so its checkpoints have gaps",
             next_step="Remove the option asyncProgressTrackingEnabled",
         )
-    for trigger, reason in _REFUSED_TRIGGERS.items():
-        if noted.trigger.get(trigger):
-            raise ApplicationRefusedError(
-                f"query {name!r} has the trigger {trigger}: {reason}", next_step="Use processingTime or availableNow"
-            )
 
 
 def sink_word(noted: WriterNotes, default_format: str) -> str | None:

@@ -97,6 +97,8 @@ class HaOptions(Model):
     :param metrics_port: Port at which the driver serves its metrics to Prometheus; 0 for any free one, and by default
         none.
     :param metrics_address: Address of that port. There is no login: by default only its own host reaches it.
+    :param accept_duplicates: Whether real-time and continuous queries may run: they write rows again after each loss. A
+        request that accepts DUPLICATES_POSSIBLE sets it.
     :param driver_log_mb: Size in megabytes (1,000,000 bytes) from which on the log of a driver is rotated.
     :param driver_log_files: How many files of it there are at most, of each attempt.
     """
@@ -121,6 +123,7 @@ class HaOptions(Model):
     restart_stalled: bool = False
     metrics_port: int | None = Field(default=None, ge=0, le=65_535)
     metrics_address: str = "127.0.0.1"
+    accept_duplicates: bool = False
     driver_log_mb: int = Field(default=20, ge=1, le=10_000)
     driver_log_files: int = Field(default=10, ge=1, le=1000)
 

@@ -26,6 +26,17 @@ class OtherSink(SinkType):
         """Judge what it may have, and what it is given again."""
         if case.top is None or sink.format in _TRANSIENT_FORMATS:
             return {}
+        if sink.unplanned:
+            # guard: unplanned-batches-are-safe
+            findings.add(
+                Verdict.DUPLICATES_POSSIBLE,
+                f"what was read after batch {case.batch} is written again to a {sink.format or 'custom'} sink: the "
+                "query runs in real-time or continuous mode, whose batches cannot be repeated",
+                "restore the newest cut: the fewest rows come again",
+                f"remove from the sink the rows after batch {case.batch}",
+                OWN_OUTPUT,
+            )
+            return {}
         judge_given(case, case.top, findings)
         if case.top > case.batch:
             findings.add(

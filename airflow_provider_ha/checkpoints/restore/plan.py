@@ -137,7 +137,8 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     # The drain's own batch is never replayed: its watermark would drop every later row as late.
     # guard: drains-are-replayed
     history = {batch: entry for batch, entry in facts.history.items() if drained is None or batch < drained.batch}
-    replay = following(history, cut.batch)
+    # Spark itself reads on from the cut there: what is recorded is not what the sink was given under that number.
+    replay = () if cut.sink.unplanned else following(history, cut.batch)  # guard: unplanned-batches-are-replayed
     inputs = inputs_of(facts.own_entry, replay, _known(facts))
     _judge_drained(facts, replay, judgement)
     _judge_unknown(facts, judgement)

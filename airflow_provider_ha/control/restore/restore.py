@@ -244,6 +244,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
         for name, value in (
             ("allow_new_queries", request.allow_new_queries),
             ("allow_remote_executors", request.allow_remote_executors or None),
+            ("accept_duplicates", Verdict.DUPLICATES_POSSIBLE in request.accept_verdicts or None),
         )
         if value is not None
     }

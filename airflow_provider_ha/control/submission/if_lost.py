@@ -112,8 +112,11 @@ def _differences(job: JobContext, request: SubmitRequest, lost: LostRun) -> Sequ
 
 
 def _asked_for(graph: JobGraph) -> JobGraph:
-    # The connection's options are those of a cluster, not of a job.
-    return graph.model_copy(update={"target": graph.target.model_copy(update={"cluster_options": {}})})
+    # The connection's options are those of a cluster, not of a job; what is accepted is of a request.
+    target = graph.target.model_copy(update={"cluster_options": {}})
+    return graph.model_copy(
+        update={"target": target, "options": graph.options.model_copy(update={"accept_duplicates": False})}
+    )
 
 
 def _resolved(text: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
@@ -14,7 +15,7 @@ from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_appl
 from airflow_provider_ha.jobs.conf_keys import check_keys
 from airflow_provider_ha.jobs.engine_options import cluster_options, engine_options, named_spark_home
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
-from airflow_provider_ha.jobs.model import JobGraph, Target
+from airflow_provider_ha.jobs.model import HaOptions, JobGraph, Target
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
 
 
@@ -111,6 +112,12 @@ def _target(config: HaConfig, request: SubmitRequest) -> Target:
     )
 
 
+def _options(request: SubmitRequest) -> HaOptions:
+    if Verdict.DUPLICATES_POSSIBLE not in request.accept_verdicts:
+        return request.options
+    return request.options.model_copy(update={"accept_duplicates": True})
+
+
 def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts) -> JobGraph:
     return JobGraph(
         job_id=job.job_id,
@@ -127,5 +134,5 @@ def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts)
         env=dict(request.env),
         target=_target(job.config, request),
         driver_memory=request.driver_memory,
-        options=request.options,
+        options=_options(request),
     )

@@ -26,7 +26,7 @@ REASONS = {
     "twice": "two streaming queries of one run are named 'q'",
     "location": "own/a', which holds its batches up to 1, and the job has nothing of it",
     "location as keyword": "query 'b' sets checkpointLocation '/",
-    "continuous": "no batches to stop at",
+    "continuous": "accept_verdicts=['SAFE', 'DUPLICATES_POSSIBLE']",
     "table": "toTable() to table 't' of noop: what it already has is unknown",
     "table elsewhere": "toTable() to table 'other.db.t' in another catalog than Spark's own",
     "table in the warehouse": "the script writes table 'streamed' to file:/",

@@ -91,6 +91,12 @@ def test_a_file_sink_that_is_ahead_of_the_records_may_lose_rows() -> None:
     assert made.reasons == ("q: the file sink has batches up to 7, but boundaries are recorded up to 5 only",)
 
 
+def test_a_query_whose_boundaries_are_written_after_its_rows_reads_on_from_the_cut() -> None:
+    made = plan(facts(QuerySink(kind=SinkKind.OTHER, format="kafka", unplanned=True), 5, 6, planned_to=7))
+
+    assert (made.verdict, replayed(made)) == (Verdict.DUPLICATES_POSSIBLE, [])
+
+
 def test_a_gap_above_what_the_file_sink_has_loses_nothing() -> None:
     assert plan(facts(FILE, 5, 7, sink_max=5)).verdict is Verdict.SAFE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,6 +126,30 @@ def test_a_query_that_ended_within_a_batch_fails_the_stop(stage: Stage) -> None:
 
     with pytest.raises(StopFailedError, match=r"'q' ended at .*, which is no batch boundary"):
         stop_all(stage.registry, stage.lifecycle)
+
+
+def unplanned(stage: Stage) -> None:
+    """Let the query be one of continuous mode."""
+    sink = SinkSpec(SinkKind.OTHER, "kafka", unplanned=True)
+    stage.registry.started[:] = [replace(query, sink=sink) for query in stage.registry.started]
+
+
+def test_a_query_without_boundaries_is_suspended_where_it_stands(stage: Stage) -> None:
+    (stage.working / "q" / "offsets" / "99").write_text("v1\n{}\n0")
+    unplanned(stage)
+
+    stage.stop(mode="suspend")
+
+    assert [said["reason"] for said in stage.ended] == ["suspended"]
+
+
+def test_a_query_without_boundaries_is_not_drained_and_goes_on(stage: Stage) -> None:
+    unplanned(stage)
+
+    with pytest.raises(OperationFailedError, match=r"'q' cannot be drained.*mode='suspend'"):
+        stage.stop(mode="terminate")
+
+    assert not stage.lifecycle.stopping.is_set()
 
 
 @pytest.mark.parametrize("error", [CheckpointError("it could not be pinned"), OSError("the disk is full")])

@@ -122,3 +122,16 @@ def test_a_query_that_cannot_be_asked_is_reported_and_the_others_are_stopped() -
     assert not reports["lost"].ended
     assert "could not be asked to stop" in str(reports["lost"].failure)
     assert reports["other"].ended
+
+
+def test_a_continuous_query_has_no_moment_to_wait_for_and_is_interrupted() -> None:
+    spark = Spark(*[PLANNING] * 3)
+    handle = spark.handle
+    execution = handle._jsq.streamingQuery()
+    execution.getClass = lambda: SimpleNamespace(getSimpleName=lambda: "ContinuousExecution")
+    handle._jsq.stop = lambda: spark.states.append(TERMINATED)
+    sink = SinkSpec(SinkKind.OTHER, "kafka", unplanned=True)
+
+    report = GracefulStop(StartedQuery("q", handle, sink, LocalTree(Path("/q")))).run(30.0)
+
+    assert (report.ended, spark.states, spark.held) == (True, [TERMINATED], 0)

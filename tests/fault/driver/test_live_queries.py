@@ -1,0 +1,93 @@
+"""Real-time and continuous queries under a managed job: each row arrives, and what comes again is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.errors import RestoreRefusedError
+from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationState
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
+from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.supervised_job import SupervisedJob
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]
+QUERY = "live"
+ROWS = 20
+ACCEPTED = frozenset({Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE})
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Kafka]:
+    """One broker."""
+    with broker() as running:
+        yield running
+
+
+@pytest.fixture
+def job(client: HaClient, tmp_path: Path) -> SupervisedJob:
+    """A job whose user accepts that rows come twice."""
+    made = SupervisedJob(client, Stream(tmp_path), (QUERY,), master="local[4]")  # each of its partitions holds a core
+    made.conf = {"spark.jars": connector_jars(), "spark.sql.streaming.realTimeMode.minBatchDuration": "1s"}
+    made.options = HaOptions(
+        checkpoint_interval=0, restart_delay=0, restart_in_place=False, retained_checkpoints=10, accept_duplicates=True
+    )
+    return made
+
+
+def await_rows(kafka: Kafka, target: str, rounds: int) -> Counter[str]:
+    """Wait until each number is there so many times or more; return how often each one is."""
+
+    def found() -> Counter[str]:
+        return Counter(kafka.values(target))
+
+    wait_until(
+        lambda: min(found().get(str(number), 0) for number in range(ROWS)) >= rounds, timeout=PATIENCE, what="all rows"
+    )
+    return found()
+
+
+@pytest.mark.parametrize("trigger", ["realTime", "continuous"])
+def test_killed_stopped_and_set_back_it_loses_no_row(job: SupervisedJob, kafka: Kafka, trigger: str) -> None:
+    """The same numbers are written in each round, so that a row that is lost leaves its number one short."""
+    topic, target = kafka.new_topic(), kafka.new_topic()
+    kafka.add(topic, ROWS)
+    job.submit_script(APPS / "live.py", [trigger, kafka.servers, topic, target])
+    job.await_committed(1, 1)
+    kafka.add(topic, ROWS)
+    await_rows(kafka, target, 2)
+    job.kill()
+    kafka.add(topic, ROWS)
+    job.recover()
+    job.await_alive(lambda: job.progress(2, QUERY).committed > job.progress(1, QUERY).committed, "a batch")
+    killed = await_rows(kafka, target, 3)
+    assert sum(killed.values()) <= 5 * ROWS, "at most what was read since the last commit came twice"
+
+    saved = job.job.request_savepoint(operation_id=new_id(), requested_by="test").operation_id
+    job.await_alive(lambda: job.operation(saved).state.final, "the savepoint")
+    assert job.operation(saved).state is OperationState.COMPLETED
+    stopped = job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
+    assert job.operation(stopped).state is OperationState.COMPLETED
+
+    first = min(job.job.snapshot().checkpoint_numbers)
+    wanted = RestoreRequest(job_id=job.job_id, request_id=new_id(), start_from=f"checkpoint-{first}")
+    plan = job.job.plan_restore(wanted)
+    assert (plan.verdict, plan.queries[QUERY].replay) == (Verdict.DUPLICATES_POSSIBLE, ())
+    with pytest.raises(RestoreRefusedError, match="DUPLICATES_POSSIBLE"):
+        job.job.restore(wanted)
+    job.job.restore(replace(wanted, accept_verdicts=ACCEPTED))
+    kafka.add(topic, ROWS)
+    await_rows(kafka, target, 4)
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
