@@ -1,8 +1,8 @@
 """A plain PySpark script that writes numbers, one file a batch and each number once, to a sink of any type.
 
-Arguments: type of the sink, input directory, output (the name of a table for Iceberg), directory of the gates, and the
-broker of a topic. While ``plan`` is among the gates a batch does not get beyond its rows; once ``report`` is, the
-output is read and ``report.json`` made of it: number -> how often it is there.
+Arguments: type of the sink, input directory, output (a directory, the name of a table or a topic), directory of the
+gates, and the broker of a topic. While ``plan`` is among the gates a batch does not get beyond its rows; once
+``report`` is, the output is read and ``report.json`` made of it: number -> how often it is there.
 """
 
 import json
@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 
 
 sink, source, output, folder, *broker = sys.argv[1:]
-gates = Path(folder)
+gates, into_table = Path(folder), "/" not in output and not broker
 spark = SparkSession.builder.appName(sink).getOrCreate()
 
 
@@ -35,7 +35,9 @@ def replace(frame: DataFrame, batch: int) -> None:
 
 def read() -> DataFrame:
     """Return the output as its readers see it."""
-    if sink in ("delta", "iceberg"):
+    if into_table:
+        return spark.read.table(output)
+    if sink == "delta":
         return spark.read.format(sink).load(output)
     return spark.read.parquet(output) if sink == "parquet" else spark.read.schema("number long").json(output)
 
@@ -58,12 +60,12 @@ elif sink == "kafka":
 elif sink == "parquet":
     parted = numbers.withColumn("part", f.col("number") % 3)
     writer = parted.writeStream.partitionBy("part").format(sink).option("path", output)
-elif sink == "iceberg":
-    writer = numbers.writeStream
+elif into_table:
+    writer = numbers.writeStream.format(sink)
 else:
     writer = numbers.writeStream.format(sink).option("path", output)
 writer = writer.queryName("numbers")
-if sink == "iceberg":
+if into_table:
     writer.toTable(output)
 else:
     writer.start()

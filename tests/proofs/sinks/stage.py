@@ -80,7 +80,7 @@ class Stage:
         if cell.sink is Sink.KAFKA:
             output, conf = self.kafka.new_topic(), conf | {"spark.jars": connector_jars()}
         elif cell.sink is Sink.DELTA:
-            conf = conf | _DELTA_CONF | {"spark.jars": _delta_jars()}
+            conf = conf | delta_conf()
         with HaClient.open(config) as client:
             job = made(client, Stream(root), (QUERY,), conf=conf)
             try:
@@ -97,7 +97,8 @@ def stage(folder: Path) -> Iterator[Stage]:
         yield Stage(folder, stack)
 
 
-def _delta_jars() -> str:
+def delta_conf() -> dict[str, str]:
+    """Return the conf of a session with Delta; skips the test where its jars cannot be had."""
     parts = ("delta-spark_4.2_2.13", "delta-storage")
     found = jars(f"delta-{DELTA}", tuple(Wanted("io.delta", part, DELTA, transitive=False) for part in parts))
-    return ",".join(map(str, found))
+    return _DELTA_CONF | {"spark.jars": ",".join(map(str, found))}

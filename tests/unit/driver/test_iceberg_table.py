@@ -1,4 +1,4 @@
-"""What the driver asks Iceberg, and what it records of a table: the real one answers in ``test_iceberg_tables``."""
+"""What the driver asks Iceberg, and what it records of a table: the real one answers in ``test_lake_tables``."""
 
 from __future__ import annotations
 

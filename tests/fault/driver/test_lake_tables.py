@@ -1,12 +1,18 @@
-"""A query that writes to an Iceberg table is killed beside the table's commit, and is set back: its rows are exact."""
+"""A query that writes to a table that remembers its batches is killed beside the table's commit, and is set back.
+
+``toTable()`` into real ones: Delta in Spark's own catalog, Iceberg in a Hadoop catalog. The rows are exact.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
 from airflow_provider_ha.checkpoints.connectors.iceberg import IcebergMetadata
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import Verdict
@@ -16,6 +22,7 @@ from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from tests.proofs.sinks.cells import Kill
 from tests.proofs.sinks.play import KILLED, feed, killed, numbers, report
+from tests.proofs.sinks.stage import delta_conf
 from tests.support.spark import iceberg
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.supervised_job import SupervisedJob
@@ -23,30 +30,68 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 QUERY = "numbers"
-TABLE = f"{iceberg.CATALOG}.db.numbers"
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Where tables lie, and what a job needs to write to them.
+
+    :param table: Name for ``toTable()``.
+    :param last_batch: Directory of tables, id of a query -> highest batch that the table has of it.
+    """
+
+    format: str
+    table: str
+    conf: Callable[[str], dict[str, str]]
+    engine_options: Callable[[], dict[str, str]]
+    last_batch: Callable[[Path, str], int]
+
+
+LAKES = (
+    Lake(
+        "delta",
+        "numbers",
+        lambda warehouse: delta_conf() | {"spark.sql.warehouse.dir": warehouse},
+        dict,
+        lambda warehouse, query: DeltaLog(warehouse / "numbers").last_batch(query),
+    ),
+    Lake(
+        "iceberg",
+        f"{iceberg.CATALOG}.db.numbers",
+        iceberg.conf,
+        lambda: {"spark_home": str(iceberg.spark_home())},
+        lambda warehouse, query: IcebergMetadata(warehouse / "db" / "numbers").last_batch(query),
+    ),
+)
+
+
+@pytest.fixture(params=LAKES, ids=lambda lake: str(lake.format))
+def lake(request: pytest.FixtureRequest) -> Lake:
+    found: Lake = request.param
+    return found
 
 
 @pytest.fixture
-def job(client: HaClient, tmp_path: Path) -> SupervisedJob:
+def job(client: HaClient, lake: Lake, tmp_path: Path) -> SupervisedJob:
     """A job that writes numbers, one file a batch; each batch makes a checkpoint."""
-    made = SupervisedJob(client, Stream(tmp_path), (QUERY,), conf=iceberg.conf(str(tmp_path / "lake")))
-    made.engine_options = {"spark_home": str(iceberg.spark_home())}
+    made = SupervisedJob(client, Stream(tmp_path), (QUERY,), conf=lake.conf(str(tmp_path / "lake")))
+    made.engine_options = lake.engine_options()
     made.options = HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False, retained_checkpoints=10)
     return made
 
 
-def submit(job: SupervisedJob, *, batches: int) -> None:
+def submit(job: SupervisedJob, lake: Lake, *, batches: int) -> None:
     for batch in range(batches):
         feed(job.stream.source, batch)
-    job.submit_script(APPS / "every_sink.py", ["iceberg", str(job.stream.source), TABLE, str(job.gates)])
+    job.submit_script(APPS / "every_sink.py", [lake.format, str(job.stream.source), lake.table, str(job.gates)])
     job.await_committed(1, batches - 1)
 
 
-def in_table(job: SupervisedJob, epoch: int) -> int:
+def in_table(job: SupervisedJob, lake: Lake) -> int:
     """Return the highest batch of the query that the table has."""
-    tree = job.tree(epoch)
+    tree = job.tree(1)
     assert tree is not None
-    return IcebergMetadata(job.stream.root / "lake" / "db" / "numbers").last_batch(read_query_id(tree / QUERY))
+    return lake.last_batch(job.stream.root / "lake", read_query_id(tree / QUERY))
 
 
 def expected(batches: int) -> Counter[int]:
@@ -54,10 +99,12 @@ def expected(batches: int) -> Counter[int]:
 
 
 @pytest.mark.parametrize("kill", list(Kill), ids=lambda kill: str(kill.name.lower()))
-def test_a_kill_beside_the_commit_of_the_table_neither_loses_nor_repeats_a_row(job: SupervisedJob, kill: Kill) -> None:
-    submit(job, batches=KILLED)
+def test_a_kill_beside_the_commit_of_the_table_neither_loses_nor_repeats_a_row(
+    job: SupervisedJob, lake: Lake, kill: Kill
+) -> None:
+    submit(job, lake, batches=KILLED)
     killed(job, kill)
-    assert in_table(job, 1) == (KILLED if kill is Kill.AFTER else KILLED - 1)
+    assert in_table(job, lake) == (KILLED if kill is Kill.AFTER else KILLED - 1)
 
     job.recover()
     feed(job.stream.source, KILLED + 1)
@@ -68,9 +115,9 @@ def test_a_kill_beside_the_commit_of_the_table_neither_loses_nor_repeats_a_row(j
     assert job.await_result().state is JobState.FINISHED
 
 
-def test_set_back_it_goes_on_behind_what_the_table_has(job: SupervisedJob) -> None:
-    """Iceberg would drop the rows of the next batches, which have the numbers of batches that the table has."""
-    submit(job, batches=4)
+def test_set_back_it_goes_on_behind_what_the_table_has(job: SupervisedJob, lake: Lake) -> None:
+    """The table would drop the rows of the next batches, which have the numbers of batches that it has."""
+    submit(job, lake, batches=4)
     job.stop("suspend")
     assert job.await_result().state is JobState.FINISHED
     first = min(job.job.snapshot().checkpoint_numbers)
