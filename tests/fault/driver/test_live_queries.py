@@ -35,12 +35,17 @@ def kafka() -> Iterator[Kafka]:
 
 
 @pytest.fixture
-def job(client: HaClient, tmp_path: Path) -> SupervisedJob:
+def job(client: HaClient, kafka: Kafka, tmp_path: Path) -> SupervisedJob:
     """A job whose user accepts that rows come twice."""
     made = SupervisedJob(client, Stream(tmp_path), (QUERY,), master="local[4]")  # each of its partitions holds a core
     made.conf = {"spark.jars": connector_jars(), "spark.sql.streaming.realTimeMode.minBatchDuration": "1s"}
     made.options = HaOptions(
-        checkpoint_interval=0, restart_delay=0, restart_in_place=False, retained_checkpoints=10, accept_duplicates=True
+        checkpoint_interval=0,
+        restart_delay=0,
+        restart_in_place=False,
+        retained_checkpoints=10,
+        kafka_bootstrap={QUERY: kafka.servers},
+        accept_duplicates=True,
     )
     return made
 
@@ -83,7 +88,7 @@ def test_killed_stopped_and_set_back_it_loses_no_row(job: SupervisedJob, kafka: 
     first = min(job.job.snapshot().checkpoint_numbers)
     wanted = RestoreRequest(job_id=job.job_id, request_id=new_id(), start_from=f"checkpoint-{first}")
     plan = job.job.plan_restore(wanted)
-    assert (plan.verdict, plan.queries[QUERY].replay) == (Verdict.DUPLICATES_POSSIBLE, ())
+    assert (plan.verdict, plan.queries[QUERY].replay) == (Verdict.DUPLICATES_POSSIBLE, ()), plan.reasons
     with pytest.raises(RestoreRefusedError, match="DUPLICATES_POSSIBLE"):
         job.job.restore(wanted)
     job.job.restore(replace(wanted, accept_verdicts=ACCEPTED))
