@@ -20,5 +20,5 @@ rows = (
 )
 writer = rows.writeStream.queryName("live").format("kafka").option("kafka.bootstrap.servers", servers)
 writer = writer.option("topic", target).outputMode("update" if trigger == "realTime" else "append")
-writer.trigger(**{trigger: "2 seconds"}).start()  # type: ignore[arg-type]  # one of its keywords
+writer.trigger(**{trigger: "2 seconds"}).start()
 spark.streams.awaitAnyTermination()
