@@ -47,7 +47,7 @@ class Store:
 
     :param location: As the script writes it.
     :param place: The same, as this package does.
-    :param conf: What a Spark of its own needs to reach it.
+    :param conf: What a plain Spark needs to reach it.
     """
 
     config: HaConfig
