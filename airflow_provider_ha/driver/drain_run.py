@@ -98,7 +98,7 @@ class DrainStarter:
             self._calls.set_format(writer, NOOP)
         withheld = self._withhold_empty(writer)
         self._calls.trigger(writer, once=True)
-        handle = self._calls.start(writer, path)
+        handle = self._calls.start(writer, path) if planned < 0 else self._calls.begin(writer, path)
         if self._component is not None:
             self._component.check_query(handle, checked.name)
         handle.awaitTermination()

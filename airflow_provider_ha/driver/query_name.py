@@ -63,7 +63,7 @@ def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
 
 def _after_its_sink(noted: WriterNotes, default_format: str) -> str:
     source = noted.sink or default_format
-    identity = type_of_format(source).identity(noted.options)
+    identity = noted.table or type_of_format(source).identity(noted.options)
     if identity is None:
         raise ApplicationRefusedError(
             f"a streaming query has no name, and a {source} sink gives it none that stays the same, so its checkpoint "

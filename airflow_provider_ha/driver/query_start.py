@@ -69,6 +69,7 @@ class WriterCalls:
     """pyspark's own calls, as they were before they were patched."""
 
     start: Callable[..., Any]
+    to_table: Callable[..., Any]
     set_format: Callable[..., Any]
     trigger: Callable[..., Any]
     foreach_batch: Callable[..., Any]
@@ -83,6 +84,7 @@ class WriterCalls:
 
         return cls(
             DataStreamWriter.start,
+            DataStreamWriter.toTable,
             DataStreamWriter.format,
             DataStreamWriter.trigger,
             DataStreamWriter.foreachBatch,
@@ -90,14 +92,19 @@ class WriterCalls:
             DataStreamWriter.option,
         )
 
-    def run_once(self, writer: Any, path: str | None) -> None:
+    def begin(self, writer: Any, path: str | None) -> Any:
+        """Start the query of *writer* into its own sink; returns pyspark's handle."""
+        table = notes(writer).table
+        return self.start(writer, path) if table is None else self.to_table(writer, table)
+
+    def run_once(self, writer: Any, path: str | None, *, into_noop: bool = False) -> None:
         """Execute exactly the planned batch and wait for its end; pyspark raises when the query failed.
 
         Trigger.Once, never AvailableNow: that goes on with new files (``docs/explanation/spark-facts.md`` section 4).
         """
         self.trigger(writer, once=True)
         # pyspark's own wait: the patched one would note that the script has started all that it wants to start.
-        self.await_termination(self.start(writer, path))
+        self.await_termination(self.start(writer, path) if into_noop else self.begin(writer, path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +247,7 @@ class QueryStarter:
         return handle
 
     def _started(self, writer: Any, path: str | None, name: str) -> Any:
-        handle = self._calls.start(writer, path)
+        handle = self._calls.begin(writer, path)
         if self._component is not None:
             try:
                 self._component.check_query(handle, name)
@@ -368,7 +375,7 @@ class QueryStarter:
             if step.entry is not None:
                 put_offsets(directory, step.entry)
             self._calls.set_format(checked.writer, NOOP if step.into == NOOP else checked.sink.source)
-            self._calls.run_once(checked.writer, checked.path)
+            self._calls.run_once(checked.writer, checked.path, into_noop=step.into == NOOP)
             now = progress(directory.fresh())
             if (now.planned, now.committed) != (step.batch, step.batch):
                 raise RestoreRefusedError(

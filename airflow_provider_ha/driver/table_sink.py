@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS
 from airflow_provider_ha.checkpoints.connectors.iceberg import ICEBERG
 from airflow_provider_ha.checkpoints.connectors.places import is_local
+from airflow_provider_ha.checkpoints.connectors.sinks import type_of_format
 from airflow_provider_ha.driver.iceberg_table import create_table, full_name
 from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError
@@ -32,8 +33,8 @@ def is_sparks_own(session: Any) -> bool:
     return session.conf.get(SESSION_CATALOG, DELTA_CATALOG) == DELTA_CATALOG and catalog == "spark_catalog"
 
 
-def write_to_table(writer: Any, name: str) -> str:
-    """Let a writer write to a table; return its location, for ``start()``.
+def write_to_table(writer: Any, name: str) -> str | None:
+    """Let a writer write to a table; return its location, for ``start()``; ``None`` for one that Spark has to find.
 
     :param name: As the script gave it to ``toTable()``.
     :raises ApplicationRefusedError: What the table has is not known, or it lies elsewhere in every attempt.
@@ -46,18 +47,24 @@ def write_to_table(writer: Any, name: str) -> str:
         table = None
     if (iceberg := full_name(session, name)) is not None:
         return _write_to_iceberg(writer, name, iceberg)
-    if table is None or (table.catalog().isDefined() and table.catalog().get() != "spark_catalog"):
-        raise _refused(name, "in another catalog than Spark's own")
-    known = bool(state.catalog().tableExists(table))
     source = str(noted.sink or session.conf.get("spark.sql.sources.default"))
+    if table is None or (table.catalog().isDefined() and table.catalog().get() != "spark_catalog"):
+        found = _provider_elsewhere(session, name)
+        _leave_to_spark(writer, name, source if found is None else found, "in another catalog")
+        return None
+    known = bool(state.catalog().tableExists(table))
     if not known:
-        _check_provider(name, source)
+        if source.lower() not in _KNOWN:
+            _leave_to_spark(writer, name, source, "that is not there")
+            return None
         place = str(noted.options.get("path") or state.catalog().defaultTablePath(table))
         _check_place(name, place)
         _create(writer, name, source, place)
     metadata = state.catalog().getTableMetadata(table)
-    provider = str(metadata.provider().get()) if metadata.provider().isDefined() else "a view, which"
-    _check_provider(name, provider)
+    provider = str(metadata.provider().get()) if metadata.provider().isDefined() else ""
+    if provider.lower() not in _KNOWN:
+        _leave_to_spark(writer, name, provider or "view", "in Spark's own catalog")
+        return None
     if noted.sink is not None and noted.sink.lower() != provider.lower():
         raise _of_another_provider(name, noted.sink, provider)
     location = str(metadata.location())
@@ -93,6 +100,7 @@ def location_of(writer: Any, name: str) -> str | None:
         return iceberg
     found = place_of_table(writer._spark, name)  # noqa: SLF001  # the same
     if found is None:
+        notes(writer).table = name  # as write_to_table() does, for the name of the query
         return None
     place, known = found
     return place if known else notes(writer).options.get("path", place)
@@ -123,9 +131,29 @@ def _create(writer: Any, name: str, source: str, place: str) -> None:
     session.sql(f"CREATE TABLE IF NOT EXISTS {name}{schema} USING {source}{partitions}{location}")
 
 
-def _check_provider(name: str, provider: str) -> None:
-    if provider.lower() not in _KNOWN:  # guard: tables-of-any-provider-are-written
-        raise _refused(name, f"of {provider}")
+def _leave_to_spark(writer: Any, name: str, provider: str, where: str) -> None:
+    """Let Spark itself find a table whose sink executes every batch that it is given.
+
+    :raises ApplicationRefusedError: Its sink skips batches by their numbers, and what it has cannot be known.
+    """
+    # guard: tables-that-remember-are-left-to-spark
+    if provider.lower() in FORMATS or type_of_format(provider).table is not None:
+        raise ApplicationRefusedError(
+            f"a query writes with toTable() to table {name!r} of {provider} {where}: such a table skips a batch whose "
+            "number it has, what it has is unknown here, and a restore could lose rows",
+            next_step=_INSTEAD,
+        )
+    noted = notes(writer)
+    noted.table, noted.sink = name, provider
+
+
+def _provider_elsewhere(session: Any, name: str) -> str | None:
+    """Return the provider of a table of another catalog, ``"table"`` when it has none; ``None`` for no table."""
+    try:
+        described = session.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+    except Exception:  # noqa: BLE001  # Spark's own error: it says that next, when the query is started
+        return None
+    return next((str(row["data_type"]) for row in described if row["col_name"] == "Provider"), "table")
 
 
 def _check_place(name: str, place: str) -> None:
@@ -147,12 +175,4 @@ def _of_another_provider(name: str, source: str, provider: str) -> ApplicationRe
     return ApplicationRefusedError(
         f"a query writes {source} to table {name!r}, which is one of {provider}",
         next_step=f'Write .format("{provider}"), or leave the format out',
-    )
-
-
-def _refused(name: str, what: str) -> ApplicationRefusedError:
-    return ApplicationRefusedError(
-        f"a query writes with toTable() to table {name!r} {what}: what it already has is unknown, so a restart could "
-        "lose rows",
-        next_step=_INSTEAD,
     )

@@ -28,6 +28,7 @@ class WriterNotes:
     :param function: What the script gave to ``foreachBatch`` or ``foreach``.
     :param is_named_by_sink: Whether the name is not the script's.
     :param partitions: Columns of ``partitionBy``.
+    :param table: Name of a table that Spark itself has to find: one that keeps no record of batches.
     """
 
     name: str | None = None
@@ -37,6 +38,7 @@ class WriterNotes:
     trigger: dict[str, Any] = field(default_factory=lambda: dict(DEFAULT_TRIGGER))
     is_named_by_sink: bool = False
     partitions: tuple[str, ...] = ()
+    table: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

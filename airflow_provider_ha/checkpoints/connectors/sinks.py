@@ -11,6 +11,7 @@ from airflow_provider_ha.checkpoints.connectors.other_sink import OtherSink
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkConnector
 from airflow_provider_ha.checkpoints.connectors.sink_type import QueryMemory, SinkType
+from airflow_provider_ha.checkpoints.connectors.unread_table import UnreadTable
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 
@@ -20,6 +21,7 @@ SINK_TYPES: tuple[SinkType, ...] = (
     ForeachBatchSink(),
     DeltaSink(),
     IcebergSink(),
+    UnreadTable(),
     KafkaSink(),
     OtherSink(),
 )

@@ -42,6 +42,7 @@ class Started:
     def __init__(self) -> None:
         self.handles: list[SimpleNamespace] = []
         self.during_replay: Callable[[], None] = lambda: None
+        self.tables: list[str] = []
 
     def calls(self, directory: Path) -> WriterCalls:
         """Return calls that start a query which commits a batch at once."""
@@ -57,10 +58,14 @@ class Started:
             self.handles.append(handle)
             return handle
 
+        def into_table(writer: Any, name: str) -> SimpleNamespace:
+            self.tables.append(name)
+            return start(writer, None)
+
         def ignored(*_: Any, **__: Any) -> None:
             pass
 
-        return WriterCalls(start, ignored, ignored, ignored, lambda _: self.during_replay(), ignored)
+        return WriterCalls(start, into_table, ignored, ignored, ignored, lambda _: self.during_replay(), ignored)
 
 
 def commit(directory: Path) -> None:

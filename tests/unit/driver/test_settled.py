@@ -150,6 +150,7 @@ def test_the_wait_for_a_replayed_batch_is_not_the_scripts() -> None:
     waited: list[Any] = []
     calls = WriterCalls(
         start=lambda writer, path: (writer, path),
+        to_table=lambda writer, name: (writer, name),
         set_format=lambda writer, source: writer,
         trigger=lambda writer, **kind: writer,
         foreach_batch=lambda writer, function: writer,
@@ -157,6 +158,8 @@ def test_the_wait_for_a_replayed_batch_is_not_the_scripts() -> None:
         option=lambda writer, key, value: writer,
     )
 
-    calls.run_once("writer", "path")
+    writer = SimpleNamespace()
 
-    assert waited == [("writer", "path")]
+    calls.run_once(writer, "path")
+
+    assert waited == [(writer, "path")]
