@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from airflow_provider_ha.checkpoints.connectors.sink_names import name_by_sink
 from airflow_provider_ha.checkpoints.model import Candidate, QueryPlan, RestorePlan, SinkKind, SourceInput, Verdict
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
@@ -41,6 +42,8 @@ def print_plan(made: RestorePlan) -> None:
         ([name, *_row(query)] for name, query in made.queries.items()),
         empty="the cut holds no query",
     )
+    for line in _names(made):
+        console.out.print(console.escaped(line))
     partitions = list(_partitions(made))
     if partitions:
         console.print_table(
@@ -69,6 +72,14 @@ def _findings(made: RestorePlan) -> Iterator[str]:
         yield from (f"  way out: {way}" for way in finding.ways_out)
     if made.unknown:
         yield f"Refused until this is known, or {', '.join(made.unknown)} named with --accept-unverified"
+
+
+def _names(made: RestorePlan) -> Iterator[str]:
+    """Say how a script has to name the queries of adopted checkpoints: a name of another query is not found."""
+    for query in made.adopted:
+        name = name_by_sink(made.queries[query].sink)
+        if name is not None and name != query:
+            yield f"{query}: a script that gives it no name starts it as {name}; adopt it as that (--from {name}=...)"
 
 
 def _row(query: QueryPlan) -> list[object]:

@@ -6,12 +6,11 @@ queries cannot write to one output, so the output is as good a name as any: a pa
 
 from __future__ import annotations
 
-import hashlib
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.checkpoints.connectors.sink_names import name_after
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of_format
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.driver.writer_notes import WriterNotes, notes
@@ -19,7 +18,6 @@ from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.names import check_name
 
 
-_LONGEST = 60  # characters of the output in a name, before its digest
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -70,8 +68,7 @@ def _after_its_sink(noted: WriterNotes, default_format: str) -> str:
             "could not be found again",
             next_step=f'Add .queryName("...") to its writeStream{_line_of_script()}',
         )
-    last = re.sub(r"[^A-Za-z0-9._-]+", "-", identity.rstrip("/").rpartition("/")[2]).strip("-._") or "output"
-    return f"{last[:_LONGEST].rstrip('-._')}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+    return name_after(identity)
 
 
 def _line_of_script() -> str:

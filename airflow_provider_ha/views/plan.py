@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from airflow_provider_ha.checkpoints.connectors.sink_names import name_by_sink
 from airflow_provider_ha.checkpoints.model import (
     Candidate,
     GivenBatches,
@@ -35,6 +36,8 @@ class QueryPlanView(View):
     :param sink_gone: Whether the sink is not there any more although it had batches.
     :param given: The batches that a fenced ``foreachBatch`` function was given; ``null`` without notes.
     :param query_id: The fresh id that the query gets; ``null`` to keep its own.
+    :param name_by_sink: Name of a query that writes there and that the script does not name; ``null`` where the output
+        does not say it.
     """
 
     batch: int
@@ -46,6 +49,7 @@ class QueryPlanView(View):
     sink_gone: bool
     given: GivenBatches | None
     query_id: str | None
+    name_by_sink: str | None
 
 
 class PlanView(View):
@@ -176,8 +180,10 @@ def plan_figures(plan: RestorePlan, *, latest_number: int) -> PlanFiguresView:
 
 
 def _query(query: QueryPlan) -> QueryPlanView:
-    shown = {name: getattr(query, name) for name in QueryPlanView.model_fields if name != "replay"}
-    return QueryPlanView(**shown, replay=_ids(query))
+    shown = {
+        name: getattr(query, name) for name in QueryPlanView.model_fields if name not in {"replay", "name_by_sink"}
+    }
+    return QueryPlanView(**shown, replay=_ids(query), name_by_sink=name_by_sink(query.sink))
 
 
 def _figures(query: QueryPlan) -> QueryFiguresView:

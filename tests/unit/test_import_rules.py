@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
 # What views are made from: snapshots and records, nothing that reads or writes.
 VIEWED = {
     "checkpoints.comparison.compare",
+    "checkpoints.connectors.sink_names",
     "checkpoints.model",
     "checkpoints.proof.report",
     "checkpoints.restore.select",

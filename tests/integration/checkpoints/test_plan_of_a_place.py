@@ -83,7 +83,10 @@ def short_sink(s3: S3Access, bucket: str, tmp_path: Path) -> str:
 
 def without_places(document: Any) -> Any:
     """Return a plan without what differs between two places of one checkpoint, or from one moment to the next."""
-    queries = {name: {**query, "sink": {**query["sink"], "path": None}} for name, query in document["queries"].items()}
+    queries = {
+        name: {**query, "sink": {**query["sink"], "path": None}, "name_by_sink": None}
+        for name, query in document["queries"].items()
+    }
     left_out = {"source_id", "directory", "adopted", "age_seconds", "created_at", "queries"}
     return {key: value for key, value in document.items() if key not in left_out} | {"queries": queries}
 
