@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
-
+from airflow_provider_ha.compat.sdk import AirflowNotFoundException, BaseHook
 from airflow_provider_ha.errors import ConfigurationError
 
 

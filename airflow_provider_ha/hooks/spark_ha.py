@@ -5,21 +5,16 @@ Invariant: importing this module loads neither kazoo nor boto3; what needs them 
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook
-from airflow.sdk.log import mask_secret
-
+from airflow_provider_ha.compat import READS_CONNECTIONS_IN_LOOP
+from airflow_provider_ha.compat.sdk import BaseHook, mask_secret
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.hooks._connection import config_of, secrets_of
 
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
-
     from airflow_provider_ha.control.client import HaClient
 
 
@@ -63,10 +58,15 @@ class SparkHaHook(BaseHook):
 
     async def aget_config(self) -> HaConfig:
         """Read the connection from an event loop: same result and errors as :meth:`get_config`."""
-        from airflow.sdk.log import amask_secret  # noqa: PLC0415  # only the triggerer needs it
+        if not READS_CONNECTIONS_IN_LOOP:
+            # Through asgiref: its threads know the triggerer's loop, by which older releases ask their supervisor.
+            from asgiref.sync import sync_to_async  # noqa: PLC0415  # only a triggerer needs it
+
+            return await sync_to_async(self.get_config)()
+        from airflow.sdk.log import amask_secret  # noqa: PLC0415  # older releases have none
 
         connection = await self.aget_connection(self.spark_ha_conn_id)
-        extra = await _extra_of(connection)
+        extra = await connection.aextra_dejson()
         for secret in secrets_of(connection, extra):
             await amask_secret(secret)
         return config_of(connection, extra)
@@ -97,17 +97,3 @@ class SparkHaHook(BaseHook):
             return False, f"{type(error).__name__}: {error}"
         answer = f"ZooKeeper {config.zookeeper} answers and {config.storage_root} is writable."
         return True, " ".join([answer, *(f"Note: {note}." for note in notes)])
-
-
-async def _extra_of(connection: Connection) -> dict[str, Any]:
-    """Return the extra fields of a connection, masked in logs, without a blocking call in an event loop."""
-    from airflow.sdk.log import amask_secret  # noqa: PLC0415  # only the triggerer needs it
-
-    if hasattr(connection, "aextra_dejson"):
-        return dict(await connection.aextra_dejson())
-    # Airflow 3.3.0 and 3.3.1 have the blocking property only. As with it, extra fields that are no JSON are none.
-    extra: dict[str, Any] = {}
-    with suppress(json.JSONDecodeError):
-        extra = json.loads(connection.extra or "{}")
-    await amask_secret(extra)
-    return extra

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-
+from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
 from airflow_provider_ha.errors import HaError, UnknownJobError
 
 

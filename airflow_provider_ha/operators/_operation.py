@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
+from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.links.known_run import KnownRun, note_run
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, as_flag, refuse_error

@@ -15,7 +15,7 @@ from collections.abc import MutableMapping
 from types import TracebackType
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowException
+from airflow_provider_ha.compat.sdk import AirflowException
 
 
 _PACKAGE = __name__.partition(".")[0] + "."

@@ -17,7 +17,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow_provider_ha.compat.sdk import BaseOperator
 
 
 # What Airflow's configuration says for every task; 0 where it says nothing.

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
+from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError

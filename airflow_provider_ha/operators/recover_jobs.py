@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-
+from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException, BaseOperator
+from airflow_provider_ha.compat.triggers import TimeDeltaTrigger
 from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaJobsLink

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
+from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._durations import seconds_of
 from airflow_provider_ha.operators._failures import airflow_errors, because, unknown_job_skips

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
+from airflow_provider_ha.compat.sdk import AirflowFailException
 from airflow_provider_ha.operators._base import SparkHaBaseOperator
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._tables import table

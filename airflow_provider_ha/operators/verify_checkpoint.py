@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
+from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._durations import seconds_of

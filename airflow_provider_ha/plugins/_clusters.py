@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from airflow.models.connection import Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
+from airflow_provider_ha.compat.sdk import AirflowNotFoundException
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError

@@ -21,8 +21,7 @@ from collections.abc import AsyncIterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
-
+from airflow_provider_ha.compat.triggers import BaseTrigger, TriggerEvent
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError

@@ -17,8 +17,7 @@ from collections.abc import AsyncIterator, Hashable, Sequence
 from functools import partial
 from typing import Any
 
-from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-
+from airflow_provider_ha.compat.triggers import BaseEventTrigger, TriggerEvent
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID

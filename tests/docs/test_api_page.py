@@ -18,7 +18,12 @@ PACKAGE = Path(airflow_provider_ha.__file__).parent
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "api.md"
 # Internal: they pass the names of a neighbour on.
-PASSED_ON = {"airflow_provider_ha.checkpoints.verify.findings", "airflow_provider_ha.control.rebuild"}
+PASSED_ON = {
+    "airflow_provider_ha.checkpoints.verify.findings",
+    "airflow_provider_ha.compat.sdk",
+    "airflow_provider_ha.compat.triggers",
+    "airflow_provider_ha.control.rebuild",
+}
 _IMPORT = re.compile(r"^\s*from (airflow_provider_ha[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 _ROW = re.compile(r"^\| `(airflow_provider_ha[\w.]*)` \| (.*?) \|", re.MULTILINE)
 

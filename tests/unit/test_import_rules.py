@@ -16,7 +16,17 @@ import airflow_provider_ha
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 SHARED = {"errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
-AIRFLOW_FACING = {"hooks", "links", "notifications", "operators", "plugins", "sensors", "triggers", "get_provider_info"}
+AIRFLOW_FACING = {
+    "compat",
+    "hooks",
+    "links",
+    "notifications",
+    "operators",
+    "plugins",
+    "sensors",
+    "triggers",
+    "get_provider_info",
+}
 STORES = {"checkpoints", "pointers", "coordination", "storage"}  # where the truth lies
 
 # Layer -> layers that it may import beside itself. Arrows point down only.
@@ -35,11 +45,23 @@ ALLOWED: dict[str, set[str]] = {
     "control": {"engines", "recovery", "jobs", "_process"} | STORES,
     "testing": {"coordination"},
     "views": {"control", "recovery", "jobs"} | STORES,
+    "compat": set(),
     "links": set(),
     "hooks": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "operators": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "notifications": {"hooks", "links"},
-    "plugins": {"hooks", "links", "views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
+    "plugins": {
+        "compat",
+        "hooks",
+        "links",
+        "views",
+        "control",
+        "recovery",
+        "jobs",
+        "checkpoints",
+        "coordination",
+        "storage",
+    },
     "sensors": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "triggers": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "cli": {"views", "control", "recovery", "jobs"} | STORES,
@@ -251,6 +273,20 @@ def test_only_the_airflow_facing_parts_import_airflow() -> None:
     }
 
     assert users <= AIRFLOW_FACING
+
+
+@pytest.mark.parametrize("folder", ["hooks", "operators", "sensors", "triggers"])
+def test_names_of_airflow_come_from_the_compatibility_modules(folder: str) -> None:
+    """An import at the head of a module fails with a foreign sentence where a release has not that name."""
+    heads = {
+        (path.name, name)
+        for path in (PACKAGE / folder).rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
+    }
+
+    assert [found for found in heads if found[1].split(".")[0] == "airflow"] == []
 
 
 def test_only_drivers_and_proofs_import_pyspark() -> None:

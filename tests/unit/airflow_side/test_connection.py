@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from airflow_provider_ha.compat import READS_CONNECTIONS_IN_LOOP
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.hooks import spark_ha
 from airflow_provider_ha.hooks._connection import config_of, secrets_of
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 
 
 EXTRA = {"storage_root": "file:///shared/ha"}
+CONNECTION = "of_a_trigger"
+STORED = {"conn_type": "spark_ha", "host": "zk1", "extra": EXTRA}
 
 
 def connection(**fields: Any) -> Any:
@@ -100,19 +106,24 @@ def test_all_secrets_are_known_to_be_secrets() -> None:
     assert set(secrets_of(connection(password="pass"), extra)) == {"pass", "key", "secret"}
 
 
-@pytest.mark.parametrize(
-    ("extra", "root"), [('{"storage_root": "file:///shared/ha"}', "file:///shared/ha"), ("{", None)]
-)
-def test_an_event_loop_reads_connections_of_airflow_3_3_0_without_a_blocking_call(
-    monkeypatch: pytest.MonkeyPatch, extra: str, root: str | None
+@pytest.mark.parametrize("in_loop", [False, READS_CONNECTIONS_IN_LOOP])
+def test_an_event_loop_reads_the_connection_without_being_blocked(
+    monkeypatch: pytest.MonkeyPatch, *, in_loop: bool
 ) -> None:
-    async def found(*_: object) -> Any:
-        return connection(extra=extra)  # without aextra_dejson, as there
+    """Before Airflow 3.3.2 the only reading that masks what it finds blocks: another thread does it."""
+    threads: list[threading.Thread] = []
 
-    monkeypatch.setattr(SparkHaHook, "aget_connection", found)
+    def found(*_: object) -> Any:
+        threads.append(threading.current_thread())
+        return real(CONNECTION)
 
-    if root is None:
-        with pytest.raises(ConfigurationError, match="storage root"):
-            asyncio.run(SparkHaHook().aget_config())
-    else:
-        assert asyncio.run(SparkHaHook().aget_config()).storage_root == root
+    real = SparkHaHook.get_connection
+    monkeypatch.setenv(f"AIRFLOW_CONN_{CONNECTION.upper()}", json.dumps(STORED))
+    monkeypatch.setattr(spark_ha, "READS_CONNECTIONS_IN_LOOP", in_loop)
+    monkeypatch.setattr(SparkHaHook, "get_connection", found)
+
+    config = asyncio.run(SparkHaHook(CONNECTION).aget_config())
+
+    assert config.storage_root == "file:///shared/ha"
+    assert threading.main_thread() not in threads
+    assert bool(threads) is not in_loop

@@ -1,0 +1,48 @@
+"""Operators, sensors, hooks, exceptions and the masking of secrets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseOperator, BaseSensorOperator
+
+from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS, AIRFLOW_V_3_2_PLUS
+
+
+# Type checkers see the newest release.
+if TYPE_CHECKING or AIRFLOW_V_3_2_PLUS:
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSkipException,
+        TaskDeferralTimeout,
+    )
+else:
+    from airflow.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSkipException,
+        TaskDeferralTimeout,
+    )
+
+if TYPE_CHECKING or AIRFLOW_V_3_1_PLUS:
+    from airflow.sdk import BaseHook
+    from airflow.sdk.log import mask_secret
+else:
+    from airflow.hooks.base import BaseHook
+    from airflow.sdk.execution_time.secrets_masker import mask_secret
+
+
+__all__ = [
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowSkipException",
+    "BaseHook",
+    "BaseOperator",
+    "BaseSensorOperator",
+    "TaskDeferralTimeout",
+    "mask_secret",
+]

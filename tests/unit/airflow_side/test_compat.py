@@ -1,0 +1,51 @@
+"""Which releases of Airflow are supported, and what is said of the others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from airflow_provider_ha.compat import NEWEST, OLDEST, RANGE, require_supported
+from airflow_provider_ha.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [("3.0.0", (3, 0, 0)), ("3.1.8", (3, 1, 8)), ("3.3.0rc1", (3, 3, 0)), ("3.3", (3, 3, 0)), ("3.3.12", (3, 3, 12))],
+)
+def test_a_release_within_the_range_is_taken(version: str, release: tuple[int, int, int]) -> None:
+    assert require_supported(version) == release
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "3.4.0", "3.4.0.dev0", "4.0.0"])
+def test_a_release_outside_the_range_is_refused_with_both(version: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"runs on Airflow {RANGE}; Airflow {version} is installed"
+    ) as refused:
+        require_supported(version)
+
+    assert refused.value.next_step == "Install apache-airflow>=3.0,<3.4 beside it"
+
+
+def test_the_range_is_what_it_is_called() -> None:
+    assert f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}" == RANGE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "module", ["operators.submit", "operators.recover_jobs", "sensors.leader", "triggers.cluster", "hooks.spark_ha"]
+)
+def test_a_dag_on_another_release_fails_with_the_sentence(module: str) -> None:
+    """Nothing of ``airflow.sdk`` is there, as with Airflow 2."""
+    program = (
+        "import sys, airflow; airflow.__version__ = '2.11.0'; sys.modules['airflow.sdk'] = None; "
+        f"import airflow_provider_ha.{module}"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("airflow_provider_ha.errors.ConfigurationError: airflow-provider-ha ")
+    assert "runs on Airflow 3.0 to 3.3; Airflow 2.11.0 is installed" in last
