@@ -1,7 +1,8 @@
 """Metadata of this package for Airflow, through the entry point ``apache_airflow_provider``.
 
-Loaded by every Airflow process: imports nothing. New-style metadata only (``conn-fields``, dashed
-``ui-field-behaviour``), so that the connection form is drawn without importing the hook.
+Loaded by every Airflow process: imports nothing. From Airflow 3.2 on the connection form is drawn from this metadata
+(``conn-fields``, dashed ``ui-field-behaviour``) without importing the hook; for 3.0 and 3.1 ``hooks._form`` makes it
+from the same table.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from argparse import Namespace
 
 from airflow_provider_ha.cli.app import run
@@ -12,6 +14,7 @@ from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 
 def run_words(args: Namespace) -> None:
     """Run ``spark-ha <noun> <words>`` for ``airflow ha <noun> <words>``."""
+    log_to_stderr()
     run(
         [args.subcommand, *args.words],
         prog_name="airflow ha",
@@ -19,6 +22,20 @@ def run_words(args: Namespace) -> None:
         named=_connection,
         places=known_place,
     )
+
+
+def log_to_stderr() -> None:
+    """Move what is logged away from stdout, where Airflow 3.0 has it: stdout is for the document of ``--json``."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        # guard: logs-within-documents
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            moved = logging.StreamHandler(sys.stderr)
+            moved.setFormatter(handler.formatter)
+            moved.setLevel(handler.level)
+            moved.filters = list(handler.filters)  # one of them masks secrets
+            root.removeHandler(handler)
+            root.addHandler(moved)
 
 
 def _default_connection() -> HaConfig:

@@ -85,6 +85,20 @@ class SparkHaHook(BaseHook):
         """Airflow's name for :meth:`get_client`."""
         return self.get_client()
 
+    @classmethod
+    def get_connection_form_widgets(cls) -> dict[str, Any]:
+        """Return the extra fields of the form, for Airflow 3.0 and 3.1. Later releases read metadata instead."""
+        from airflow_provider_ha.hooks._form import form_widgets  # noqa: PLC0415  # only those releases need it
+
+        return form_widgets()
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return how the standard fields of the form look, for the same releases."""
+        from airflow_provider_ha.hooks._form import field_behaviour  # noqa: PLC0415  # as above
+
+        return field_behaviour()
+
     def test_connection(self) -> tuple[bool, str]:
         """Do what the Test button promises: connect to ZooKeeper, then write, read and remove a probe in storage."""
         try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_provider_ha.compat import AIRFLOW, AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
@@ -38,6 +39,7 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
 
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
+        All but ``"detach"`` need Airflow 3.3: older releases do not tell a waiting task that a user ended it.
     """
 
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "when_killed")
@@ -67,6 +69,7 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
         with airflow_errors():
             _one_of("wait_for", self.wait_for, (RUNNING, FINISHED))
             _one_of("when_killed", self.when_killed, [choice.value for choice in WhenKilled])
+            refuse_unheard(self.when_killed)
         request = request_id(context)
         with self.client() as client:
             # First the claim, then the run: else the trigger of an earlier try could still stop what this try finds.
@@ -204,3 +207,16 @@ class SparkHaRunOperator(SparkHaWatchOperator):
 def _one_of(parameter: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise ConfigurationError(f"{parameter}={value!r} is unknown", next_step=f"Use one of {', '.join(allowed)}")
+
+
+def refuse_unheard(when_killed: str) -> None:
+    """Refuse to promise what the installed Airflow cannot keep.
+
+    :raises ConfigurationError: A task that is killed while it waits would not hear of it.
+    """
+    if when_killed != WhenKilled.DETACH.value and not AIRFLOW_V_3_3_PLUS:  # guard: kills-that-are-not-heard
+        raise ConfigurationError(
+            f"when_killed={when_killed!r} needs Airflow 3.3, and {'.'.join(map(str, AIRFLOW))} is installed: "
+            "before 3.3 a waiting task does not hear that a user ended it",
+            next_step="Use when_killed='detach', and end the job with SparkHaStopOperator or SparkHaCancelOperator",
+        )

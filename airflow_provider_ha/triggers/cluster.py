@@ -5,7 +5,7 @@ cannot act would exclude every process that can. So it only reports; the task th
 cluster then (``operators.recover_jobs``).
 
 Every watcher of one connection with the same timings shares one stream of events, so a second asset costs no session
-and no reads.
+and no reads. Airflow shares streams from 3.3 on; before, each watcher looks by itself, through the one session.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from airflow.sdk.exceptions import TaskDeferred
+from tests.support.airflow_exceptions import TaskDeferred
 
 
 def run_task(operator: Any, context: dict[str, Any], *, seconds: float = 60.0) -> tuple[Any, list[dict[str, Any]]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -20,6 +19,7 @@ from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
 from airflow_provider_ha.operators.select_checkpoint import SparkHaSelectCheckpointOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
+from tests.support.airflow_exceptions import AirflowException, AirflowFailException
 from tests.support.clusters.airflow_helpers import connection_json, context, storage_path
 from tests.support.clusters.jobs_helpers import a_result, submit
 from tests.support.clusters.submit_helpers import script

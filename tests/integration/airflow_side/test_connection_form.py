@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
+from airflow_provider_ha.get_provider_info import get_provider_info
+
 
 pytestmark = pytest.mark.airflow
 
@@ -27,6 +30,29 @@ def test_the_standard_fields_show_both_that_are_required_and_no_port(form: Any) 
     assert fields.port.hidden
 
 
+def test_the_fields_below_are_those_of_the_metadata_in_their_order(form: Any) -> None:
+    """Before Airflow 3.2 methods of the hook make them, from the same table."""
+    table = get_provider_info()["connection-types"][0]["conn-fields"]
+
+    shown = {name: field["schema"] for name, field in form.extra_fields.items()}
+
+    assert list(shown) == list(table)
+    assert {name: field["value"] for name, field in form.extra_fields.items()} == {
+        name: field["schema"].get("default") for name, field in table.items()
+    }
+    assert [name for name, schema in shown.items() if schema.get("format") == "password"] == [
+        "s3_secret_key",
+        "digest_auth_also",
+        "tls_key_password",
+    ]
+    assert shown["auth_scheme"]["enum"] == ["digest", "sasl"]
+    assert all(
+        schema.get("title", field["label"]) == field["label"]
+        for schema, field in zip(shown.values(), table.values(), strict=True)
+    )
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_2_PLUS, reason="Airflow shows sections from 3.2 on")
 def test_the_sections_below_begin_with_the_cluster_and_have_every_s3_setting(form: Any) -> None:
     sections = {name: field["schema"]["section"] for name, field in form.extra_fields.items()}
 

@@ -15,7 +15,11 @@ DAGS = Path(__file__).parents[3] / "dags"
 
 PROGRAM = """
 import json, sys
-from airflow.dag_processing.dagbag import DagBag
+from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
+if AIRFLOW_V_3_2_PLUS:
+    from airflow.dag_processing.dagbag import DagBag
+else:
+    from airflow.models.dagbag import DagBag
 bag = DagBag(sys.argv[1])
 heavy = [name for name in ("kazoo", "boto3", "botocore", "pyspark") if name in sys.modules]
 dags = {name: sorted(dag.task_ids) for name, dag in bag.dags.items()}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ha.compat import AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration import stop
 from airflow_provider_ha.control.client import HaClient
@@ -27,6 +27,7 @@ from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers._kill import end_job
 from tests.integration.airflow_side.task_runner import deferral, resume_task, run_task
+from tests.support.airflow_exceptions import AirflowFailException
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
@@ -75,6 +76,7 @@ def attempts(coordinator: Coordinator, paths: JobPaths) -> tuple[int, list[int]]
     return view.run.number, [each.submission.attempt for each in view.submissions]
 
 
+@pytest.mark.skipif(not AIRFLOW_V_3_3_PLUS, reason="before Airflow 3.3 a waiting task does not hear that it is killed")
 def test_a_new_dag_run_of_the_same_graph_recovers_the_lost_run_and_is_its_second_watcher(
     submitting: Submitting, coordinator: Coordinator, paths: JobPaths
 ) -> None:
@@ -105,6 +107,7 @@ def test_a_retry_of_the_second_watcher_attaches_to_the_same_run(
     assert attempts(coordinator, paths)[0] == 1
 
 
+@pytest.mark.skipif(not AIRFLOW_V_3_3_PLUS, reason="before Airflow 3.3 a waiting task does not hear that it is killed")
 def test_when_the_second_watcher_is_killed_its_own_claim_is_given_up_and_no_other(
     submitting: Submitting, coordinator: Coordinator, paths: JobPaths, config: HaConfig
 ) -> None:

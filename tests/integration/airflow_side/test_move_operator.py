@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.config import HaConfig
@@ -21,6 +20,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, RunResult
 from airflow_provider_ha.operators.move import SparkHaMoveOperator
 from tests.integration.airflow_side.task_runner import deferral, resume_task
+from tests.support.airflow_exceptions import AirflowFailException
 from tests.support.clusters.airflow_helpers import connection_json, context
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.spark import job_to_move

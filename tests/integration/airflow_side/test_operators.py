@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -26,6 +25,7 @@ from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.airflow_side.task_runner import deferral, run_task
+from tests.support.airflow_exceptions import AirflowException, AirflowFailException
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.jobs_helpers import a_status, lead, submit

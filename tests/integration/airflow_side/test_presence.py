@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.cli.airflow_entry import log_to_stderr
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -131,6 +132,7 @@ def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> 
 @pytest.fixture
 def shown(spark_ha: Any) -> Callable[[], tuple[dict[str, Any], str]]:
     """Return the document of ``spark-ha job show``, and what it warns of."""
+    log_to_stderr()  # as `airflow ha` does
 
     def show() -> tuple[dict[str, Any], str]:
         document, text = spark_ha("job", "show", "flights", "--json"), spark_ha("job", "show", "flights")

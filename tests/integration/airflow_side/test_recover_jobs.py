@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
-from airflow.triggers.shared_stream import SharedStreamManager
 
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.compat import AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -22,6 +21,7 @@ from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
+from tests.support.airflow_exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.cluster_helpers import Cluster
 
@@ -116,7 +116,10 @@ def test_only_what_a_leader_of_the_cluster_would_act_on_is_told(cluster: Cluster
     assert len(opened) == 1
 
 
+@pytest.mark.skipif(not AIRFLOW_V_3_3_PLUS, reason="Airflow shares streams from 3.3 on")
 def test_watchers_of_one_cluster_share_one_stream_and_take_what_they_want(cluster: Cluster, opened: list[Any]) -> None:
+    from airflow.triggers.shared_stream import SharedStreamManager
+
     cluster.lost("flights")
     cluster.lost("other")
     losses = trigger(poll_interval=0.2, emit=["no_leader"], job_ids=["flights"])
@@ -142,6 +145,27 @@ def test_watchers_of_one_cluster_share_one_stream_and_take_what_they_want(cluste
     assert [event["job_id"] for event in told["losses"]] == ["flights"]
     assert told["grants"] == []
     assert sorted(event["job_id"] for event in told["everything"]) == ["flights", "other"]
+    assert len(opened) == 1
+
+
+def test_watchers_that_share_no_stream_use_one_session(cluster: Cluster, opened: list[Any]) -> None:
+    """Before Airflow 3.3 each watcher of an asset looks by itself."""
+    cluster.lost("flights")
+    cluster.lost("other")
+    told: dict[str, list[dict[str, Any]]] = {"one": [], "all": []}
+
+    async def watch() -> None:
+        watching = [
+            asyncio.ensure_future(take(trigger(poll_interval=0.2, job_ids=["flights"]).run(), told["one"])),
+            asyncio.ensure_future(take(trigger(poll_interval=0.2).run(), told["all"])),
+        ]
+        await until(lambda: told["one"] and len(told["all"]) == 2, "what each wants")
+        await stop(*watching)
+
+    asyncio.run(watch())
+
+    assert [event["job_id"] for event in told["one"]] == ["flights"]
+    assert sorted(event["job_id"] for event in told["all"]) == ["flights", "other"]
     assert len(opened) == 1
 
 

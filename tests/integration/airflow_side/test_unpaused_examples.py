@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from tests.support.airflow_exceptions import AirflowFailException, AirflowSkipException
 from tests.support.clusters.airflow_helpers import connection_json, context, storage_path
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 
 import pytest
 
+from airflow_provider_ha.cli.airflow_entry import log_to_stderr
 from airflow_provider_ha.compat import NEWEST, OLDEST, RANGE, require_supported
+from airflow_provider_ha.compat.sdk import AirflowFailException
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.operators import _run
+from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 
 
 @pytest.mark.parametrize(
@@ -49,3 +54,34 @@ def test_a_dag_on_another_release_fails_with_the_sentence(module: str) -> None:
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("airflow_provider_ha.errors.ConfigurationError: airflow-provider-ha ")
     assert "runs on Airflow 3.0 to 3.3; Airflow 2.11.0 is installed" in last
+
+
+@pytest.mark.parametrize("when_killed", ["cancel", "stop_with_checkpoint"])
+def test_before_airflow_3_3_a_task_promises_nothing_for_the_case_that_it_is_killed(
+    monkeypatch: pytest.MonkeyPatch, when_killed: str
+) -> None:
+    monkeypatch.setattr(_run, "AIRFLOW_V_3_3_PLUS", False)
+    monkeypatch.setattr(_run, "AIRFLOW", (3, 1, 8))
+    task = SparkHaFollowOperator(task_id="t", job_id="flights", when_killed=when_killed)
+
+    with pytest.raises(AirflowFailException, match=rf"when_killed='{when_killed}' needs Airflow 3\.3, and 3\.1\.8"):
+        task.execute({})
+
+    _run.refuse_unheard("detach")
+
+
+def test_what_airflow_logs_to_stdout_goes_to_stderr_with_its_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow 3.0 logs to stdout, where the document of ``--json`` is."""
+    root = logging.getLogger("stands in for the root")
+    handler = logging.StreamHandler(sys.stdout)
+    masks = logging.Filter("what masks secrets")
+    handler.addFilter(masks)
+    handler.setLevel(logging.WARNING)
+    root.addHandler(handler)
+    monkeypatch.setattr(logging, "getLogger", lambda: root)
+
+    log_to_stderr()
+
+    (moved,) = root.handlers
+    assert isinstance(moved, logging.StreamHandler)
+    assert (moved.stream, moved.level, moved.filters) == (sys.stderr, logging.WARNING, [masks])

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError
 from airflow_provider_ha.operators import _run
 from airflow_provider_ha.operators._lost import after_loss
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
+from tests.support.airflow_exceptions import AirflowFailException
 from tests.support.clusters.airflow_helpers import context
 
 

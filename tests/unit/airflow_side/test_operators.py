@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
@@ -23,6 +22,7 @@ from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.pointers.ownership import ClaimMode
+from tests.support.airflow_exceptions import AirflowException, AirflowFailException
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.jobs_helpers import NOON
 

@@ -15,6 +15,7 @@ from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options, TlsOptions
 from airflow_provider_ha.get_provider_info import get_provider_info
+from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 
 
 INFO = get_provider_info()
@@ -52,9 +53,17 @@ def test_the_connection_form_is_drawn_from_new_style_metadata() -> None:
     hook = getattr(importlib.import_module(module), name)
 
     assert hook.conn_type == connection["connection-type"]
-    assert "get_connection_form_widgets" not in vars(hook)
     assert connection["conn-fields"]["s3_secret_key"]["schema"]["format"] == "password"
     assert set(connection["ui-field-behaviour"]) == {"hidden-fields", "relabeling", "placeholders"}
+
+
+def test_before_airflow_3_2_the_hook_says_how_the_standard_fields_look() -> None:
+    behaviour = SparkHaHook.get_ui_field_behaviour()
+
+    assert behaviour["hidden_fields"] == ["port", "extra"]
+    assert behaviour["relabeling"]["schema"] == "Storage root (required)"
+    schema = json.loads((files("airflow") / "customized_form_field_behaviours.schema.json").read_text())
+    jsonschema.validate(behaviour, schema)
 
 
 def test_what_is_required_is_shown_at_once_and_says_so() -> None:

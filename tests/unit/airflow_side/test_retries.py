@@ -12,13 +12,6 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, BaseOperator
-from airflow.sdk.exceptions import (
-    AirflowException,
-    AirflowFailException,
-    AirflowSensorTimeout,
-    TaskDeferralError,
-    TaskDeferralTimeout,
-)
 from packaging.version import Version
 
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
@@ -32,6 +25,13 @@ from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
 from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
+from tests.support.airflow_exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    TaskDeferralError,
+    TaskDeferralTimeout,
+)
 
 
 SUBMIT: dict[str, Any] = {"task_id": "t", "job_id": "flights", "application": "app.py"}

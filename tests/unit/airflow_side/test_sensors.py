@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView
@@ -13,6 +12,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.sensors._baseline import Baseline, baseline_of, first
 from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
 from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
+from tests.support.airflow_exceptions import AirflowException, AirflowFailException
 from tests.support.clusters.airflow_helpers import StateStore, context
 from tests.support.clusters.jobs_helpers import a_result, a_run
 
