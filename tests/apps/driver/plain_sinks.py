@@ -50,5 +50,4 @@ rows = spark.readStream.schema("number long").option("maxFilesPerTrigger", 1).js
 rows.writeStream.queryName("custom").format("custom").start()
 rows.writeStream.queryName("foreach").foreach(lambda row: note("foreach", [row["number"]])).start()
 rows.writeStream.queryName("console").format("console").start()
-rows.writeStream.queryName("memory").format("memory").start()
 spark.streams.awaitAnyTermination()
