@@ -30,11 +30,11 @@ def _connection_type() -> dict[str, Any]:
 
 def _widget(field: Mapping[str, Any]) -> Any:
     # At each call: Airflow's API server puts fields in their places before it asks.
-    from wtforms import BooleanField, IntegerField, PasswordField, StringField  # noqa: PLC0415  # not Airflow's own
-    from wtforms.validators import Optional, any_of  # noqa: PLC0415  # as above
+    import wtforms  # type: ignore[import-untyped]  # noqa: PLC0415  # only these releases need it
+    from wtforms import validators  # noqa: PLC0415  # as above
 
     schema = field["schema"]
-    checks = [Optional(), *([any_of(schema["enum"])] if "enum" in schema else [])]
-    kinds = {"boolean": BooleanField, "number": IntegerField, "string": StringField}
-    kind = PasswordField if schema.get("format") == "password" else kinds[schema["type"][0]]
+    checks = [validators.Optional(), *([validators.any_of(schema["enum"])] if "enum" in schema else [])]
+    kinds = {"boolean": wtforms.BooleanField, "number": wtforms.IntegerField, "string": wtforms.StringField}
+    kind = wtforms.PasswordField if schema.get("format") == "password" else kinds[schema["type"][0]]
     return kind(field["label"], validators=checks, description=field["description"], default=schema.get("default"))
