@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     SecretStr,
     TypeAdapter,
     ValidationError,
@@ -23,7 +24,7 @@ from airflow_provider_ha.names import check_name
 from airflow_provider_ha.timings import Timings
 
 
-__all__ = ["HaConfig", "HdfsOptions", "S3Options", "Timings", "TlsOptions"]
+__all__ = ["HaConfig", "HdfsOptions", "Retention", "S3Options", "Timings", "TlsOptions"]
 
 
 class TlsOptions(BaseModel):
@@ -126,6 +127,20 @@ class HdfsOptions(BaseModel):
         return value
 
 
+class Retention(BaseModel):
+    """How long the records of runs are kept that are over. A run goes when both limits say so; the newest two never go.
+
+    :param runs: How many runs of a job stay, of any age.
+    :param days: For how long a run stays in any case after its end. A task that comes again in this time finds its run.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # Two: what the newest run has left is told apart from what runs before it have left by the end of the one before.
+    runs: int = Field(default=100, ge=2, le=10_000)
+    days: float = Field(default=7.0, ge=1, le=3650)
+
+
 ENVIRONMENT = {  # field -> variable
     "zookeeper": "SPARK_HA_ZOOKEEPER",
     "storage_root": "SPARK_HA_STORAGE_ROOT",
@@ -165,6 +180,7 @@ class HaConfig(BaseModel):
         A job's own ``engine_options`` win.
     :param history_server: URL of Spark's history server, ``http://history:18080``, which links of ended drivers lead
         to. What it shows is up to the event logs of the jobs (``spark.eventLog.enabled``).
+    :param retention: How long the records of runs are kept that are over.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -183,6 +199,7 @@ class HaConfig(BaseModel):
     s3: S3Options | None = None
     hdfs: HdfsOptions | None = None
     timings: Timings = Timings()
+    retention: Retention = Retention()
     engines: dict[str, dict[str, str]] = {}
     history_server: str | None = None
 
@@ -343,6 +360,7 @@ class HaConfig(BaseModel):
         values["tls"] = tls_of(os.environ.get(_TLS_SWITCH), _group_from_env(_TLS_ENV) or {}, _TLS_SWITCH)
         values["timings"] = _group_from_env(_TIMINGS_ENV)
         values["hdfs"] = _group_from_env(_HDFS_ENV)
+        values["retention"] = _group_from_env(_RETENTION_ENV)
         values |= {field: value for field, value in overrides.items() if value is not None}
         for field in ("zookeeper", "storage_root"):
             if not values.get(field):
@@ -426,6 +444,7 @@ _HDFS_ENV = {
     "user": "SPARK_HA_HDFS_USER",
     "ca_file": "SPARK_HA_HDFS_CA_FILE",
 }
+_RETENTION_ENV = {"runs": "SPARK_HA_RETAINED_RUNS", "days": "SPARK_HA_RETAINED_DAYS"}
 _TIMINGS_ENV = {
     "session_timeout": "SPARK_HA_SESSION_TIMEOUT",
     "tolerate_suspended": "SPARK_HA_TOLERATE_SUSPENDED",
@@ -433,7 +452,14 @@ _TIMINGS_ENV = {
 
 
 VARIABLES = frozenset(
-    {*ENVIRONMENT.values(), _TLS_SWITCH, *_TLS_ENV.values(), *_TIMINGS_ENV.values(), *_HDFS_ENV.values()}
+    {
+        *ENVIRONMENT.values(),
+        _TLS_SWITCH,
+        *_TLS_ENV.values(),
+        *_TIMINGS_ENV.values(),
+        *_HDFS_ENV.values(),
+        *_RETENTION_ENV.values(),
+    }
 )
 """Every variable that :meth:`HaConfig.from_env` reads. Some hold secrets."""
 

@@ -114,6 +114,22 @@ def _cluster_fields() -> dict[str, Any]:
             "History server",
             "URL of Spark's history server, http://history:18080, for links of ended drivers",
         ),
+        "retained_runs": _field(
+            _CLUSTER,
+            "Retained runs",
+            "How many runs of a job stay known, of any age",
+            type=["integer", "null"],
+            default=100,
+            minimum=2,
+        ),
+        "retained_days": _field(
+            _CLUSTER,
+            "Retained days",
+            "For how long a run stays known in any case after its end: longer than a task may take to come again",
+            type=["number", "null"],
+            default=7,
+            minimum=1,
+        ),
     }
 
 

@@ -221,6 +221,15 @@ class JobPaths:
         return f"{self.submission(number, attempt)}/exit"
 
     @property
+    def removed_runs(self) -> str:
+        """Which runs were removed, and parent of the notes about the requests that had made them."""
+        return f"{self.base}/removed_runs"
+
+    def removed_requests(self, part: int) -> str:
+        """Some of these notes; *part* counts from 1."""
+        return f"{self.removed_runs}/{part}"
+
+    @property
     def recoveries(self) -> str:
         """Parent of the recovery claims."""
         return f"{self.base}/recoveries"

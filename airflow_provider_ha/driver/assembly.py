@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import QuerySink
+from airflow_provider_ha.checkpoints.retention.runs_in_use import runs_in_use
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retention.working_files import WorkingFilesCollector
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
@@ -51,6 +53,7 @@ from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.output_claims import OutputClaims
 from airflow_provider_ha.jobs.progress_history import ProgressHistory
+from airflow_provider_ha.jobs.past_runs import PastRuns
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 
@@ -234,15 +237,24 @@ class Assembly:
 
     def _cleaning(self, current: str) -> Cleaning:
         led = self.led
+        journal = JobJournal(led.store, self._keys)
         past = PastAttempts(
             coordinator=led.coordinator,
             paths=led.paths,
             keys=self._keys,
             home_path=self.spec.config.home_path,
             leadership=led.leadership,
-            journal=JobJournal(led.store, self._keys),
+            journal=journal,
             options=led.graph.options,
             own=(led.run.number, self.spec.attempt),
+            runs=PastRuns(
+                led.coordinator,
+                led.paths,
+                journal,
+                self.spec.config.retention,
+                self.clock,
+                partial(runs_in_use, led.coordinator, led.paths),
+            ),
         )
         files = open_files(self.spec.config)
         collector = (

@@ -12,7 +12,7 @@ loss may still be reading, and it is what a person wants to see after a loss.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
@@ -43,7 +43,7 @@ class Housekeeping:
 
     def finish_earlier(self, run: int) -> None:
         """Clean up after the runs before *run* whose results are still DIRTY, and after the lost epochs of *run*."""
-        self._clean(number for number in self.runs.numbers() if number < run)
+        self._clean([number for number in self.runs.numbers() if number < run])
         try:
             self._remove_fenced()
         except (HaError, OSError) as error:
@@ -55,13 +55,13 @@ class Housekeeping:
             self.checkpoints.shutdown(self.leadership, terminal=True)
         except (HaError, OSError) as error:
             log.warning("old checkpoints stay on the list of deletions; the next driver tries again: %s", error)
-        self._clean(iter((run,)))
+        self._clean([run])
 
-    def _clean(self, numbers: Iterator[int]) -> None:
+    def _clean(self, numbers: Sequence[int]) -> None:
         """A failure disturbs neither the run nor its end: the result stays DIRTY."""
         try:
             # guard: dirty-first-driver
-            dirty = [number for number in numbers if (found := self.runs.result(number)) and found.cleanup == "DIRTY"]
+            dirty = [number for number, found in self.runs.results(numbers).items() if found.cleanup == "DIRTY"]
             if dirty:
                 self._remove_directories()
             for number in dirty:

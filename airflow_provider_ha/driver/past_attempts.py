@@ -3,14 +3,15 @@
 Invariants: a submission is over when its supervisor has proven that all its processes are dead; what cannot be read is
 no proof, so everything of that submission stays. The newest ones stay in any case, for a person who looks for the
 reason of a loss at night, and for the count of attempts (``recovery.restart``): no more than *restart_attempts* of them
-can follow each other without a driver that lived. A submission is forgotten only after its directory is gone.
+can follow each other without a driver that lived. A submission is forgotten only after its directory is gone; with a
+run that is removed (``jobs.past_runs``) all of it is, and each host removes its directories when it leads next.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +24,9 @@ from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import HaOptions
-from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.jobs.past_runs import PastRuns
+from airflow_provider_ha.jobs.removed_runs import RemovedRunStore
+from airflow_provider_ha.jobs.runs import RunStore, decode
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.storage.durable import REMOVED, remove_tree
 from airflow_provider_ha.storage.keys import JobKeys
@@ -47,6 +50,7 @@ class PastAttempts:
 
     :param home_path: Directory of what drivers keep on this host.
     :param own: The submission of this driver.
+    :param runs: The runs that are long over.
     """
 
     coordinator: Coordinator
@@ -57,6 +61,7 @@ class PastAttempts:
     journal: JobJournal
     options: HaOptions
     own: Attempt
+    runs: PastRuns
 
     def clear(self) -> Iterator[None]:
         """Remove what is over; yields after each step.
@@ -76,6 +81,7 @@ class PastAttempts:
             return bool(known) and attempt < known[-1] - self._kept and attempt not in known
 
         yield from self.journal.forget(forgotten, before_epoch=self.leadership.epoch - ATTEMPTS)
+        yield from self.runs.clear(self.leadership.commit)  # guard: drivers-leave-past-runs
 
     @property
     def _kept(self) -> int:
@@ -87,8 +93,10 @@ class PastAttempts:
 
     def _remove_directories(self) -> Iterator[None]:
         names = [path.name for path in self._parent.iterdir()] if self._parent.is_dir() else []
+        removed = self._removed_runs()
         for part in _parts(superfluous(names, self.own)):
-            for attempt in self._over(part):
+            gone = [attempt for attempt in part if removed(attempt[0])]
+            for attempt in (*gone, *self._over([each for each in part if each not in gone])):
                 self.leadership.prove()  # guard: deposed-leaders-remove-directories
                 log.info("the directory of submission %d of run %d is removed", attempt[1], attempt[0])
                 remove_tree(self._directory(attempt))
@@ -98,6 +106,13 @@ class PastAttempts:
             if remains and not (self._parent / remains[1]).exists():
                 remove_tree(self._parent / remains[1])  # its remover died
                 yield
+
+    def _removed_runs(self) -> Callable[[int], bool]:
+        """Return what says of a run whether it was removed: the death of all its processes was proven before that."""
+        through = RemovedRunStore(self.coordinator, self.paths).read().through
+        known = set(RunStore(self.coordinator, self.paths).numbers())
+        # guard: directories-of-unknown-runs-go
+        return lambda run: 0 < run <= through and run not in known
 
     def _directory(self, attempt: Attempt) -> Path:
         return self.home_path / self.keys.application(*attempt)

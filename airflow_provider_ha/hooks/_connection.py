@@ -39,6 +39,7 @@ _PLAIN_FIELDS = (
     "engines",
     "history_server",
 )
+_RETENTION_FIELDS = {"retained_runs": "runs", "retained_days": "days"}
 _TIMINGS = ("session_timeout", "tolerate_suspended")
 _SASL = "sasl"  # what login and password are for; the other is digest
 
@@ -82,6 +83,7 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
             s3=_s3(extra),
             hdfs=_given(extra, _HDFS_FIELDS) or None,
             timings=_timings(extra),
+            retention=_given(extra, _RETENTION_FIELDS) or None,
             **{name: extra.get(name) for name in _PLAIN_FIELDS},
         )
     except ConfigurationError as error:

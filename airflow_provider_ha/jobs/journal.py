@@ -25,6 +25,7 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 log = logging.getLogger(__name__)
 _ATTEMPT = re.compile(r"(\d+)-(\d+)-")
+_RUN = re.compile(r"(\d+)-")
 _EPOCH = re.compile(r"e(\d+)\.json")
 
 
@@ -203,6 +204,20 @@ class JobJournal:
             if written and int(written[1]) < before_epoch:
                 self._store.delete(key)
                 yield
+
+    def forget_runs(self, removed: Callable[[int], bool]) -> Iterator[None]:
+        """Remove the entries of runs that are removed; yields after each.
+
+        :param removed: Whether ZooKeeper was made to forget that run.
+        :raises StorageError: Storage could not be read or written.
+        """
+        for kind in ("submission", "started", "result"):
+            prefix = f"{self._keys.journals}{kind}/"
+            for key in [info.key for info in self._store.list(prefix)]:
+                found = _RUN.match(key.removeprefix(prefix))
+                if found and removed(int(found[1])):
+                    self._store.delete(key)
+                    yield
 
     def _entry(self, kind: str, key: str) -> Entry:
         record = _KINDS.get(kind)

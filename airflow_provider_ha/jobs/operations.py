@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, Op, SetData
 from airflow_provider_ha.coordination.node_names import is_plain, ours, report_stray
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import JobStateError, RecordCorruptError
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, RunResult
@@ -136,6 +138,22 @@ def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation
         (operation for operation in found if operation is not None),
         key=lambda operation: (operation.requested_at, operation.operation_id),
     )
+
+
+def open_runs(coordinator: Coordinator, paths: JobPaths) -> set[int]:
+    """Return the runs of the operations that no leader has answered yet, also where the run has a result by now.
+
+    What is abandoned with its run (:func:`settled`) is known from that result alone, until a leader has noted it.
+    """
+    nodes = coordinator.read(
+        Reads(tuple(f"{paths.operations}/{name}" for name in coordinator.children(paths.operations)))
+    )
+    found = set()
+    for node in nodes.nodes.values():
+        with suppress(RecordCorruptError):  # no requester can read it either
+            if node is not None and not (operation := Operation.from_bytes(node.data, source=node.path)).state.final:
+                found.add(operation.run)
+    return found
 
 
 def open_cancels(coordinator: Coordinator, paths: JobPaths, run: int) -> list[Operation]:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterator
 from typing import ClassVar
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
     NodeExistsError,
     NodeMissingError,
     OutcomeUnknownError,
+    RecordCorruptError,
     VersionConflictError,
 )
 from airflow_provider_ha.jobs.runs import RunStore
@@ -27,6 +30,7 @@ from airflow_provider_ha.records import Record
 
 log = logging.getLogger(__name__)
 _ATTEMPTS = 5
+_AT_ONCE = 100
 
 
 class OutputClaim(Record):
@@ -102,3 +106,49 @@ class OutputClaims:
 def _op(path: str, node: Node | None, claim: OutputClaim) -> Create | SetData:
     # guard: claims-are-taken-by-who-is-slower
     return Create(path, claim.to_bytes()) if node is None else SetData(path, claim.to_bytes(), node.version)
+
+
+def clear_claims(coordinator: Coordinator, paths: JobPaths, commit: Commit) -> Iterator[None]:
+    """Remove the claims of the job's runs that are over; yields after each transaction.
+
+    A claim protects an output for as long as its run is live. Without this, a job that writes to another directory
+    each day leaves a node each day.
+
+    :param commit: ``leadership.commit`` of the job.
+    :raises LeadershipError: This process may no longer write for the job.
+    """
+    found = ended_claims(coordinator, paths)
+    for start in range(0, len(found), _AT_ONCE):
+        part = found[start : start + _AT_ONCE]
+        try:
+            # guard: claims-of-others-go
+            commit(*(Delete(node.path, node.version) for node in part))
+        except (NodeMissingError, VersionConflictError) as error:
+            log.info("some claims of outputs stay, because one is taken at this moment: %s", error.message)
+        yield
+
+
+def ended_claims(coordinator: Coordinator, paths: JobPaths) -> list[Node]:
+    """Return the nodes of the claims of the job's runs that are over."""
+    parent = paths.cluster.outputs
+    nodes = [f"{parent}/{name}" for name in coordinator.children(parent)]
+    own: dict[str, tuple[Node, int]] = {}
+    for start in range(0, len(nodes), _AT_ONCE):
+        for node in coordinator.read(Reads(tuple(nodes[start : start + _AT_ONCE]))).nodes.values():
+            if node is not None and (claim := _claim(node)) is not None and claim.job_id == paths.job_id:
+                own[node.path] = (node, claim.run)
+    if not own:
+        return []
+    runs = RunStore(coordinator, paths)
+    numbers, results = runs.numbers(), runs.results()
+    # guard: claims-of-live-runs-go
+    return [
+        node for node, run in own.values() if run in results or (numbers and run < numbers[-1] and run not in numbers)
+    ]
+
+
+def _claim(node: Node) -> OutputClaim | None:
+    try:
+        return OutputClaim.from_bytes(node.data, source=node.path)
+    except RecordCorruptError:
+        return None  # whose it is cannot be read

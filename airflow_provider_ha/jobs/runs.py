@@ -7,8 +7,9 @@ from DIRTY to CLEAN), so what was read of them stays true; only "not there" can 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
@@ -19,11 +20,14 @@ from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.coordination.steps import Steps, follow
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import Run, RunResult
+from airflow_provider_ha.jobs.removed_runs import removed
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.records import Record
 
 
 RecordT = TypeVar("RecordT", bound=Record)
+_AT_ONCE = 500  # nodes that are asked for before the first answer
+_SHOWN = 10  # numbers in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +97,30 @@ class RunStore:
         numbers = self.numbers()
         return self.get(numbers[-1]) if numbers else None
 
-    def results(self) -> dict[int, RunResult]:
-        """Return the results of all runs that have one, by number, ascending."""
-        return self._results(self.numbers())
+    def results(self, numbers: Iterable[int] | None = None) -> dict[int, RunResult]:
+        """Return the results of the runs that have one, by number, ascending.
+
+        :param numbers: Of these runs; of all when it is left out.
+        """
+        return self._results(self.numbers() if numbers is None else numbers)
+
+    def runs(self, numbers: Iterable[int]) -> dict[int, Run]:
+        """Return runs by number, in the order of *numbers*, without those that are not there any more."""
+        return self._read_all(numbers, self._paths.run, Run)
 
     def _results(self, numbers: Iterable[int]) -> dict[int, RunResult]:
-        paths = {number: self._paths.run_result(number) for number in numbers}
-        if not paths:
-            return {}
-        seen = self._coordinator.read(Reads(tuple(paths.values())))
-        found = {number: decode(seen.nodes[path], RunResult) for number, path in paths.items()}
-        return {number: result for number, result in found.items() if result is not None}
+        return self._read_all(numbers, self._paths.run_result, RunResult)
+
+    def _read_all(
+        self, numbers: Iterable[int], path_of: Callable[[int], str], record: type[RecordT]
+    ) -> dict[int, RecordT]:
+        paths = {number: path_of(number) for number in numbers}
+        nodes: dict[str, Node | None] = {}
+        for start in range(0, len(paths), _AT_ONCE):
+            some = tuple(islice(paths.values(), start, start + _AT_ONCE))
+            nodes.update(self._coordinator.read(Reads(some)).nodes)
+        found = {number: decode(nodes[path], record) for number, path in paths.items()}
+        return {number: each for number, each in found.items() if each is not None}
 
     def drains_after(self) -> int | None:
         """Return the epoch after which an unfinished drain is one of the newest run.
@@ -126,10 +143,7 @@ class RunStore:
         """
         seen = self._coordinator.read(reads_of_run(self._paths, number))
         if seen.nodes[self._paths.run(number)] is None:
-            raise JobStateError(
-                f"job {self._paths.job_id!r} has no run {number}",
-                next_step=f"Choose one of {self.numbers()}",
-            )
+            raise self._missing(number)
         return view_of_run(self._coordinator, self._paths, number, seen)
 
     def result(self, number: int) -> RunResult | None:
@@ -167,8 +181,21 @@ class RunStore:
         # guard: results-version-of-clean
         return SetData(node.path, result.model_copy(update={"cleanup": "CLEAN"}).to_bytes(), node.version)
 
+    def _missing(self, number: int) -> JobStateError:
+        numbers = self.numbers()
+        if numbers and 0 < number < numbers[-1]:
+            return removed(self._paths, number)
+        return JobStateError(
+            f"job {self._paths.job_id!r} has no run {number}", next_step=f"Choose one of {_short(numbers)}"
+        )
+
     def _read(self, path: str, record: type[RecordT]) -> RecordT | None:
         return decode(self._coordinator.find(path), record)
+
+
+def _short(numbers: Sequence[int]) -> str:
+    shown = [str(number) for number in numbers]
+    return ", ".join(shown if len(shown) <= _SHOWN else [shown[0], "…", *shown[-_SHOWN + 1 :]]) or "none"
 
 
 def reads_of_run(paths: JobPaths, number: int) -> Reads:
@@ -196,7 +223,10 @@ def steps_of_run(paths: JobPaths, number: int, seen: Seen) -> Steps[RunView]:
         for path in (paths.submission, paths.submission_started, paths.submission_exit)
     ]
     result = paths.run_result(number)
-    later = yield Reads((*nodes, result))
+    later = yield Reads((*nodes, result, paths.run(number)))
+    # A run that is removed while it is read has no result any more, so it would look like one that is live.
+    if later.nodes[result] is None and later.nodes[paths.run(number)] is None:
+        raise removed(paths, number)  # guard: removed-runs-look-live
     return RunView(  # guard: forgotten-submissions-break-snapshots
         run=Run.from_bytes(seen.there(paths.run(number)).data, source=paths.run(number)),
         # One that is not there any more was forgotten by the leader after its name was read: it is long over.

@@ -27,10 +27,12 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+from airflow_provider_ha.jobs.removed_runs import RemovedRunStore, removed
 from airflow_provider_ha.names import safe_segment
 from airflow_provider_ha.records import Record
 
 
+FOLLOWED = "-run"  # after the name of a claim: the node that says which run it follows
 ATTEMPTS = 10  # rivals for one task instance are two, seldom three
 
 
@@ -70,8 +72,14 @@ class FollowedRun(Record):
 
 
 def follow_first(coordinator: Coordinator, paths: JobPaths, watcher_id: str, run: int) -> int:
-    """Return the run that a watcher has followed first, which is *run* when it follows none yet."""
+    """Return the run that a watcher has followed first, which is *run* when it follows none yet.
+
+    :raises JobStateError: The run that it has followed was removed.
+    """
     path = _followed(paths, watcher_id)
+    # guard: followers-of-removed-runs-follow-another
+    if coordinator.find(path) is None and (gone := RemovedRunStore(coordinator, paths).find(watcher_id)) is not None:
+        raise removed(paths, gone.run)
     create_once(coordinator, path, FollowedRun(run=run))
     found = read_record(coordinator, path, FollowedRun)
     return found[0].run if found else run
@@ -104,7 +112,7 @@ def followed(coordinator: Coordinator, paths: JobPaths, watcher_id: str) -> int 
 
 def _followed(paths: JobPaths, watcher_id: str) -> str:
     # Ids of requests end in a digest, so this is no other watcher's claim.
-    return paths.watcher(f"{safe_segment(watcher_id)}-run")
+    return paths.watcher(f"{safe_segment(watcher_id)}{FOLLOWED}")
 
 
 def claim(coordinator: Coordinator, paths: JobPaths, watcher_id: str, *, ti_id: str, when_killed: WhenKilled) -> int:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
-from airflow_provider_ha.jobs.watchers import follow_first
+from airflow_provider_ha.jobs.removed_runs import removed
+from airflow_provider_ha.jobs.watchers import follow, follow_first
 from airflow_provider_ha.operators._run import SparkHaWatchOperator
 
 
@@ -49,11 +50,11 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
         super().__init__(**kwargs)
         self.run = run
 
-    def attach(self, client: HaClient, context: Any, request: str) -> int:  # noqa: ARG002  # it changes nothing
+    def attach(self, client: HaClient, context: Any, request: str) -> int:  # noqa: ARG002  # it needs none
         """Return the run that is named, else the one that this task found first.
 
         :raises UnknownJobError: There is no such job.
-        :raises JobStateError: The job has no such run.
+        :raises JobStateError: The job has no such run, or it was removed.
         """
         named = run_number(self.run)
         newest = client.job(self.job_id).snapshot().run
@@ -65,9 +66,14 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
                 next_step="Submit or restore the job first: SparkHaSubmitOperator, SparkHaRestoreOperator, or "
                 f"`spark-ha restore {self.job_id}`",
             )
-        number = named
-        if number is None:
-            number = follow_first(client.coordinator, self.paths(client), request, newest.run.number)
+        paths = self.paths(client)
+        if named is None:
+            number = follow_first(client.coordinator, paths, request, newest.run.number)
+        else:
+            number = named
+            if client.coordinator.find(paths.run(number)) is None:  # guard: tasks-wait-for-removed-runs
+                raise removed(paths, number)
+            follow(client.coordinator, paths, request, number)  # its claim goes with that run
         self.log.info("Following run %d of job %s", number, self.job_id)
         return number
 

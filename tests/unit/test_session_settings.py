@@ -96,6 +96,8 @@ def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None
         "TLS_CHECK_HOSTNAME": "false",
         "SESSION_TIMEOUT": "20",
         "TOLERATE_SUSPENDED": "false",
+        "RETAINED_RUNS": "20",
+        "RETAINED_DAYS": "1.5",
     }
     for name, value in said.items():
         monkeypatch.setenv(f"SPARK_HA_{name}", value)
@@ -107,6 +109,7 @@ def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert config.tls is not None
     assert (config.tls.ca_file, config.tls.check_hostname) == ("ca.pem", False)
     assert (config.timings.session_timeout, config.timings.tolerate_suspended) == (20, False)
+    assert (config.retention.runs, config.retention.days) == (20, 1.5)
 
 
 def test_a_connection_says_what_its_login_is_for() -> None:
@@ -120,7 +123,13 @@ def test_a_connection_says_what_its_login_is_for() -> None:
 
 def test_the_fields_of_a_connection_reach_the_session() -> None:
     fields, extra = connection(
-        host="zk1,zk2/prod", tls=True, tls_ca_file="ca.pem", tls_key_password="key-secret", tolerate_suspended=False
+        host="zk1,zk2/prod",
+        tls=True,
+        tls_ca_file="ca.pem",
+        tls_key_password="key-secret",
+        tolerate_suspended=False,
+        retained_runs=20,
+        retained_days=1.5,
     )
     config = config_of(fields, extra)
 
@@ -128,6 +137,7 @@ def test_the_fields_of_a_connection_reach_the_session() -> None:
     assert config.tls is not None
     assert config.tls.ca_file == "ca.pem"
     assert config.timings.tolerate_suspended is False
+    assert (config.retention.runs, config.retention.days) == (20, 1.5)
     assert "key-secret" in secrets_of(fields, extra)
     assert "key-secret" not in repr(config)
 

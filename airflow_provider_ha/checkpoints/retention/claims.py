@@ -21,10 +21,11 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.coordination.node_names import is_plain, node_number, node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.pointers.outcome import Commit
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode
-from airflow_provider_ha.pointers.scan import ScannedPointer
+from airflow_provider_ha.pointers.scan import ScannedPointer, decode
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.keys import JobKeys
@@ -33,6 +34,7 @@ from airflow_provider_ha.storage.keys import JobKeys
 log = logging.getLogger(__name__)
 
 _CLAIM = "claim"  # name of the node below the run
+_AT_ONCE = 500  # nodes that are asked for before the first answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +145,10 @@ class Claims:
         return lambda commit: self._savepoints.mark(commit, name, f"savepoint-{name}", directories=directories)
 
     def _claimed_directories(self) -> Iterator[_Claimed]:
-        for run in node_numbers(self._coordinator.children(self._paths.runs), parent=self._paths.runs):
-            claims = self._claims_of(run)
-            found = claims.find(_CLAIM)
-            if found is not None and not found.record.given_up:
-                yield _Claimed(f"{_CLAIM}-{run}", run, self._directory_mark(claims, found, f"{_CLAIM}-{run}"))
+        for run, found in claims_of_runs(self._coordinator, self._paths).items():
+            if not found.record.given_up:
+                mark = self._directory_mark(self._claims_of(run), found, f"{_CLAIM}-{run}")
+                yield _Claimed(f"{_CLAIM}-{run}", run, mark)
 
     def _directory_mark(
         self, claims: PointerStore[Claim], found: ScannedPointer[Claim], what: str
@@ -165,3 +166,17 @@ class Claims:
 
     def _is_read(self, what: str) -> bool:
         return bool(active(self._coordinator, self._paths, what, self._clock))
+
+
+def claims_of_runs(coordinator: Coordinator, paths: JobPaths) -> dict[int, ScannedPointer[Claim]]:
+    """Return the directories that runs have claimed, by run, also those that were given up.
+
+    :raises RecordCorruptError: A claim cannot be read.
+    """
+    numbers = node_numbers(coordinator.children(paths.runs), parent=paths.runs)
+    found: dict[int, ScannedPointer[Claim]] = {}
+    for start in range(0, len(numbers), _AT_ONCE):
+        claims = {number: paths.run_claim(number) for number in numbers[start : start + _AT_ONCE]}
+        nodes = coordinator.read(Reads(tuple(claims.values()))).nodes
+        found |= {number: decode(node, Claim) for number, path in claims.items() if (node := nodes[path]) is not None}
+    return found

@@ -19,6 +19,7 @@ from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs import deleted, moves, presence, watchers
 from airflow_provider_ha.jobs import model as job_records
+from airflow_provider_ha.jobs import moves, presence, removed_runs, watchers
 from airflow_provider_ha.records import Record
 
 
@@ -158,3 +159,4 @@ def _records_of(*modules: Any) -> dict[str, type[Record]]:
 
 
 RECORDS: dict[str, type[Record]] = _records_of(job_records, checkpoint_records, deleted, moves, presence, watchers)
+RECORDS: dict[str, type[Record]] = _records_of(job_records, checkpoint_records, moves, presence, removed_runs, watchers)

@@ -73,7 +73,7 @@ def withdraw(target: JobContext, move_id: str) -> None:
 
 def run_of(target: JobContext, move_id: str) -> int | None:
     """Return the number of the run that a move has made; ``None`` when it has made none."""
-    made = (number for number in target.runs.numbers() if target.runs.get(number).run.request_id == move_id)
+    made = (number for number, run in target.runs.runs(target.runs.numbers()).items() if run.request_id == move_id)
     return next(made, None)
 
 

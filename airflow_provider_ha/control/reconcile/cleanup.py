@@ -43,7 +43,7 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
             leadership.prove()  # a former leader removes nothing
             log.info("working directory %s is removed", key)
             job.area.remove(key)
-        numbers = tuple(number for number in job.runs.numbers() if job.runs.result(number) is not None)
+        numbers = [number for number, result in job.runs.results().items() if result.cleanup == "DIRTY"]
         dirty = {number: mark for number in numbers if (mark := job.runs.clean_op(number)) is not None}
         if dirty:
             leadership.commit(*dirty.values())

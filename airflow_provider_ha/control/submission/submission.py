@@ -25,7 +25,6 @@ from airflow_provider_ha.control.submission.lost_run import LostRun, carry_out_c
 from airflow_provider_ha.control.submission.moved import refuse_moved, stays_op
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
-from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import (
     ConfigurationError,
@@ -39,6 +38,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.deleted import Life, read_life, refuse_half_deleted
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartPoint
+from airflow_provider_ha.jobs.removed_runs import RemovedRunStore, removed
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.watchers import follow, followed
 
@@ -94,6 +94,7 @@ def submit_run(
             if (found := _found(job, known, request_id)) is not None:
                 return found
             continue
+        refuse_removed(job, request_id)
         lost = _live_run(job, numbers)  # guard: live-run-refuses
         if not arrives:
             refuse_moved(job)  # guard: moved-jobs-are-started
@@ -109,6 +110,7 @@ def submit_run(
         create_job(job.coordinator, job.paths)
         run = Run(
             number=max(numbers, default=life.last_run) + 1,
+            number=_next_number(job, numbers),
             graph=prepared.graph,
             start=prepared.start,
             request_id=request_id if known.next_use == 1 else f"{request_id}{_SEPARATOR}{known.next_use}",
@@ -121,6 +123,9 @@ def submit_run(
                     *_creation(job, run, life), *(prepared.arrival if arrives else stays_op(job))
                 )  # guard: jobs-are-started-while-they-leave
             elif not _replaced(job, lost, run, life):
+                    *_creation(job, run, numbers), *(prepared.arrival if arrives else stays_op(job))
+                )  # guard: jobs-are-started-while-they-leave
+            elif not _replaced(job, lost, run, numbers):
                 continue
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
             log.info(
@@ -155,6 +160,7 @@ def check_submission(job: JobContext, request_id: str, *, on_lost: Callable[[Los
     numbers = job.runs.numbers()
     if _find_request(job, numbers, request_id).number is not None:
         return False
+    refuse_removed(job, request_id)
     lost = _live_run(job, numbers)
     if lost is None or operations.open_cancels(job.coordinator, job.paths, lost.number):
         return True
@@ -162,13 +168,37 @@ def check_submission(job: JobContext, request_id: str, *, on_lost: Callable[[Los
 
 
 def failed_run(job: JobContext, request_id: str) -> RunView | None:
-    """Return the newest run of a request when it FAILED; ``None`` when it did not, or there is none."""
-    for number in reversed(job.runs.numbers()):
-        view = job.runs.get(number)
-        if made_by(view.run, request_id):
+    """Return the newest run of a request when it FAILED; ``None`` when it did not, or there is none.
+
+    :raises JobStateError: It FAILED, and was removed.
+    """
+    for number, run in job.runs.runs(reversed(job.runs.numbers())).items():
+        if made_by(run, request_id):
+            view = job.runs.get(number)
             failed = view.result is not None and view.result.state is JobState.FAILED
             return view if failed else None
+    gone = RemovedRunStore(job.coordinator, job.paths).find(request_id)
+    if gone is not None and gone.failed:  # guard: retries-repeat-removed-runs
+        raise removed(job.paths, gone.run)
     return None
+
+
+def refuse_removed(job: JobContext, request_id: str) -> None:
+    """Refuse a request whose run is removed: to make another would do a second time what was asked once.
+
+    Call it after the job's runs were looked through: a run that is removed in between has its note by then. A run
+    that FAILED is repeated, also when it is removed.
+
+    :raises JobStateError: The request had a run, which is removed, and did not end FAILED.
+    :raises RecordCorruptError: Whether it had one cannot be read.
+    """
+    found = RemovedRunStore(job.coordinator, job.paths).find(request_id)
+    if found is not None and not found.failed:  # guard: requests-of-removed-runs-run-again
+        raise JobStateError(
+            f"request {request_id!r} has led to run {found.run} of job {job.job_id!r}, which is over and was removed",
+            next_step="To start the job again use a new request: a new DAG run, another request id. retained_runs and "
+            "retained_days of the connection say how long runs are kept",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +218,8 @@ class _Known:
 def _find_request(job: JobContext, numbers: list[int], request_id: str) -> _Known:
     follows = followed(job.coordinator, job.paths, request_id)
     uses, seen = 0, False
-    for number in reversed(numbers):
-        run = read_record(job.coordinator, job.paths.run(number), Run)
-        if run is None:
-            continue
-        own = made_by(run[0], request_id)
+    for number, run in job.runs.runs(reversed(numbers)).items():
+        own = made_by(run, request_id)
         uses += own
         if seen or not (own or number == follows):
             continue
@@ -220,11 +247,13 @@ def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | No
 
 
 def _replaced(job: JobContext, lost: LostRun, run: Run, life: Life) -> bool:
+def _replaced(job: JobContext, lost: LostRun, run: Run, numbers: list[int]) -> bool:
     """Make *run* in the transaction that ends a lost one; ``False`` when that is not lost, or not live, any more."""
     reason = f"its driver was lost, and run {run.number} takes its place"
     result = result_of(job, lost, JobState.FINISHED, reason=reason, by=run.request_id)
     try:
         end_lost(job, lost, result, also=[*_creation(job, run, life), *stays_op(job)])
+        end_lost(job, lost, result, also=[*_creation(job, run, numbers), *stays_op(job)])
     except (JobStateError, LeadershipError) as error:
         log.info("run %d of %s does not take the place of run %d: %s", run.number, job.job_id, lost.number, error)
         return False
@@ -255,6 +284,7 @@ def _live_run(job: JobContext, numbers: list[int]) -> LostRun | None:
 
 
 def _creation(job: JobContext, run: Run, life: Life) -> list[Op]:
+def _creation(job: JobContext, run: Run, numbers: list[int]) -> list[Op]:
     paths = job.paths
     ops: list[Op] = [
         *life.begins(),
@@ -264,4 +294,12 @@ def _creation(job: JobContext, run: Run, life: Life) -> list[Op]:
     ]
     if run.number > life.last_run + 1:
         ops.append(Check(paths.run_result(run.number - 1)))  # at most one live run per job
+    if numbers:
+        ops.append(Check(paths.run_result(numbers[-1])))  # at most one live run per job
     return ops
+
+
+def _next_number(job: JobContext, numbers: list[int]) -> int:
+    """Return a number that no run has had."""
+    through = RemovedRunStore(job.coordinator, job.paths).read().through
+    return max(through, *numbers, 0) + 1  # guard: numbers-of-removed-runs-come-again

@@ -72,6 +72,26 @@ def test_a_driver_that_nobody_else_watches_is_submitted_again_until_it_is_given_
     assert [submission.submission.attempt for submission in view.submissions] == [1, 2, 3]
 
 
+def test_a_numbered_run_that_was_removed_is_named_and_not_waited_for(coordinator: Coordinator, paths: JobPaths) -> None:
+    submit(coordinator, paths, 2)
+
+    with pytest.raises(AirflowFailException, match="run 1 of job 'flights' was over and has been removed"):
+        run_task(following(run=1), context())
+
+    assert watched(coordinator, paths) == []
+
+
+def test_which_numbered_run_a_task_follows_is_noted(coordinator: Coordinator, paths: JobPaths) -> None:
+    """So that its claim can go with that run."""
+    submit(coordinator, paths)
+    end(coordinator, paths, 1)
+
+    run_task(following(run=1), context())
+
+    claim, note = watched(coordinator, paths)
+    assert note == f"{claim}-run"
+
+
 def test_a_run_that_finishes_while_it_is_followed_is_the_result(coordinator: Coordinator, paths: JobPaths) -> None:
     submit(coordinator, paths)
 

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig, Retention
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.driver import past_attempts
 from airflow_provider_ha.driver.past_attempts import DIRECTORIES, PastAttempts, superfluous
 from airflow_provider_ha.errors import LeadershipError
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, HaOptions
+from airflow_provider_ha.jobs.past_runs import PastRuns
+from airflow_provider_ha.jobs.removed_runs import RemovedRuns
 from airflow_provider_ha.jobs.runs import RunStore, reads_of_run, view_of_run
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
@@ -45,15 +48,17 @@ def submitted(job: Job, attempts: int, *, over: bool = True) -> Path:
 
 
 def clear(job: Job, own: int) -> None:
+    journal = JobJournal(job.objects, job.keys)
     past = PastAttempts(
         coordinator=job.coordinator,
         paths=job.paths,
         keys=job.keys,
         home_path=job.config.work_path,
         leadership=job.leadership,
-        journal=JobJournal(job.objects, job.keys),
+        journal=journal,
         options=HaOptions(restart_attempts=3),
         own=(1, own),
+        runs=PastRuns(job.coordinator, job.paths, journal, Retention(), SystemClock(), frozenset),
     )
     for _ in past.clear():
         pass
@@ -109,6 +114,20 @@ def test_a_submission_that_zookeeper_does_not_know_is_not_over(job: Job) -> None
     clear(job, own=12)
 
     assert (parent / "0-1").is_dir()
+
+
+def test_directories_of_removed_runs_go_on_the_host_that_still_has_them(job: Job) -> None:
+    """A leader on another host removed the runs; that their processes are dead was proven before."""
+    job.coordinator.commit(Create(job.paths.run(2)), Create(job.paths.removed_runs, RemovedRuns(through=3).to_bytes()))
+    parent = (job.config.work_path / job.keys.application(1, 1)).parent
+    names = ["0-1", "1-1", "1-2", "2-1", "3-1", "4-1", *(f"5-{attempt}" for attempt in range(1, 11))]
+    for name in names:
+        (parent / name).mkdir(parents=True)
+
+    clear(job, own=12)
+
+    removed = {"1-1", "1-2", "3-1"}
+    assert {path.name for path in parent.iterdir()} == set(names) - removed
 
 
 def test_a_deposed_leader_removes_no_directory(job: Job) -> None:

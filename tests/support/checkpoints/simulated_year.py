@@ -35,6 +35,7 @@ from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, HaOptions, LeaderInfo
+from airflow_provider_ha.jobs.past_runs import PastRuns
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import read_snapshot
 from airflow_provider_ha.storage.keys import JobKeys
@@ -256,6 +257,7 @@ class Driver:
             journal=of.journal,
             options=HaOptions(),
             own=(1, of.attempt),
+            runs=PastRuns(of.coordinator, of.paths, of.journal, of.config.retention, of.clock, frozenset),
         )
         self.cleaning = Cleaning(checkpoints, self.leadership, of.clock, past.clear)
         self.query.commit()

@@ -80,7 +80,7 @@ def test_what_is_required_is_shown_at_once_and_says_so() -> None:
 def test_the_form_has_every_setting_of_a_cluster_once() -> None:
     fields = set(INFO["connection-types"][0]["conn-fields"])
     standard = {"zookeeper", "storage_root", "digest_auth", "sasl_auth"}  # host, schema, login and password
-    own = set(HaConfig.model_fields) - standard - {"s3", "hdfs", "tls", "timings"}
+    own = set(HaConfig.model_fields) - standard - {"s3", "hdfs", "tls", "timings", "retention"}
     options = {
         "s3": S3Options.model_fields,
         "hdfs": HdfsOptions.model_fields,
@@ -88,7 +88,8 @@ def test_the_form_has_every_setting_of_a_cluster_once() -> None:
     }
     groups = {f"{group}_{name}" for group, names in options.items() for name in names}
 
-    assert fields == own | groups | {"tls", "auth_scheme"} | {"session_timeout", "tolerate_suspended"}
+    timings, retention = {"session_timeout", "tolerate_suspended"}, {"retained_runs", "retained_days"}
+    assert fields == own | groups | {"tls", "auth_scheme"} | timings | retention
 
 
 def test_the_form_is_grouped_and_begins_with_the_cluster() -> None:

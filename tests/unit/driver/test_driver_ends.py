@@ -310,7 +310,7 @@ def test_a_drain_whose_script_fails_is_none(way_out: WayOut) -> None:
 
 
 def keeping(**checkpoints: Any) -> tuple[Housekeeping, Any]:
-    runs = MagicMock(result=lambda _: SimpleNamespace(cleanup="DIRTY"))
+    runs = MagicMock(results=lambda numbers: dict.fromkeys(numbers, SimpleNamespace(cleanup="DIRTY")))
     area = MagicMock(list=lambda _: [])
     return Housekeeping(runs, MagicMock(), MagicMock(**checkpoints), area, "live/e1-a"), runs
 

@@ -1,0 +1,234 @@
+"""Removes the records of runs that are long over, each as a whole and with the claims of the tasks that followed it.
+
+Invariants:
+
+- One transaction removes a run, checks epoch and leader node, and notes which requests had led to it
+  (:mod:`~airflow_provider_ha.jobs.removed_runs`). A reader sees the run or does not. Of a run with very many
+  submissions the oldest go before it, which a reader knows from :mod:`~airflow_provider_ha.driver.past_attempts`.
+- A run stays while one of its submissions has no proof of death: what is not known is no proof.
+- A claim that changes while it is read belongs to a task that lives: the transaction fails, and the run stays.
+- The journal forgets a run after ZooKeeper (pointer first, blob second). What a crash leaves there, the next pass
+  finds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import chain
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.config import Retention
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Delete
+from airflow_provider_ha.coordination.node_names import node_numbers
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.errors import (
+    NodeExistsError,
+    NodeMissingError,
+    RecordCorruptError,
+    VersionConflictError,
+)
+from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, Run, RunResult, Status
+from airflow_provider_ha.jobs.operations import open_runs
+from airflow_provider_ha.jobs.output_claims import clear_claims
+from airflow_provider_ha.jobs.past_watchers import Followers, read_followers
+from airflow_provider_ha.jobs.removed_runs import RemovedRun, RemovedRunStore
+from airflow_provider_ha.jobs.run_retention import expendable
+from airflow_provider_ha.jobs.runs import RunStore, decode
+from airflow_provider_ha.jobs.submissions import SubmissionExit
+from airflow_provider_ha.pointers.old_leases import clear_leases
+from airflow_provider_ha.pointers.outcome import Commit
+
+
+log = logging.getLogger(__name__)
+_OPS = 400  # of one transaction: some 60 kB, far below what ZooKeeper takes, and soon over
+_PARTS_OF_A_RUN = frozenset({"submissions", "result", "claim"})
+_PARTS_OF_A_SUBMISSION = frozenset({"started", "led", "exit"})
+_AT_ONCE = 20  # runs that are read together
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run that can go.
+
+    :param run: Its record.
+    :param result: How it ended.
+    :param nodes: What lies below it, children first.
+    """
+
+    run: Run
+    result: RunResult
+    nodes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class PastRuns:
+    """The runs of one job that are over.
+
+    :param journal: What storage knows of them.
+    :param retention: What is kept.
+    :param in_use: Returns the runs that checkpoints, savepoints and claims refer to.
+    :ivar kept: Run -> why it stays, of those that are old enough to go; complete after :meth:`find` or :meth:`clear`.
+    """
+
+    coordinator: Coordinator
+    paths: JobPaths
+    journal: JobJournal
+    retention: Retention
+    clock: Clock
+    in_use: Callable[[], AbstractSet[int]]
+    kept: dict[int, str] = field(default_factory=dict)
+
+    def find(self) -> Iterator[PastRun]:
+        """Yield the runs that can go, oldest first. Changes nothing.
+
+        :raises RecordCorruptError: Something may refer to a run and cannot be read: nothing goes.
+        """
+        runs = RunStore(self.coordinator, self.paths)
+        numbers = runs.numbers()
+        old = expendable(numbers, runs.results(), self.retention, now=self.clock.now())
+        if not old:
+            return
+        in_use = self.in_use() | self._own_use()
+        self.kept |= dict.fromkeys(in_use & set(old), "something refers to it")
+        for part in _parts([number for number in old if number not in in_use]):
+            yield from self._provable(part)
+
+    def clear(self, commit: Commit) -> Iterator[None]:
+        """Remove them, and what else runs that are over have left; yields after each step.
+
+        :param commit: ``leadership.commit`` of the job.
+        :raises LeadershipError: This process may no longer write for the job.
+        :raises HaError: Something could not be read or removed; the next call goes on.
+        """
+        for _ in self.clear_nodes(commit):
+            yield
+        yield from self._clear_journal()
+        yield from clear_claims(self.coordinator, self.paths, commit)
+        yield from clear_leases(self.coordinator, self.paths, commit, self.clock)
+
+    def clear_nodes(self, commit: Commit) -> Iterator[int]:
+        """Remove what ZooKeeper has of them; yields the number of each that is gone, and 0 for a part of one."""
+        found = self.find()
+        first = next(found, None)
+        if first is None:
+            return
+        newest = RunStore(self.coordinator, self.paths).numbers()[-1]
+        followers = read_followers(self.coordinator, self.paths)
+        for past in chain((first,), found):
+            yield from self._remove(commit, past, followers, newest)
+
+    def _own_use(self) -> frozenset[int]:
+        """Return the runs that the job's own nodes refer to."""
+        found = {self._run_of(self.paths.generation, Generation), self._run_of(self.paths.status, Status)}
+        found.add(self._run_of(self.paths.job_graph, GraphPointer))
+        # guard: runs-of-open-operations-go
+        found |= open_runs(self.coordinator, self.paths)
+        return frozenset(found)
+
+    def _run_of(self, path: str, record: type[Generation | Status | GraphPointer]) -> int:
+        found = read_record(self.coordinator, path, record)
+        return found[0].run if found else 0
+
+    def _provable(self, numbers: Sequence[int]) -> Iterator[PastRun]:
+        paths = self.paths
+        seen = self.coordinator.read(
+            Reads(
+                tuple(path for number in numbers for path in (paths.run(number), paths.run_result(number))),
+                tuple(path for number in numbers for path in (paths.run(number), paths.submissions(number))),
+            )
+        )
+        attempts = {
+            number: [f"{parent}/{attempt}" for attempt in node_numbers(seen.lists[parent], parent=parent)]
+            for number in numbers
+            for parent in (paths.submissions(number),)
+        }
+        under = tuple(path for each in attempts.values() for path in each)
+        below = self.coordinator.read(Reads(tuple(f"{path}/exit" for path in under), under))
+        for number in numbers:
+            run, result = seen.nodes[paths.run(number)], seen.nodes[paths.run_result(number)]
+            if run is None or result is None:
+                continue  # removed since its number was read
+            try:
+                why = _why_it_stays(seen.lists[run.path], attempts[number], below)
+                record = Run.from_bytes(run.data, source=f"znode {run.path}")
+                ended = RunResult.from_bytes(result.data, source=f"znode {result.path}")
+            except RecordCorruptError as error:
+                why = error.message
+            if why:
+                self._keep(number, why)
+                continue
+            nodes = [node for path in attempts[number] for node in (*_children(path, below), path)]
+            names = sorted(seen.lists[run.path], reverse=True)  # "submissions" is empty by then
+            yield PastRun(record, ended, (*nodes, *(f"{run.path}/{name}" for name in names)))
+
+    def _remove(self, commit: Commit, past: PastRun, followers: Followers, newest: int) -> Iterator[int]:
+        number, paths = past.run.number, self.paths
+        led, claims = followers.of(past.run)
+        failed = past.result.state is JobState.FAILED
+        noted = {request: RemovedRun(run=number, failed=failed) for request in led}
+        nodes = list(past.nodes)
+        try:
+            while len(nodes) > _OPS:  # guard: large-runs-go-at-once
+                cut = 1 + max(at for at in range(_OPS) if nodes[at].rpartition("/")[0] == paths.submissions(number))
+                commit(*map(Delete, nodes[:cut]))  # its oldest submissions; the newest one goes with the run
+                nodes = nodes[cut:]
+                yield 0
+            while len(claims) > _OPS:
+                commit(*claims[:_OPS])
+                claims = claims[_OPS:]
+                yield 0
+            commit(
+                Check(paths.run(newest)),  # guard: the-last-run-goes
+                *RemovedRunStore(self.coordinator, paths).note_ops(number, noted),  # guard: removed-runs-leave-no-note
+                *map(Delete, nodes),
+                *claims,  # guard: claims-outlive-their-run
+                Delete(paths.run(number)),
+            )
+        except (NodeMissingError, NodeExistsError, VersionConflictError) as error:
+            self._keep(number, f"it changes at this moment ({error.message})")
+            return
+        followers.forget(past.run)
+        log.info("run %d of %s, which ended %s, is removed", number, self.paths.job_id, past.result.at)
+        yield number
+
+    def _keep(self, number: int, reason: str) -> None:
+        self.kept[number] = reason
+        log.info("run %d of %s stays: %s", number, self.paths.job_id, reason)
+
+    def _clear_journal(self) -> Iterator[None]:
+        through = RemovedRunStore(self.coordinator, self.paths).read().through
+        known = set(RunStore(self.coordinator, self.paths).numbers())
+        # guard: the-journal-forgets-runs-that-zookeeper-lost
+        yield from self.journal.forget_runs(lambda run: run <= through and run not in known)
+
+
+def _why_it_stays(parts: Sequence[str], attempts: Sequence[str], below: Seen) -> str:
+    """Return why a run stays that nothing refers to; empty when it can go.
+
+    :param parts: Names of what lies below it.
+    :param attempts: Nodes of its submissions.
+    :param below: Their exits, and what lies below them.
+    :raises RecordCorruptError: An exit cannot be read.
+    """
+    strange = set(parts) - _PARTS_OF_A_RUN
+    strange |= {name for path in attempts for name in below.lists[path]} - _PARTS_OF_A_SUBMISSION
+    if strange:
+        return f"it has a foreign node {min(strange)!r}"
+    exits = (below.nodes[f"{path}/exit"] for path in attempts)
+    unproven = sum(decode(node, SubmissionExit) is None for node in exits)
+    # guard: runs-go-without-a-proof-of-death
+    return f"nothing proves the death of the processes of {unproven} of its submissions" if unproven else ""
+
+
+def _children(path: str, below: Seen) -> list[str]:
+    return [f"{path}/{name}" for name in below.lists[path]]
+
+
+def _parts(items: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))

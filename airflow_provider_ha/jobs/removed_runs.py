@@ -1,0 +1,144 @@
+"""What is left of runs that were removed: how far, and which requests had made them or followed them.
+
+Invariants: both are written in the transaction that removes a run, so at every moment a request finds its run or the
+note about it. A reader looks for the run first and for the note second. A run that ZooKeeper does not know and whose
+number is not above :attr:`RemovedRuns.through` was removed, after every process of it had been proven dead; one above
+it is unknown, as after a loss of ZooKeeper's data.
+
+A note takes some 50 bytes. The newest 50,000 of a job stay, in a hundred nodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Op, SetData
+from airflow_provider_ha.coordination.node_names import node_numbers
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.names import safe_segment
+from airflow_provider_ha.records import Model, Record
+
+
+PER_PART = 500  # notes in one node: some 25 kB, which a removal writes again
+PARTS = 100
+_DIGITS = 16  # of the digest of a request's id: 64 bits, and two of 50,000 are equal once in 15 billion jobs
+
+
+class RemovedRuns(Record):
+    """``removed_runs``: how far the runs of a job were removed.
+
+    :param through: Highest number of a run that was removed.
+    :param part: Newest node with notes; 0 for none.
+    """
+
+    kind: ClassVar[str] = "removed-runs"
+
+    through: int = 0
+    part: int = 0
+
+
+class RemovedRun(Model):
+    """What a request led to.
+
+    :param run: Its newest run, which was removed.
+    :param failed: Whether it ended FAILED: a request may repeat such a run.
+    """
+
+    run: int
+    failed: bool = False
+
+
+class RemovedRequests(Record):
+    """``removed_runs/<part>``: some notes.
+
+    :param requests: Digest of a request's id -> what it led to.
+    """
+
+    kind: ClassVar[str] = "removed-requests"
+
+    requests: dict[str, RemovedRun] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRunStore:
+    """The notes of one job. Owns nothing; safe in any thread."""
+
+    coordinator: Coordinator
+    paths: JobPaths
+
+    def read(self) -> RemovedRuns:
+        """Return how far runs were removed.
+
+        :raises RecordCorruptError: That cannot be read.
+        """
+        found = read_record(self.coordinator, self.paths.removed_runs, RemovedRuns)
+        return found[0] if found else RemovedRuns()
+
+    def find(self, request_id: str) -> RemovedRun | None:
+        """Return what a request has led to, when that run was removed; ``None`` for a request without a note.
+
+        Look for the run itself before: a run that is removed in between has its note then.
+
+        :raises RecordCorruptError: A note cannot be read: whether the request had a run is not known.
+        """
+        parent = self.paths.removed_runs
+        parts = node_numbers(self.coordinator.children(parent), parent=parent)
+        paths = [self.paths.removed_requests(part) for part in reversed(parts)]
+        nodes = self.coordinator.read(Reads(tuple(paths))).nodes if paths else {}
+        wanted = digest(request_id)
+        for path in paths:
+            node = nodes[path]  # one that is not there any more was the oldest of too many
+            if node is None:
+                continue
+            known = RemovedRequests.from_bytes(node.data, source=f"znode {path}").requests.get(wanted)
+            if known is not None:
+                return known
+        return None
+
+    def note_ops(self, through: int, requests: Mapping[str, RemovedRun]) -> list[Op]:
+        """Return the writes of the notes about what one transaction removes.
+
+        :param through: Highest number among the runs that go; 0 when none does.
+        :param requests: Id of a request -> what it had led to.
+        """
+        parent = self.paths.removed_runs
+        found = read_record(self.coordinator, parent, RemovedRuns)
+        before, version = found or (RemovedRuns(), None)
+        part, ops = before.part, list[Op]()
+        if requests:
+            path = self.paths.removed_requests(part)
+            current = read_record(self.coordinator, path, RemovedRequests) if part else None
+            if current is None or len(current[0].requests) >= PER_PART:
+                part += 1
+                path, current = self.paths.removed_requests(part), None
+            known = current[0].requests if current else {}
+            noted = {digest(request_id): run for request_id, run in requests.items()}
+            data = RemovedRequests(requests=known | noted).to_bytes()
+            ops.append(Create(path, data) if current is None else SetData(path, data, current[1]))
+            oldest = self.paths.removed_requests(part - PARTS)
+            if current is None and part > PARTS and self.coordinator.find(oldest) is not None:
+                ops.append(Delete(oldest))  # guard: notes-about-requests-grow
+        after = RemovedRuns(through=max(before.through, through), part=part)
+        if version is None:
+            return [Create(parent, after.to_bytes()), *ops]
+        return [Check(parent, version) if after == before else SetData(parent, after.to_bytes(), version), *ops]
+
+
+def digest(request_id: str) -> str:
+    """Return what stands for a request's id in the notes: the same for the id and for its node in ``watchers``."""
+    return hashlib.sha256(safe_segment(request_id).encode()).hexdigest()[:_DIGITS]
+
+
+def removed(paths: JobPaths, number: int) -> JobStateError:
+    """Return the error of a run that is not there any more."""
+    return JobStateError(
+        f"run {number} of job {paths.job_id!r} was over and has been removed",
+        next_step="Its checkpoints and savepoints do not need it. retained_runs and retained_days of the connection "
+        "say how long runs are kept",
+    )

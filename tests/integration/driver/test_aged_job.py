@@ -1,0 +1,61 @@
+"""What a job of many runs leaves: as much after the last one as after a fraction of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig, Retention
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from tests.support.clusters.aged_job import AgedJob, Size
+
+
+EPOCHS = 50
+NOTES, NOTE_BYTES = 250, 150  # runs in one node with notes about their two tasks, and the bytes for each
+SHORT = Retention(runs=10, days=1)  # in a day 24 runs begin and end
+
+
+def assert_bounded(later: Size, earlier: Size, *, runs: int) -> None:
+    """Only the notes about requests may grow, and what is kept of the newest 50 epochs, which few runs do not have."""
+    assert later.znodes <= earlier.znodes * 1.1 + runs / NOTES
+    assert later.tree_bytes <= earlier.tree_bytes * 1.1 + runs * NOTE_BYTES
+    assert later.widest <= earlier.widest * 1.1
+    assert later.files <= earlier.files * 1.1 + EPOCHS
+    assert later.file_bytes <= earlier.file_bytes * 1.1 + EPOCHS * 500
+
+
+def test_what_two_hundred_runs_leave_is_bounded(config: HaConfig, coordinator: Coordinator) -> None:
+    job = AgedJob(config.model_copy(update={"retention": SHORT}), coordinator)
+    job.live(100)
+    earlier = job.measure()
+
+    job.live(100)
+
+    assert_bounded(job.measure(), earlier, runs=100)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_what_ten_thousand_runs_leave_is_bounded(config: HaConfig, coordinator: Coordinator) -> None:
+    job = AgedJob(config.model_copy(update={"retention": SHORT}), coordinator, led_every=50)
+    job.live(2_000)
+    earlier = job.measure()
+
+    job.live(8_000)
+
+    later = job.measure()
+    print(f"after 2,000 runs {earlier}; after 10,000 {later}")
+    assert_bounded(later, earlier, runs=8_000)
+    assert len(job.context.runs.numbers()) <= 80
+
+
+def test_a_job_that_has_grown_shrinks_in_small_steps(config: HaConfig, coordinator: Coordinator) -> None:
+    """As after an upgrade: earlier releases kept every run."""
+    job = AgedJob(config.model_copy(update={"retention": SHORT}), coordinator, cleaning=False)
+    job.live(100)
+    grown = job.measure()
+
+    job.cleaning = True
+    job.live(10)
+
+    assert len(job.context.runs.numbers()) <= 40
+    assert job.measure().znodes < grown.znodes / 2
