@@ -10,11 +10,13 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.session import AsJson, cluster
 from airflow_provider_ha.control.administration.collect import collect_job, require_files
+from airflow_provider_ha.control.administration.prune import prune_job
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError, HaError, UnknownJobError
 from airflow_provider_ha.pointers.orphans import Orphans, delete_orphans, find_orphans
 from airflow_provider_ha.storage.store import ObjectInfo
+from airflow_provider_ha.views.prune import JobPruneView, PruneView, job_prune_view
 from airflow_provider_ha.views.storage import (
     CollectionView,
     JobCollectionView,
@@ -117,6 +119,69 @@ def _collect(client: HaClient, job_id: str, *, dry_run: bool) -> JobCollectionVi
         except HaError as error:
             return JobCollectionView(job_id=job_id, problem=str(error))
     return job_collection_view(job_id, done.search, len(done.removed))
+
+
+@app.command()
+def prune(
+    context: typer.Context,
+    jobs: Annotated[
+        list[str] | None, typer.Argument(help="Ids of jobs; by default every job.", metavar="[JOB]...")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the records of runs that are long over, as retained_runs and retained_days of the connection say.
+
+    Drivers do that by themselves, a little at a time, and so does the leader of the cluster for jobs without a driver.
+    A job that has a live run is left to its driver.
+
+    What cannot be read stops the removal for its job. Exit 2: that was so.
+    """
+    with cluster(context, as_json=as_json) as client:
+        rows = [_prune(client, job_id, dry_run=dry_run) for job_id in jobs or client.list_jobs()]
+        kept = client.config.retention
+    view = PruneView(retained_runs=kept.runs, retained_days=kept.days, dry_run=dry_run, jobs=tuple(rows))
+    if as_json:
+        console.print_json(view)
+    else:
+        _print_pruned(view)
+    if any(row.problem for row in rows):
+        raise typer.Exit(Exit.UNKNOWN)
+
+
+def _prune(client: HaClient, job_id: str, *, dry_run: bool) -> JobPruneView:
+    with console.progress(job_id) as show:
+        try:
+            found = prune_job(client.context(job_id), dry_run=dry_run, progress=lambda done: show(done, 0))
+        except (ConfigurationError, UnknownJobError):
+            raise
+        except HaError as error:
+            return JobPruneView(job_id=job_id, problem=str(error))
+    return job_prune_view(job_id, found)
+
+
+def _print_pruned(view: PruneView) -> None:
+    console.print_table(
+        ("JOB", "RUNS", "EXPENDABLE", "SUBMISSIONS", "TASKS", "OUTPUTS", "LEASES", "REMOVED"),
+        (
+            [row.job_id, row.runs, row.expendable, row.submissions, row.tasks, row.outputs, row.leases, row.removed]
+            for row in view.jobs
+            if not row.problem
+        ),
+        empty="no job was looked at",
+    )
+    for row in view.jobs:
+        if row.problem:
+            console.err.print(f"{row.job_id}: {row.problem}", markup=False)
+        if row.left_to and not view.dry_run:
+            console.err.print(f"{row.job_id}: left to {row.left_to}", markup=False)
+        for run, reason in row.kept.items():
+            console.err.print(f"{row.job_id}: run {run} stays: {reason}", markup=False)
+    console.err.print(
+        f"kept are the newest {view.retained_runs} runs of a job, and each run for {view.retained_days:g} days"
+    )
+    if view.dry_run:
+        console.err.print("nothing was removed: this was a dry run")
 
 
 def _print_collection(view: CollectionView) -> None:

@@ -35,13 +35,13 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, Run, RunResult, Status
 from airflow_provider_ha.jobs.operations import open_runs
-from airflow_provider_ha.jobs.output_claims import clear_claims
+from airflow_provider_ha.jobs.output_claims import clear_claims, ended_claims
 from airflow_provider_ha.jobs.past_watchers import Followers, read_followers
 from airflow_provider_ha.jobs.removed_runs import RemovedRun, RemovedRunStore
 from airflow_provider_ha.jobs.run_retention import expendable
 from airflow_provider_ha.jobs.runs import RunStore, decode
 from airflow_provider_ha.jobs.submissions import SubmissionExit
-from airflow_provider_ha.pointers.old_leases import clear_leases
+from airflow_provider_ha.pointers.old_leases import clear_leases, leases_on_nothing
 from airflow_provider_ha.pointers.outcome import Commit
 
 
@@ -64,6 +64,24 @@ class PastRun:
     run: Run
     result: RunResult
     nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PastCount:
+    """How much runs that are long over have left.
+
+    :param runs: Numbers of those that can go.
+    :param submissions: How many submissions these have.
+    :param tasks: How many tasks had started or followed them.
+    :param outputs: How many claims of outputs are of runs that are over.
+    :param leases: How many things that are gone have leases that have expired.
+    """
+
+    runs: tuple[int, ...] = ()
+    submissions: int = 0
+    tasks: int = 0
+    outputs: int = 0
+    leases: int = 0
 
 
 @dataclass(slots=True)
@@ -98,6 +116,24 @@ class PastRuns:
         self.kept |= dict.fromkeys(in_use & set(old), "something refers to it")
         for part in _parts([number for number in old if number not in in_use]):
             yield from self._provable(part)
+
+    def count(self) -> PastCount:
+        """Return how much there is to remove. Changes nothing; raises as :meth:`find`."""
+        runs, submissions, tasks = list[int](), 0, set[str]()
+        followers = read_followers(self.coordinator, self.paths)
+        for past in self.find():
+            runs.append(past.run.number)
+            parent = self.paths.submissions(past.run.number)
+            submissions += sum(node.rpartition("/")[0] == parent for node in past.nodes)
+            tasks.update(followers.of(past.run)[0])
+            followers.forget(past.run)
+        return PastCount(
+            runs=tuple(runs),
+            submissions=submissions,
+            tasks=len(tasks),
+            outputs=len(ended_claims(self.coordinator, self.paths)),
+            leases=len(leases_on_nothing(self.coordinator, self.paths, self.clock)),
+        )
 
     def clear(self, commit: Commit) -> Iterator[None]:
         """Remove them, and what else runs that are over have left; yields after each step.

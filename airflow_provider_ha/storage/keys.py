@@ -17,6 +17,9 @@ JOBS = "jobs/"
 BLOBS = "blobs/sha256/"
 """Prefix of the content-addressed blobs."""
 
+BLOB_COLLECTION = "blobs/last-collection"
+"""An object whose time is that of the last collection of blobs."""
+
 
 _DIRECTORY = re.compile("e([0-9]+)-")
 _LIVE, _EPOCH, _QUERY = 3, 4, 5  # segments of jobs/<job>/live, of a directory in it, and of a query in that

@@ -24,6 +24,7 @@ from airflow_provider_ha.views.new_savepoint import (
 )
 from airflow_provider_ha.views.operation import OperationView
 from airflow_provider_ha.views.plan import PlanView
+from airflow_provider_ha.views.prune import PruneView
 from airflow_provider_ha.views.rebuild import RebuildView
 from airflow_provider_ha.views.recovery import LeadingLineView, ReconciledLineView, RecoveryView
 from airflow_provider_ha.views.savepoint_verification import SavepointVerificationView
@@ -87,5 +88,6 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "storage check": {"": StorageCheckView},
     "storage collect": {"": CollectionView},
     "storage orphans": {"": OrphansView},
+    "storage prune": {"": PruneView},
     "tree": {"": TreeView},
 }

@@ -82,6 +82,7 @@ VIEWED = {
     "control.administration.history",
     "control.administration.losses",
     "control.administration.overview",
+    "control.administration.prune",
     "control.administration.tree",
     "control.move.outcome",
     "control.rebuild",

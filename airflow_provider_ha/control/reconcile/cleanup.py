@@ -11,17 +11,30 @@ import logging
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.past import clear_past, past_runs
 from airflow_provider_ha.control.job.stores import checkpoint_store
-from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.errors import JobStateError, RecordCorruptError
 from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.recovery.conclude import take_lock
 
 
 log = logging.getLogger(__name__)
+_PAST_SECONDS = 30.0  # for one job at a time: others wait for this thread
+
+
+def has_past_runs(job: JobContext) -> bool:
+    """Whether a job that is over has runs that can go. What cannot be read says nothing, and nothing goes then."""
+    try:
+        return next(past_runs(job).find(), None) is not None
+    except RecordCorruptError as error:
+        log.warning("the past runs of %s stay: %s", job.job_id, error)
+        return False
 
 
 def clean_up(job: JobContext) -> tuple[int, ...]:
     """Remove what runs that are over have left, and mark their results CLEAN; returns their numbers.
+
+    Runs that are long over go as well, as many as half a minute allows.
 
     Repeatable: what stops it in between leaves the results DIRTY, for the next call.
 
@@ -47,7 +60,18 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
         dirty = {number: mark for number in numbers if (mark := job.runs.clean_op(number)) is not None}
         if dirty:
             leadership.commit(*dirty.values())
+    _remove_past(job, run)
     return tuple(dirty)
+
+
+def _remove_past(job: JobContext, run: int) -> None:
+    until = job.clock.lease_time() + _PAST_SECONDS
+    try:
+        for _ in clear_past(job, run):  # guard: jobs-without-a-driver-keep-their-past
+            if job.clock.lease_time() >= until:
+                return
+    except RecordCorruptError as error:
+        log.warning("the past runs of %s stay: %s", job.job_id, error)
 
 
 def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[str]:

@@ -26,6 +26,7 @@ from typing_extensions import Self
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun
 from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.control.reconcile.blob_collection import BlobCollection
 from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue, Touch
 from airflow_provider_ha.control.reconcile.reconciler import (
     Reconciled,
@@ -190,9 +191,11 @@ class ClusterLeader:
 
         :raises LeadershipLostError: This process does not lead any more, and has to exit.
         """
+        blobs = BlobCollection(self._client, self.leadership)
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="ha-cluster") as pool:
             while not stop.is_set():
                 self._require_leadership()  # guard: watch-ends-with-lead
+                blobs.turn()  # guard: clusters-keep-old-graphs
                 self._agenda.changed.clear()
                 self._expect_jobs()
                 for job_id in self._worth_a_look(self._agenda.take(), report):

@@ -20,7 +20,7 @@ from enum import Enum
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmittedRun
-from airflow_provider_ha.control.reconcile.cleanup import clean_up
+from airflow_provider_ha.control.reconcile.cleanup import clean_up, has_past_runs
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import (
@@ -36,7 +36,7 @@ from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.log_place import log_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
-from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge, look
+from airflow_provider_ha.jobs.recoverable import Action, JobObservation, Judgement, judge, look
 from airflow_provider_ha.recovery.restart import Resubmit, decide
 
 
@@ -168,7 +168,7 @@ class Reconciler:
         except UnknownJobError:
             self._sightings.pop(job_id, None)
             return Reconciled(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail="gone")
-        judgement = judge(sight)
+        judgement = self._with_past(sight, judge(sight))
         if judgement.action is Action.LEAVE:
             self._sightings.pop(job_id, None)
             outcome = ReconcileOutcome.LEFT_ALONE if sight.quarantined is None else ReconcileOutcome.IN_QUARANTINE
@@ -182,6 +182,16 @@ class Reconciler:
         done = self._acts()[judgement.action](self._client.context(job_id, cluster=self._leadership), judgement.reason)
         self._sightings.pop(job_id, None)
         return done
+
+    def _with_past(self, sight: JobObservation, judgement: Judgement) -> Judgement:
+        """Return CLEAN_UP in place of LEAVE for a job that is over, without a leader, and knows runs that can go."""
+        run = sight.snapshot.run if sight.snapshot is not None else None
+        over = run is not None and run.result is not None and not sight.led
+        if judgement.action is not Action.LEAVE or not over or sight.quarantined is not None:
+            return judgement
+        if has_past_runs(self._client.context(sight.job_id, cluster=self._leadership)):
+            return Judgement(Action.CLEAN_UP, "it knows runs that are long over")
+        return judgement
 
     def _left(self, sight: JobObservation, action: Action) -> float:
         """Return the seconds until *action* is due; remembers since when it is wanted."""

@@ -1,0 +1,71 @@
+"""What runs that are long over have left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.views.view import View
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.control.administration.prune import Pruned
+
+
+class JobPruneView(View):
+    """What the runs of one job that are over have left.
+
+    :param job_id: The job.
+    :param runs: How many runs of it are known.
+    :param expendable: How many of them can go: beyond both limits, and nothing needs them.
+    :param submissions: How many submissions these have.
+    :param tasks: How many tasks had started or followed them.
+    :param outputs: How many claims of outputs are of runs that are over.
+    :param leases: How many checkpoints and savepoints that are gone have leases that have expired.
+    :param removed: How many runs were removed.
+    :param kept: Run -> why it stays, of those that are old enough to go.
+    :param left_to: What removes them, when this was not done here; empty when it was.
+    :param problem: Why nothing, or not everything, was removed; empty when there is no reason.
+    """
+
+    job_id: str
+    runs: int = 0
+    expendable: int = 0
+    submissions: int = 0
+    tasks: int = 0
+    outputs: int = 0
+    leases: int = 0
+    removed: int = 0
+    kept: dict[int, str] = {}
+    left_to: str = ""
+    problem: str = ""
+
+
+class PruneView(View):
+    """Jobs whose past runs were looked through.
+
+    :param retained_runs: How many runs of a job stay, of any age.
+    :param retained_days: For how many days a run stays in any case after its end.
+    :param dry_run: Whether nothing was to be removed.
+    :param jobs: The jobs, in order.
+    """
+
+    retained_runs: int
+    retained_days: float
+    dry_run: bool
+    jobs: tuple[JobPruneView, ...]
+
+
+def job_prune_view(job_id: str, found: Pruned) -> JobPruneView:
+    """Return what was found of one job."""
+    return JobPruneView(
+        job_id=job_id,
+        runs=found.runs,
+        expendable=len(found.expendable),
+        submissions=found.submissions,
+        tasks=found.tasks,
+        outputs=found.outputs,
+        leases=found.leases,
+        removed=found.removed,
+        kept=found.kept,
+        left_to=found.left_to,
+    )
