@@ -52,8 +52,8 @@ from airflow_provider_ha.jobs.component_conf import is_layered, writer_id
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.output_claims import OutputClaims
-from airflow_provider_ha.jobs.progress_history import ProgressHistory
 from airflow_provider_ha.jobs.past_runs import PastRuns
+from airflow_provider_ha.jobs.progress_history import ProgressHistory
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 

@@ -1,7 +1,8 @@
 """The history of a job: its runs, their submissions, who led each epoch, and why that ended. Only read.
 
 Everything comes from nodes that are written once (``runs/<n>``, its submissions, their ``led`` and ``exit``, the
-results, the recoveries), so it needs no order of reads, and it is as long as retention lets it be.
+results, the recoveries), so it needs no order of reads, and it is as long as retention lets it be. A run is removed as
+a whole (``jobs.past_runs``): one that is still there after everything of it was read was read as a whole.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS) -> Steps[JobHistory]:
     chosen = numbers[-runs:] if runs > 0 else numbers
     second = yield _of_runs(paths, chosen)
     attempts = {number: _attempts(paths, number, second) for number in chosen}
-    third = yield _of_attempts(paths, attempts)
+    third = yield _of_attempts(paths, attempts) + Reads(tuple(map(paths.run, chosen)))
     led = {
         (number, attempt): _record(third.nodes, paths.submission_led(number, attempt), SubmissionLed, unreadable)
         for number, found in attempts.items()
@@ -109,8 +110,8 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS) -> Steps[JobHistory]:
     found_runs = []
     for number in reversed(chosen):
         run = _record(second.nodes, paths.run(number), Run, unreadable)
-        if run is None:
-            continue
+        if run is None or third.nodes[paths.run(number)] is None:  # guard: histories-show-half-a-run
+            continue  # unreadable, or removed since it was listed
         made = []
         for attempt in attempts[number][-ATTEMPTS:]:
             submission = _record(third.nodes, paths.submission(number, attempt), Submission, unreadable)

@@ -17,9 +17,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leases import LeaseRecord
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs import deleted, moves, presence, watchers
+from airflow_provider_ha.jobs import deleted, moves, presence, removed_runs, watchers
 from airflow_provider_ha.jobs import model as job_records
-from airflow_provider_ha.jobs import moves, presence, removed_runs, watchers
 from airflow_provider_ha.records import Record
 
 
@@ -158,5 +157,6 @@ def _records_of(*modules: Any) -> dict[str, type[Record]]:
     return found
 
 
-RECORDS: dict[str, type[Record]] = _records_of(job_records, checkpoint_records, deleted, moves, presence, watchers)
-RECORDS: dict[str, type[Record]] = _records_of(job_records, checkpoint_records, moves, presence, removed_runs, watchers)
+RECORDS: dict[str, type[Record]] = _records_of(
+    job_records, checkpoint_records, deleted, moves, presence, removed_runs, watchers
+)

@@ -74,9 +74,8 @@ class _BriefLock:
 
     def _admit(self) -> None:
         numbers = self._job.runs.numbers()
-        if (
-            numbers[-1] != self._newest or self._job.runs.result(self._newest) is None
-        ):  # guard: drivers-wait-for-removals
+        over = self._job.runs.result(self._newest) is not None
+        if numbers[-1] != self._newest or not over:  # guard: drivers-wait-for-removals
             raise JobStateError(
                 f"run {numbers[-1]} of job {self._job.job_id!r} has begun",
                 next_step="Nothing needs to be done: its driver goes on with the removal",

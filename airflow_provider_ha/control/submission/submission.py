@@ -109,8 +109,7 @@ def submit_run(
         prepared = prepare()
         create_job(job.coordinator, job.paths)
         run = Run(
-            number=max(numbers, default=life.last_run) + 1,
-            number=_next_number(job, numbers),
+            number=_next_number(job, numbers, life),
             graph=prepared.graph,
             start=prepared.start,
             request_id=request_id if known.next_use == 1 else f"{request_id}{_SEPARATOR}{known.next_use}",
@@ -120,12 +119,9 @@ def submit_run(
         try:
             if lost is None:
                 job.commit(
-                    *_creation(job, run, life), *(prepared.arrival if arrives else stays_op(job))
+                    *_creation(job, run, life, numbers), *(prepared.arrival if arrives else stays_op(job))
                 )  # guard: jobs-are-started-while-they-leave
-            elif not _replaced(job, lost, run, life):
-                    *_creation(job, run, numbers), *(prepared.arrival if arrives else stays_op(job))
-                )  # guard: jobs-are-started-while-they-leave
-            elif not _replaced(job, lost, run, numbers):
+            elif not _replaced(job, lost, run, life, numbers):
                 continue
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
             log.info(
@@ -246,14 +242,12 @@ def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | No
     return replace(submitted, created=False)
 
 
-def _replaced(job: JobContext, lost: LostRun, run: Run, life: Life) -> bool:
-def _replaced(job: JobContext, lost: LostRun, run: Run, numbers: list[int]) -> bool:
+def _replaced(job: JobContext, lost: LostRun, run: Run, life: Life, numbers: list[int]) -> bool:
     """Make *run* in the transaction that ends a lost one; ``False`` when that is not lost, or not live, any more."""
     reason = f"its driver was lost, and run {run.number} takes its place"
     result = result_of(job, lost, JobState.FINISHED, reason=reason, by=run.request_id)
     try:
-        end_lost(job, lost, result, also=[*_creation(job, run, life), *stays_op(job)])
-        end_lost(job, lost, result, also=[*_creation(job, run, numbers), *stays_op(job)])
+        end_lost(job, lost, result, also=[*_creation(job, run, life, numbers), *stays_op(job)])
     except (JobStateError, LeadershipError) as error:
         log.info("run %d of %s does not take the place of run %d: %s", run.number, job.job_id, lost.number, error)
         return False
@@ -283,8 +277,7 @@ def _live_run(job: JobContext, numbers: list[int]) -> LostRun | None:
     )
 
 
-def _creation(job: JobContext, run: Run, life: Life) -> list[Op]:
-def _creation(job: JobContext, run: Run, numbers: list[int]) -> list[Op]:
+def _creation(job: JobContext, run: Run, life: Life, numbers: list[int]) -> list[Op]:
     paths = job.paths
     ops: list[Op] = [
         *life.begins(),
@@ -292,14 +285,12 @@ def _creation(job: JobContext, run: Run, numbers: list[int]) -> list[Op]:
         Create(paths.submissions(run.number)),
         job.graphs.pointer_op(GraphPointer(graph=run.graph, run=run.number)),
     ]
-    if run.number > life.last_run + 1:
-        ops.append(Check(paths.run_result(run.number - 1)))  # at most one live run per job
     if numbers:
         ops.append(Check(paths.run_result(numbers[-1])))  # at most one live run per job
     return ops
 
 
-def _next_number(job: JobContext, numbers: list[int]) -> int:
+def _next_number(job: JobContext, numbers: list[int], life: Life) -> int:
     """Return a number that no run has had."""
     through = RemovedRunStore(job.coordinator, job.paths).read().through
-    return max(through, *numbers, 0) + 1  # guard: numbers-of-removed-runs-come-again
+    return max(through, life.last_run, *numbers) + 1  # guard: numbers-of-removed-runs-come-again

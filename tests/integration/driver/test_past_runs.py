@@ -11,6 +11,7 @@ from airflow_provider_ha.checkpoints.model import Claim
 from airflow_provider_ha.checkpoints.retention.runs_in_use import runs_in_use
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig, Retention
+from airflow_provider_ha.control.administration.history import read_history
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.driver.past_attempts import ATTEMPTS
@@ -435,3 +436,14 @@ def test_leases_on_what_is_gone_go_once_they_have_expired(job: Job) -> None:
 
     left = job.coordinator.children(f"{job.paths.base}/leases")
     assert left == ["checkpoint-1", "checkpoint-2", "checkpoint-4", "claim-1"]
+
+
+@pytest.mark.parametrize("before_read", range(0, 36, 3))
+def test_a_history_has_a_run_as_a_whole_or_not(job: Job, before_read: int) -> None:
+    over(job, 1, 2, 3, 4)
+    reader = Interrupted(job.coordinator, lambda: clear(job), before_read=before_read)
+
+    runs = {each.run.number: each for each in read_history(reader, job.paths).runs}
+
+    assert {3, 4} <= runs.keys()
+    assert all(each.result is not None and len(each.attempts) == 1 for each in runs.values())
