@@ -23,6 +23,7 @@ _NOUNS = {
     "restore": "bring a job back from a checkpoint or savepoint",
     "leader": "the leader of a job: show",
     "recover": "recover the jobs of the cluster, once or for good",
+    "metrics": "targets for Prometheus, the dashboard and the alert rules",
     "storage": "show and delete blobs that nothing names: orphans",
     "acl": "permissions of the nodes in ZooKeeper: check, repair",
     "tree": "show and export what ZooKeeper holds",
