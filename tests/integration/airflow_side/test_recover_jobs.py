@@ -72,12 +72,12 @@ def test_a_job_that_loses_its_leader_and_gets_another_one_is_told(cluster: Clust
         await asyncio.to_thread(leadership.release)
         await until(lambda: told, "the loss")
         await asyncio.to_thread(cluster.led, "flights", cluster.coordinator)
-        await until(lambda: len(told) == 2, "the grant")
+        await until(lambda: len(told) == 3, "the grant, which is a recovery")
         await stop(watching)
 
     asyncio.run(watch())
 
-    lost, granted = told
+    lost, granted, recovered = told
     assert (lost["event"], lost["job_id"], lost["run"], lost["attempt"], lost["epoch"]) == (
         "no_leader",
         "flights",
@@ -86,6 +86,7 @@ def test_a_job_that_loses_its_leader_and_gets_another_one_is_told(cluster: Clust
         1,
     )
     assert (granted["event"], granted["epoch"], granted["host"]) == ("leadership_granted", 2, "host")
+    assert (recovered["event"], recovered["epoch"], recovered["took"] > 0) == ("recovered", 2, True)
     assert lost["lasted"] >= 0.2
     assert json.loads(json.dumps(told)) == told
     assert read_cluster_leader(cluster.coordinator, cluster.client.paths) is None, "it never holds the lock"
@@ -124,7 +125,7 @@ def test_watchers_of_one_cluster_share_one_stream_and_take_what_they_want(cluste
     cluster.lost("other")
     losses = trigger(poll_interval=0.2, emit=["no_leader"], job_ids=["flights"])
     grants = trigger(poll_interval=0.2, emit=["leadership_granted"])
-    everything = trigger(poll_interval=0.2)
+    everything = trigger(poll_interval=0.2, emit=["no_leader", "leadership_granted", "recovered"])
     told: dict[str, list[dict[str, Any]]] = {"losses": [], "grants": [], "everything": []}
 
     async def watch() -> None:
