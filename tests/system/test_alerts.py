@@ -26,7 +26,7 @@ def airflow() -> Iterator[SmallAirflow]:
     """An Airflow with the DAGs that we ship; nothing in it recovers a job."""
     servers = SmallAirflow(REPOSITORY / "build" / "test-airflow-alerts", shipped_dags=True)
     with servers.running("alerts"):
-        servers.api.request("PATCH", "/api/v2/dags/recover_jobs", {"is_paused": True})  # it is faster than the alert
+        servers.api.request("PATCH", "/api/v2/dags/recover_jobs", json={"is_paused": True})  # faster than alerts
         yield servers
 
 
