@@ -76,7 +76,7 @@ lint: venv ## Check style and spelling
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/codespell
-	@$(BIN)/codespell --dictionary .ci/words.txt --regex "$(PHRASES)|[\w'’-]+" --skip "*.pyc,*.xz,tests/data" \
+	@$(BIN)/codespell --dictionary .ci/words.txt --regex "$(PHRASES)|[\w'’-]+" --skip "*.pyc,*.xz,tests/data,*/static/vendor" \
 	airflow_provider_ha benchmarks dags docs tests README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md
 
 format: venv ## Format the code
