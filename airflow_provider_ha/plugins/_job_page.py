@@ -6,7 +6,7 @@ shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -20,6 +20,7 @@ from airflow_provider_ha.jobs.drills import DrillStore
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.jobs.moves import Moved, read_moved
 from airflow_provider_ha.jobs.presence import Watched, watched
+from airflow_provider_ha.jobs.progress_history import KEPT, ProgressPoint, read_progress
 from airflow_provider_ha.jobs.quarantine import reason_of
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.plugins._bounded import Bounded
@@ -73,11 +74,13 @@ class Stored:
 
     :param options: Its options of high availability; from the graph of the newest run.
     :param plan: The last restore plan that a run of it, or a fallback, was made by.
+    :param progress: What its batches took, oldest first.
     """
 
     options: Part[HaOptions]
     plan: Part[PlanView]
     drills: Part[DrillListView]
+    progress: Part[Sequence[ProgressPoint]]
 
 
 def read_known(client: HaClient, job_id: str) -> Known:
@@ -103,8 +106,12 @@ def read_known(client: HaClient, job_id: str) -> Known:
     )
 
 
-def read_stored(client: HaClient, storage: Bounded, snapshot: JobSnapshot) -> Stored:
-    """Read what lies in storage, each part with the time limit of *storage*."""
+def read_stored(client: HaClient, storage: Bounded, known: Known, *, since: datetime) -> Stored:
+    """Read what lies in storage, each part with the time limit of *storage*.
+
+    :param since: From when on the batches are of interest.
+    """
+    snapshot = known.snapshot
     job_id = snapshot.job_id
 
     def options() -> HaOptions | None:
@@ -121,7 +128,15 @@ def read_stored(client: HaClient, storage: Bounded, snapshot: JobSnapshot) -> St
     def drills() -> DrillListView:
         return drill_list(job_id, *DrillStore(client.store, client.context(job_id).keys).list())
 
-    return Stored(options=_part(storage, options), plan=_part(storage, plan), drills=_part(storage, drills))
+    def progress() -> Sequence[ProgressPoint]:
+        return read_progress(client.store, job_id, since=max(since, known.now - KEPT))
+
+    return Stored(
+        options=_part(storage, options),
+        plan=_part(storage, plan),
+        drills=_part(storage, drills),
+        progress=_part(storage, progress),
+    )
 
 
 def shown_job(known: Known, options: HaOptions | None) -> JobView:

@@ -8,13 +8,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
+from airflow_provider_ha.plugins._charts import charts_of
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._job_page import Known, Stored, read_known, read_stored, shown_job
 from airflow_provider_ha.plugins._listing import read_page
 from airflow_provider_ha.plugins._offers import offers
 from airflow_provider_ha.plugins._rendering import render
 from airflow_provider_ha.plugins._security import PermissionsDep, SeenJobDep, visible_jobs
-from airflow_provider_ha.plugins._timeline import Span, axis_of, timeline
+from airflow_provider_ha.plugins._timeline import Axis, Span, axis_of, timeline
 from airflow_provider_ha.views.overview import ATTENTION, STATES, Asked, OverviewView, SortKey
 
 
@@ -83,8 +84,8 @@ def job(  # noqa: PLR0917  # each is a part of the address
             return read_known(client, job_id)
 
     known = clusters.zookeeper.call(read)
-    stored = _stored(clusters, cluster, known)
     axis = axis_of(span, known.history, now=known.now)
+    stored = _stored(clusters, cluster, known, axis)
     return render(
         request,
         "job.html",
@@ -95,6 +96,7 @@ def job(  # noqa: PLR0917  # each is a part of the address
         span=span,
         spans=list(Span),
         timeline=timeline(axis, known.history, known.checkpoints.checkpoints, known.savepoints.savepoints),
+        charts=charts_of(axis, stored.progress.shown or ()),
         now=known.now,
         offers=offers(known.snapshot, known.quarantine or None),
         may_act=seen.permissions.may_act(seen.owner),
@@ -102,6 +104,6 @@ def job(  # noqa: PLR0917  # each is a part of the address
     )
 
 
-def _stored(clusters: Clusters, cluster: str, known: Known) -> Stored:
+def _stored(clusters: Clusters, cluster: str, known: Known, axis: Axis) -> Stored:
     with clusters.client(cluster) as client:
-        return read_stored(client, clusters.storage, known.snapshot)
+        return read_stored(client, clusters.storage, known, since=axis.begin)

@@ -59,13 +59,16 @@ class StaticFile:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """Return every static file by name."""
+    """Return every static file by name, our own and those of others (``vendor``)."""
+    root = resources.files(_PACKAGE).joinpath("static")
     found = {}
-    for entry in resources.files(_PACKAGE).joinpath("static").iterdir():
-        if entry.is_file():
-            content = entry.read_bytes()
-            media_type = mimetypes.guess_type(entry.name)[0] or "text/plain"
-            found[entry.name] = StaticFile(content, media_type, hashlib.sha256(content).hexdigest()[:12])
+    for folder in (root, root.joinpath("vendor")):
+        for entry in folder.iterdir():
+            if entry.is_file():
+                content = entry.read_bytes()
+                media_type = mimetypes.guess_type(entry.name)[0] or "text/plain"
+                digest = hashlib.sha256(content).hexdigest()[:12]
+                found[entry.name] = StaticFile(content, media_type, digest)
     return found
 
 

@@ -160,6 +160,42 @@ def test_without_storage_a_page_shows_what_zookeeper_knows_and_what_is_missing(
 
     assert "led by <strong>worker-1</strong>" in shown
     assert "The plan cannot be shown" in shown
+    assert "What the batches took cannot be shown" in shown
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_jobs_page_has_the_figures_of_its_batches_and_queries_by_any_name(page: Page) -> None:
+    shown = page.get("/jobs/orders", params={"span": "1h"}).text
+    row = re.search(r'<tr data-at="\d+" data-series="2">.*?>revenue</td>.*?</tr>', shown)
+
+    assert row is not None
+    assert re.search(r'data-name="batch_seconds" data-value="\d\.\d+">\d\.\d\d</td>', row[0])
+    assert re.search(r'data-name="lag" data-value="\d+">[\d,]+</td>', row[0])
+    assert shown.count('<td class="path">&lt;script&gt;document') == len(re.findall(r'data-series="0"', shown)) - 1
+    assert "<script>document" not in shown
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_jobs_page_without_a_history_says_so_and_shows_the_rest(page: Page) -> None:
+    shown = page.get("/jobs/clicks").text
+
+    assert "No figures of batches in this time" in shown
+    assert "the same error came 3 times" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("charts.js", 200),
+        ("uPlot.iife.min.js", 200),
+        ("uPlot-LICENSE.txt", 200),
+        ("../spark_ha.py", 404),
+        ("%2e%2e%2fspark_ha.py", 404),
+        ("vendor", 404),
+    ],
+)
+def test_only_static_files_are_served(page: Page, name: str, status: int) -> None:
+    assert page.get(f"/static/{name}").status_code == status
 
 
 def test_a_record_that_cannot_be_read_is_shown_and_its_text_escaped(

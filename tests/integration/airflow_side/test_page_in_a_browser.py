@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -124,6 +125,57 @@ def test_a_page_is_accessible_and_fits(open_page: Callable[..., Page], name: str
     assert found.violations_count == 0, found.generate_report()
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_charts_are_drawn_from_the_table_on_the_axis_of_the_timeline(open_page: Callable[..., Page]) -> None:
+    page = open_page("jobs/orders", width=400)
+    line, plot = page.locator("#timeline svg.timeline"), page.locator('[data-chart="lag"] .u-over')
+
+    assert page.locator("figure canvas").count() == 3
+    over, above = plot.bounding_box(), line.bounding_box()
+    assert over is not None
+    assert above is not None
+    assert abs(over["x"] - above["x"]) <= 1
+    assert abs(over["width"] - above["width"]) <= 1
+    plot.hover()
+    read = page.locator('[data-chart="lag"] .reading')
+    read.get_by_text("revenue").wait_for()
+    assert "late" not in read.inner_text(), "it tells no lag"
+
+
+def test_the_figures_of_the_charts_are_read_with_the_keyboard(open_page: Callable[..., Page]) -> None:
+    page = open_page("jobs/orders?span=1h")
+    page.locator("#figures-details summary").focus()
+
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+
+    assert page.locator("#figures").is_visible()
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "The figures of the charts as a table"
+    assert Axe().run(page).violations_count == 0
+
+
+def test_a_job_without_a_history_has_no_charts(open_page: Callable[..., Page]) -> None:
+    page = open_page("jobs/clicks")
+
+    assert page.locator("figure:visible").count() == 0
+    assert page.get_by_text("No figures of batches in this time").is_visible()
+
+
+def test_charts_come_with_a_refresh_and_follow_the_theme(open_page: Callable[..., Page], served: Served) -> None:
+    job = ShownJob(served.coordinator, open_store(served.config), served.cluster, "sensor-05", epoch=1)
+    page = open_page("jobs/sensor-05?span=1h")
+    page.get_by_text("No figures of batches in this time").wait_for()
+
+    job.commit_batches(now() - timedelta(hours=1), now())
+
+    page.locator("figure canvas").nth(2).wait_for()
+    first = page.locator("figure canvas").first
+    light = first.evaluate("canvas => canvas.toDataURL()")
+    page.emulate_media(color_scheme="dark")
+    page.locator('html[data-theme="dark"]').wait_for()
+    assert page.locator("figure canvas").count() == 3
+    assert first.evaluate("canvas => canvas.toDataURL()") != light
 
 
 def test_texts_of_records_run_nothing(open_page: Callable[..., Page]) -> None:

@@ -39,6 +39,7 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
     Status,
 )
+from airflow_provider_ha.jobs.progress_history import ProgressHistory, ProgressPoint
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionLed, SubmissionStarted
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys
@@ -174,6 +175,27 @@ class ShownJob:
         self.coordinator.commit(Create(self.paths.savepoint(savepoint_id), pointer.to_bytes()))
         return self
 
+    def commit_batches(self, begin: datetime, end: datetime, *, every: timedelta = timedelta(minutes=5)) -> ShownJob:
+        """Commit batches of three queries, one of which has a source that tells its lag, and keep their history."""
+        history = ProgressHistory(self.store, JobKeys(self.job_id), self.epoch)
+        for number in range((end - begin) // every):
+            for position, query in enumerate(("revenue", "late", HOSTILE)):
+                seconds = 2.0 + position + (number % 7) / 5
+                history.add(
+                    ProgressPoint(
+                        at=begin + number * every,
+                        query=query,
+                        batch=number,
+                        batch_seconds=seconds,
+                        longest_seconds=seconds,
+                        input_rows=1_000 * (position + 1),
+                        input_rate=120.0 * (position + 1) + number % 11,
+                        lag=40 * (number % 13) if query == "revenue" else None,
+                    )
+                )
+        history.write(end)
+        return self
+
     def lose(self, at: datetime, *, failure: Failure | None = None, reason: str = "", proven: bool = True) -> ShownJob:
         """Lose the driver: its leader node goes, and where it is proven, its exit is written."""
         self.coordinator.commit(
@@ -304,13 +326,16 @@ def write_cluster(coordinator: Coordinator, store: ObjectStore, cluster: Cluster
         return ShownJob(coordinator, store, cluster, job_id)
 
     orders = job("orders").submit(at - 30 * HOURS).lead(at - 30 * HOURS, "worker-2").status(at - 30 * HOURS)
+    orders.commit_batches(at - 30 * HOURS, at - 20 * HOURS)
     orders.take_savepoint("before-upgrade", at - 20 * HOURS, "before the upgrade")
     orders.end(at - 20 * HOURS, JobState.FINISHED, "stopped by orders.stop")
     orders.submit(at - 19.5 * HOURS, a_plan(store, "orders", at - 19.5 * HOURS, "before-upgrade"))
-    orders.lead(at - 19.5 * HOURS, "worker-2").lose(at - 7 * HOURS, proven=False)
+    orders.lead(at - 19.5 * HOURS, "worker-2").commit_batches(at - 19.5 * HOURS, at - 7 * HOURS)
+    orders.lose(at - 7 * HOURS, proven=False)
     orders.recover(at - 6.9 * HOURS).lead(at - 6.9 * HOURS, "worker-1")
+    orders.commit_batches(at - 6.9 * HOURS, at - 2 * HOURS)
     orders.lose(at - 2 * HOURS, failure=MISTAKE).submit_again(at - 1.98 * HOURS).lead(at - 1.95 * HOURS, "worker-1")
-    orders.status(at)
+    orders.status(at).commit_batches(at - 1.95 * HOURS, at)
     for minutes in (61, 31, 1):
         orders.take_checkpoint(at - timedelta(minutes=minutes))
     orders.drill(at - 80 * HOURS, DrillVerdict.PASSED)
