@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +45,15 @@ PAGES = {
     "error": "jobs/nothing",
 }
 
+IMAGES = Path(__file__).parents[3] / "docs" / "images"
+MOST_BYTES = 150_000
+# Picture of the documentation -> page, theme and height; written with PICTURES=write.
+PICTURES: dict[str, tuple[str, str, int]] = {
+    "page-list": ("?cluster=pictured", "light", 560),
+    "page-job": ("jobs/orders?cluster=pictured", "light", 1100),
+    "page-lost": ("jobs/payments?cluster=pictured", "dark", 640),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -63,7 +74,11 @@ def served(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPat
     )
     coordinator, cluster = KazooCoordinator.connect(config), ClusterPaths(config.root, config.cluster_id)
     write_cluster(coordinator, open_store(config), cluster, others=30)
-    clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config)
+    pictured = config.model_copy(update={"cluster_id": "pictured", "storage_root": f"file://{storage}-pictured"})
+    write_cluster(coordinator, open_store(pictured), ClusterPaths(config.root, "pictured"), odd="hourly")
+    clusters = Clusters(
+        names=lambda: ["spark_ha_default"], config_of=lambda name: pictured if name == "pictured" else config
+    )
     app = create_app(clusters)
     with pytest.MonkeyPatch.context() as patch, serving(mounted(airflow_auth.signed_in(app, patch))) as url:
         yield Served(f"{url}/spark-ha/", cluster, config, coordinator)
@@ -125,6 +140,23 @@ def test_a_page_is_accessible_and_fits(open_page: Callable[..., Page], name: str
     assert found.violations_count == 0, found.generate_report()
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_documentation_shows_these_pages(open_page: Callable[..., Page], name: str) -> None:
+    path, theme, height = PICTURES[name]
+    page = open_page(path, theme=theme)
+    page.set_viewport_size({"width": 1280, "height": height})
+    if name == "page-job":
+        page.locator("figure canvas").first.wait_for()
+    taken = page.screenshot()
+
+    if os.environ.get("PICTURES") == "write":
+        (IMAGES / f"{name}.png").write_bytes(taken)
+
+    kept = (IMAGES / f"{name}.png").read_bytes()
+    assert kept[16:24] == taken[16:24], "width and height: take the pictures again, see CONTRIBUTING.md"
+    assert len(kept) < MOST_BYTES
 
 
 def test_charts_are_drawn_from_the_table_on_the_axis_of_the_timeline(open_page: Callable[..., Page]) -> None:

@@ -57,7 +57,10 @@ def now() -> datetime:
 
 @dataclass
 class ShownJob:
-    """Writes one job. Each method is one thing that happened to it."""
+    """Writes one job. Each method is one thing that happened to it.
+
+    :param odd: Name of a query; hostile, but for pictures.
+    """
 
     coordinator: Coordinator
     store: ObjectStore
@@ -67,6 +70,7 @@ class ShownJob:
     run: int = 0
     attempt: int = 0
     checkpoint: int = 0
+    odd: str = HOSTILE
     graph: Blob = field(default_factory=lambda: Blob(sha256="0" * 64, size=1))
 
     @property
@@ -179,7 +183,7 @@ class ShownJob:
         """Commit batches of three queries, one of which has a source that tells its lag, and keep their history."""
         history = ProgressHistory(self.store, JobKeys(self.job_id), self.epoch)
         for number in range((end - begin) // every):
-            for position, query in enumerate(("revenue", "late", HOSTILE)):
+            for position, query in enumerate(("revenue", "late", self.odd)):
                 seconds = 2.0 + position + (number % 7) / 5
                 history.add(
                     ProgressPoint(
@@ -308,22 +312,29 @@ def a_plan(store: ObjectStore, job_id: str, at: datetime, savepoint: str) -> Sta
     )
 
 
-MISTAKE = Failure(
-    kind=FailureKind.APPLICATION,
-    error_class="KeyError",
-    message=f"'price' {HOSTILE}",
-    query="revenue",
-    batches={"revenue": 310},
-    location="app.py, line 44",
-)
+def a_mistake(odd: str) -> Failure:
+    """Return an error of an application, whose message holds a text of others."""
+    return Failure(
+        kind=FailureKind.APPLICATION,
+        error_class="KeyError",
+        message=f"'price' {odd}".rstrip(),
+        query="revenue",
+        batches={"revenue": 310},
+        location="app.py, line 44",
+    )
 
 
-def write_cluster(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, *, others: int = 4) -> None:
-    """Write the cluster: one job that runs and has a past, one that is lost, one that failed, and healthy others."""
-    at = now()
+def write_cluster(
+    coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, *, others: int = 4, odd: str = HOSTILE
+) -> None:
+    """Write the cluster: one job that runs and has a past, one that is lost, one that failed, and healthy others.
+
+    :param odd: Text of others, which a page must not trust: a query's name, a message.
+    """
+    at, mistake = now(), a_mistake(odd)
 
     def job(job_id: str) -> ShownJob:
-        return ShownJob(coordinator, store, cluster, job_id)
+        return ShownJob(coordinator, store, cluster, job_id, odd=odd)
 
     orders = job("orders").submit(at - 30 * HOURS).lead(at - 30 * HOURS, "worker-2").status(at - 30 * HOURS)
     orders.commit_batches(at - 30 * HOURS, at - 20 * HOURS)
@@ -334,7 +345,7 @@ def write_cluster(coordinator: Coordinator, store: ObjectStore, cluster: Cluster
     orders.lose(at - 7 * HOURS, proven=False)
     orders.recover(at - 6.9 * HOURS).lead(at - 6.9 * HOURS, "worker-1")
     orders.commit_batches(at - 6.9 * HOURS, at - 2 * HOURS)
-    orders.lose(at - 2 * HOURS, failure=MISTAKE).submit_again(at - 1.98 * HOURS).lead(at - 1.95 * HOURS, "worker-1")
+    orders.lose(at - 2 * HOURS, failure=mistake).submit_again(at - 1.98 * HOURS).lead(at - 1.95 * HOURS, "worker-1")
     orders.status(at).commit_batches(at - 1.95 * HOURS, at)
     for minutes in (61, 31, 1):
         orders.take_checkpoint(at - timedelta(minutes=minutes))
@@ -343,15 +354,15 @@ def write_cluster(coordinator: Coordinator, store: ObjectStore, cluster: Cluster
 
     payments = job("payments").submit(at - 40 * HOURS).lead(at - 40 * HOURS, "worker-3").status(at - 40 * HOURS)
     payments.take_checkpoint(at - timedelta(minutes=12))
-    payments.lose(at - timedelta(minutes=10), failure=MISTAKE)
+    payments.lose(at - timedelta(minutes=10), failure=mistake)
 
     clicks = job("clicks").submit(at - 50 * HOURS).lead(at - 50 * HOURS, "worker-3").status(at - 50 * HOURS)
     clicks.take_checkpoint(at - 3 * HOURS)
-    clicks.end(at - 3 * HOURS, JobState.FAILED, "the same error came 3 times at batch 310: KeyError: 'price'", MISTAKE)
+    clicks.end(at - 3 * HOURS, JobState.FAILED, "the same error came 3 times at batch 310: KeyError: 'price'", mistake)
 
     for number in range(others):
         healthy = job(f"sensor-{number:02d}").submit(at - 90 * HOURS).lead(at - 90 * HOURS, f"worker-{number % 3 + 1}")
-        healthy.status(at, message=HOSTILE if number == 0 else "").take_checkpoint(at - timedelta(seconds=20 + number))
+        healthy.status(at, message=odd if number == 0 else "").take_checkpoint(at - timedelta(seconds=20 + number))
 
 
 def _blob(store: ObjectStore, content: bytes) -> Blob:
