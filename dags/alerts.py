@@ -26,6 +26,7 @@ EVENTS = [
     "restart_budget_exhausted",
     "checkpoint_failing",
     "checkpoint_old",
+    "stalled",
     "drill_failed",
     "recovery_point_exceeded",
     "recovery_time_exceeded",

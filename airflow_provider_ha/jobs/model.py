@@ -471,6 +471,11 @@ class Status(Record):
     metrics: str = ""
     at: datetime
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the job is STALLED while this leader leads: one that ends, or has ended, is not."""
+        return bool(self.stalled) and self.state in (JobState.STARTING, JobState.RUNNING)
+
 
 class OperationKind(str, Enum):
     """The requests that a running job accepts."""

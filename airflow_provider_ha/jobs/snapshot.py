@@ -208,7 +208,7 @@ def led_state(leader: LeaderInfo, status: Status | None) -> JobState:
     """Return the leader's own record; a status of another epoch says nothing about this one."""
     if status is None or status.epoch != leader.epoch:
         return JobState.STARTING
-    if status.stalled and status.state in (JobState.STARTING, JobState.RUNNING):  # guard: stalled-jobs-look-well
+    if status.is_stalled:  # guard: stalled-jobs-look-well
         return JobState.STALLED
     # Terminal is what has a result. Without one the leader is still on its way there.
     return JobState.STOPPING if status.state.terminal else status.state  # guard: status-is-taken-for-a-result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,11 +15,15 @@ from airflow_provider_ha.triggers._notices import (
     CHECKPOINT_OLD,
     DRILL_FAILED,
     DRILL_KINDS,
+    GRANTED,
     HEALTH_KINDS,
+    LEADER,
     RECOVERY_POINT,
     RECOVERY_TIME,
+    STALLED,
     Condition,
     Event,
+    Watched,
 )
 
 
@@ -33,12 +37,14 @@ class Bounds:
 
     :param checkpoint_grace: Seconds for which checkpoints may fail.
     :param checkpoint_age: Seconds that the newest checkpoint may be old while there are batches that it does not hold.
+    :param stall_grace: Seconds that a job has to be STALLED: a driver may end itself, and be recovered, within these.
     :param recovery_point: Seconds that what a drill restored may have been old; ``None`` for any age.
     :param recovery_time: Seconds that a drill may have taken; ``None`` for any time.
     """
 
     checkpoint_grace: float
     checkpoint_age: float
+    stall_grace: float = 0.0
     recovery_point: float | None = None
     recovery_time: float | None = None
 
@@ -72,10 +78,44 @@ def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, 
     """Return a condition for each kind of event about health and drills; one without a kind where nothing is wrong."""
     found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
     if health.is_live:  # guard: jobs-that-are-over-fail-on
-        wrong = (*_checkpoints(health, bounds, now), *_drill(health, bounds))
+        wrong = (*_stalled(health, bounds), *_checkpoints(health, bounds, now), *_drill(health, bounds))
     else:
         wrong = tuple(_exhausted(health, now))
     return found | {each.kind: each for each in wrong}
+
+
+def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:
+    """Return *seen* without jobs that are stalled under an epoch that does not lead any more.
+
+    A leader that is gone leaves its status behind, and that says nothing about the next one.
+    """
+    return {
+        (job_id, what): Condition() if _has_gone(condition, seen.get((job_id, LEADER))) else condition
+        for (job_id, what), condition in seen.items()
+    }
+
+
+def _has_gone(condition: Condition, leader: Condition | None) -> bool:
+    if condition.kind != STALLED:
+        return False
+    if leader is None or leader.kind != GRANTED:
+        return True
+    return (leader.facts or {}).get("epoch") != (condition.facts or {}).get("epoch")
+
+
+def _stalled(health: JobHealth, bounds: Bounds) -> Iterator[Condition]:
+    status, checkpoint = health.status, health.checkpoint
+    if status is None or not status.is_stalled:  # guard: jobs-that-stop-are-told-as-stalled
+        return
+    facts: Event = {
+        "run": health.run,
+        "epoch": status.epoch,
+        "reason": status.stalled,
+        "checkpoint": checkpoint.number if checkpoint is not None else None,
+    }
+    # The driver writes the sentence once for each stall, so another sentence is another stall.
+    key = (health.run, status.epoch, status.stalled)
+    yield Condition(kind=STALLED, key=key, lasting=bounds.stall_grace, facts=facts)
 
 
 def _exhausted(health: JobHealth, now: datetime) -> Iterator[Condition]:

@@ -1,4 +1,4 @@
-"""Event trigger for a whole cluster: leaders lost and recovered, runs given up, checkpoints and drills that fail.
+"""Event trigger for a whole cluster: leaders lost and recovered, runs given up, jobs that hang, failing checkpoints.
 
 It holds no lock and recovers nothing. A triggerer has no place to run a driver from, and a lock held by a process that
 cannot act would exclude every process that can. So it only reports; the task that acts on the event contends for the
@@ -27,7 +27,7 @@ from airflow_provider_ha.triggers._cluster_view import ClusterView, JobList
 from airflow_provider_ha.triggers._config import config_of
 from airflow_provider_ha.triggers._health import HealthView
 from airflow_provider_ha.triggers._hub import Hub, borrow
-from airflow_provider_ha.triggers._judged_health import Bounds
+from airflow_provider_ha.triggers._judged_health import Bounds, of_leaders
 from airflow_provider_ha.triggers._notices import (
     DRILL_KINDS,
     HEALTH_KINDS,
@@ -53,8 +53,8 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param emit: Which events this watcher wants; all when left out. What no watcher wants is not read.
     :param job_ids: Which jobs this watcher wants; all of the cluster when left out.
-    :param grace: Seconds that a missing or a new leader has to last. The followers of a job recover its loss within
-        these by themselves.
+    :param grace: Seconds that a missing or a new leader has to last, and a job has to be STALLED. The followers
+        of a job recover its loss within these by themselves.
     :param start_timeout: Seconds that a submission may take until it leads, before the job counts as without a leader.
     :param repeat_after: Seconds after which a job that still has no leader is reported again.
     :param poll_interval: Seconds between two looks at leaders when no watch fires.
@@ -180,6 +180,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                         seen = {(job_id, LEADER): condition for job_id, condition in led.items()}
                         if health is not None:
                             seen |= await hub.call(partial(health.conditions, jobs=jobs))
+                            seen = of_leaders(seen)  # guard: lost-leaders-are-told-as-stalled
                     except asyncio.TimeoutError:
                         outage.goes_on("no answer in time")
                     except HaError as error:
@@ -208,6 +209,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         bounds = Bounds(
             checkpoint_grace=self.checkpoint_grace,
             checkpoint_age=self.max_checkpoint_age,
+            stall_grace=self.grace,
             recovery_point=self.max_recovery_point,
             recovery_time=self.max_recovery_time,
         )

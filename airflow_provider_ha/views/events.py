@@ -310,6 +310,20 @@ class CheckpointOldEvent(AlertEvent):
     age: float
 
 
+class StalledEvent(AlertEvent):
+    """A live run of which a query has been inside one trigger for longer than the job allows, and commits nothing.
+
+    :param event: Always ``stalled``.
+    :param reason: Which query is stalled, since when, and what Spark says that it does.
+    :param epoch: Epoch of the leader that says so; it leads.
+    :param checkpoint: Number of the run's newest checkpoint; ``null`` for none.
+    """
+
+    event: Literal["stalled"] = "stalled"
+    epoch: int
+    checkpoint: int | None
+
+
 class DrillAlertEvent(AlertEvent):
     """The newest restore drill of a live job.
 
@@ -336,6 +350,7 @@ CLUSTER_EVENTS: Mapping[str, type[View]] = {
     "restart_budget_exhausted": BudgetExhaustedEvent,
     "checkpoint_failing": CheckpointFailingEvent,
     "checkpoint_old": CheckpointOldEvent,
+    "stalled": StalledEvent,
     "drill_failed": DrillAlertEvent,
     "recovery_point_exceeded": DrillAlertEvent,
     "recovery_time_exceeded": DrillAlertEvent,

@@ -59,8 +59,9 @@ def used_up(cluster: Cluster, job_id: str) -> None:
         cluster.client.job(job_id).recover(by="test")
 
 
-def says(cluster: Cluster, job: JobContext, message: str) -> None:
-    status = Status(state=JobState.RUNNING, run=1, epoch=1, message=message, at=SystemClock().now())
+def says(cluster: Cluster, job: JobContext, message: str = "", *, stalled: str = "") -> None:
+    now = SystemClock().now()
+    status = Status(state=JobState.RUNNING, run=1, epoch=1, message=message, stalled=stalled, at=now)
     cluster.coordinator.commit(Create(job.paths.status, status.to_bytes()))
 
 
@@ -107,6 +108,25 @@ def test_checkpoints_that_fail_and_drills_that_fail_are_told(cluster: Cluster) -
         "checkpoint_failing": "the disk is full",
         "drill_failed": "a file is gone",
     }
+
+
+def test_a_job_that_hangs_is_told_with_what_its_leader_says(cluster: Cluster) -> None:
+    cluster.led("flights", cluster.coordinator)
+    says(cluster, cluster.context("flights"), stalled="query 'counts' has been in one trigger")
+
+    [event] = told_by(1, emit=["stalled"])
+
+    assert (event["job_id"], event["run"], event["epoch"]) == ("flights", 1, 1)
+    assert event["reason"] == "query 'counts' has been in one trigger"
+
+
+def test_a_job_that_hung_when_it_lost_its_leader_is_told_as_lost_alone(cluster: Cluster) -> None:
+    cluster.lost("flights")
+    says(cluster, cluster.context("flights"), stalled="query 'counts' has been in one trigger")
+
+    events = told_by(3, emit=["stalled", "no_leader"], repeat_after=0.5, remind_after=0.1)
+
+    assert {event["event"] for event in events} == {"no_leader"}
 
 
 def test_a_drill_beyond_its_bounds_is_told(cluster: Cluster) -> None:

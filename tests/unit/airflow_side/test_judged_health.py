@@ -11,13 +11,14 @@ import pytest
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.jobs.drills import Drill, DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, QueryStatus, RunResult, Status
-from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health
-from airflow_provider_ha.triggers._notices import Condition
+from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health, of_leaders
+from airflow_provider_ha.triggers._notices import GRANTED, LEADER, NO_LEADER, STALLED, Condition
 from airflow_provider_ha.views.events import cluster_event
 
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=timezone.utc)
-BOUNDS = Bounds(checkpoint_grace=60.0, checkpoint_age=600.0)
+BOUNDS = Bounds(checkpoint_grace=60.0, checkpoint_age=600.0, stall_grace=30.0)
+HANGS = "query 'counts' has been in one trigger after batch 5 for 600 s (Processing new data)"
 
 
 def ago(seconds: float) -> datetime:
@@ -130,6 +131,49 @@ def test_a_run_that_is_over_needs_no_checkpoint_and_no_drill() -> None:
     )
 
     assert wrong(over) == {}
+
+
+def stalled(state: JobState = JobState.RUNNING, reason: str = HANGS) -> JobHealth:
+    return replace(LIVE, status=a_status().model_copy(update={"stalled": reason, "state": state}))
+
+
+def test_a_job_that_hangs_is_told_with_its_query_when_it_has_hung_for_a_while() -> None:
+    found = wrong(stalled())
+
+    assert set(found) == {"stalled"}
+    assert found["stalled"].lasting == 30.0
+    assert found["stalled"].facts == {"run": 2, "epoch": 3, "reason": HANGS, "checkpoint": 7}
+    assert set(wrong(stalled(JobState.STARTING))) == {"stalled"}
+
+
+def test_a_job_that_hangs_again_is_another_condition() -> None:
+    again = wrong(stalled(reason=HANGS.replace("batch 5", "batch 9")))
+
+    assert again["stalled"].key != wrong(stalled())["stalled"].key
+
+
+@pytest.mark.parametrize("state", [JobState.STOPPING, JobState.FAILED])
+def test_a_job_that_ends_is_not_told_as_stalled(state: JobState) -> None:
+    assert wrong(stalled(state)) == {}
+
+
+@pytest.mark.parametrize(
+    ("leader", "told"),
+    [
+        (Condition(kind=GRANTED, key=(3,), facts={"epoch": 3}), True),
+        (Condition(kind=GRANTED, key=(4,), facts={"epoch": 4}), False),
+        (Condition(kind=NO_LEADER, facts={"epoch": 3}), False),
+        (Condition(), False),
+    ],
+    ids=["leads", "another leads", "lost", "nothing leads"],
+)
+def test_what_a_leader_says_of_a_stall_counts_while_it_leads(leader: Condition, told: bool) -> None:
+    seen = {("flights", LEADER): leader, ("flights", STALLED): wrong(stalled())["stalled"]}
+
+    found = of_leaders(seen)
+
+    assert found["flights", LEADER] == leader
+    assert found["flights", STALLED] == (seen["flights", STALLED] if told else Condition())
 
 
 def test_a_drill_that_failed_is_told_with_its_reasons() -> None:
