@@ -16,8 +16,8 @@ _HEAD = """\
 
 What a job tells of itself. The driver serves it to Prometheus when its job has `metrics_port`
 ([how to](../how-to/metrics.md)). `airflow` in the table: what can be told without a driver, under the name with a dot
-after the prefix (`spark_ha.checkpoint_age_seconds`), with the labels as tags of Airflow's `Stats`. Every metric has the
-labels `cluster` and `job_id`, and those of the table.
+after the prefix (`spark_ha.checkpoint_age_seconds`), with the labels as tags of Airflow's `Stats`. This release
+reserves these names and emits none of them. Every metric has the labels `cluster` and `job_id`, and those of the table.
 
 | Metric | Kind | Labels | Told by | What it tells |
 |---|---|---|---|---|
