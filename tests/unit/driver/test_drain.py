@@ -140,7 +140,7 @@ def drain(root: Path, sink: str, *, commits: bool = True) -> DrainStarter:
     calls: Any = SimpleNamespace(
         set_format=lambda *_: None,
         trigger=lambda *_, **__: None,
-        start=start,
+        begin=start,
         foreach_batch=lambda _, function: given.append(function),
     )
     starter = DrainStarter(fork(root), calls)
