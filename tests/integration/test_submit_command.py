@@ -163,6 +163,7 @@ def test_secrets_of_a_file_are_in_no_process_list(spark_ha: Any, copy: JobContex
     assert not [process for process in processes if "only-in-a-file" in " ".join(process.cmdline())]
 
 
+@pytest.mark.long
 def test_a_driver_that_is_lost_during_the_wait_is_submitted_again(spark_ha: Any, copy: JobContext, app: str) -> None:
     code, out, err = spark_ha(
         *("job", "submit", app, *COPY, "--env", "STAND_IN=die", "--wait-for", "finished", "--wait", "60", "--json"),

@@ -27,6 +27,7 @@ def assert_bounded(later: Size, earlier: Size, *, runs: int) -> None:
     assert later.file_bytes <= earlier.file_bytes * 1.1 + EPOCHS * 500
 
 
+@pytest.mark.long
 def test_what_two_hundred_runs_leave_is_bounded(config: HaConfig, coordinator: Coordinator) -> None:
     job = AgedJob(config.model_copy(update={"retention": SHORT}), coordinator)
     job.live(100)
