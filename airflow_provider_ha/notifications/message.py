@@ -1,4 +1,4 @@
-"""What a person is told about an event: which job, what, since when, what to do, and where to read on. Pure."""
+"""The message about an event: which job, what, since when, what to do, and where to read on. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages that act: what an action would do, the confirmation, and what came of it.
+"""The pages that act: what an action would do, the confirmation, and its outcome.
 
 Invariants: a GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`, and asks for the
 operation that its form names, so that it can be repeated. What is done is done by the control plane.
@@ -53,7 +53,7 @@ def confirm(request: Request, job: ActingJobDep, action: Action) -> Response:
 
 @router.post("/actions/{action}")
 def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Action) -> Response:
-    """Ask for the operation of the form, or find it again; then lead to what came of it."""
+    """Ask for the operation of the form, or find it again; then lead to its outcome."""
     clusters = request.app.state.clusters
     by = f"Airflow user {job.permissions.user.get_name()}"  # guard: requests-from-the-page-have-no-name
 

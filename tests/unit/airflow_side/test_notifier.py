@@ -1,4 +1,4 @@
-"""What a person is told about an event, and which notifier is handed the message."""
+"""The message about an event, and the notifier that gets it."""
 
 from __future__ import annotations
 
