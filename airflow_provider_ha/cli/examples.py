@@ -52,10 +52,7 @@ def examples(
     if as_json:
         console.print_json(CopiedView.of(copied))
         return
-    for name in copied.written:
-        console.out.print(f"wrote {copied.directory / name}", markup=False)
-    for name in copied.unchanged:
-        console.out.print(f"kept {copied.directory / name}, which is the same", markup=False)
+    print_copied(copied)
     console.out.print(_NEXT.format(job="flight_delays"), markup=False)
 
 
@@ -64,6 +61,14 @@ def copy_examples(directory: Path, *, force: bool = False) -> Copied:
     source = examples_directory()
     names = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*.py"))]
     return copy_files(source, names, directory, force=force)
+
+
+def print_copied(copied: Copied) -> None:
+    """Print a line for each file, written or kept."""
+    for name in copied.written:
+        console.out.print(f"wrote {copied.directory / name}", markup=False)
+    for name in copied.unchanged:
+        console.out.print(f"kept {copied.directory / name}, which is the same", markup=False)
 
 
 def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bool) -> Copied:

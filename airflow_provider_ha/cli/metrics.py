@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.examples import copy_files
+from airflow_provider_ha.cli.examples import copy_files, print_copied
 from airflow_provider_ha.cli.session import AsJson, cluster, reported
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, HaError
@@ -65,10 +65,7 @@ def copy_monitoring(
     if as_json:
         console.print_json(CopiedView.of(copied))
         return
-    for name in copied.written:
-        console.out.print(f"wrote {copied.directory / name}", markup=False)
-    for name in copied.unchanged:
-        console.out.print(f"kept {copied.directory / name}, which is the same", markup=False)
+    print_copied(copied)
 
 
 def _target(client: HaClient, job_id: str) -> TargetsView | None:
