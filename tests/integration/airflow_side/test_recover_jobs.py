@@ -95,6 +95,10 @@ def test_a_job_that_loses_its_leader_and_gets_another_one_is_told(cluster: Clust
 def test_only_what_a_leader_of_the_cluster_would_act_on_is_told(cluster: Cluster, opened: list[Any]) -> None:
     cluster.lost("lost")
     cluster.ended("over", keep_pointer=True)
+    earlier = cluster.ended("over-earlier", keep_pointer=True)  # its pointer as older releases wrote it
+    pointer = earlier.snapshot().graph
+    assert pointer is not None
+    cluster.coordinator.commit(SetData(earlier.paths.job_graph, pointer.model_copy(update={"attempt": 0}).to_bytes()))
     cluster.lost("held")
     held = Quarantine(job_id="held", reason="garbage", by="test", cluster_epoch=1, at=SystemClock().now())
     cluster.coordinator.ensure(cluster.client.paths.quarantine)
