@@ -22,8 +22,8 @@ from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.jobs.past_runs import PastRuns
 from airflow_provider_ha.jobs.removed_runs import RemovedRunStore
 from airflow_provider_ha.jobs.runs import RunStore, decode

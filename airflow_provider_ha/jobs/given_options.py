@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.resources import Resources
 
 

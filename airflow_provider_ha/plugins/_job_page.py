@@ -17,7 +17,7 @@ from airflow_provider_ha.control.administration.losses import losses_of
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.drills import DrillStore
-from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.moves import Moved, read_moved
 from airflow_provider_ha.jobs.presence import Watched, watched
 from airflow_provider_ha.jobs.progress_history import KEPT, ProgressPoint, read_progress

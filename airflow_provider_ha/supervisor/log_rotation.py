@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY
-from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.ha_options import HaOptions
 
 
 log = logging.getLogger(__name__)

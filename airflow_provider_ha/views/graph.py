@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_provider_ha.jobs.model import Artifact, GraphPointer, HaOptions, JobGraph, Target
+from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph, Target
 from airflow_provider_ha.views.view import View
 
 

@@ -25,7 +25,7 @@ from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Runni
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import OutcomeUnknownError
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
-from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until

@@ -12,12 +12,12 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.engines.engine import Observation, Running
 from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Artifact,
     Blob,
     GraphPointer,
-    HaOptions,
     JobGraph,
     JobState,
     LeaderInfo,

@@ -25,7 +25,8 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, OperationKind, OperationState, StartKind
+from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, StartKind
 from airflow_provider_ha.jobs.watchers import followed
 from airflow_provider_ha.recovery.conclude import take_lock
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
-from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY

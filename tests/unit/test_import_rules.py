@@ -92,6 +92,7 @@ VIEWED = {
     "errors",
     "jobs.drills",
     "jobs.failures",
+    "jobs.ha_options",
     "jobs.log_place",
     "jobs.model",
     "jobs.moves",

@@ -6,8 +6,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from airflow_provider_ha.control.administration.losses import Losses
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.log_place import log_place, printed_place
-from airflow_provider_ha.jobs.model import Blob, HaOptions, Run, StartPoint
+from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
 from airflow_provider_ha.jobs.presence import Watched
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot

@@ -15,7 +15,8 @@ from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_appl
 from airflow_provider_ha.jobs.conf_keys import check_keys
 from airflow_provider_ha.jobs.engine_options import cluster_options, engine_options, named_spark_home
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
-from airflow_provider_ha.jobs.model import HaOptions, JobGraph, Target
+from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
 
 

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
-from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.resources import Resources
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import carried_parts

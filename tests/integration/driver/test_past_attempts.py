@@ -13,8 +13,9 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, De
 from airflow_provider_ha.driver import past_attempts
 from airflow_provider_ha.driver.past_attempts import DIRECTORIES, PastAttempts, superfluous
 from airflow_provider_ha.errors import LeadershipError
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.model import Generation, HaOptions
+from airflow_provider_ha.jobs.model import Generation
 from airflow_provider_ha.jobs.past_runs import PastRuns
 from airflow_provider_ha.jobs.removed_runs import RemovedRuns
 from airflow_provider_ha.jobs.runs import RunStore, reads_of_run, view_of_run

@@ -33,12 +33,12 @@ from airflow_provider_ha.driver.lead import led_record
 from airflow_provider_ha.driver.past_attempts import PastAttempts
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Artifact,
     Blob,
     Generation,
-    HaOptions,
     JobGraph,
     JobState,
     LeaderInfo,

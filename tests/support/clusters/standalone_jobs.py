@@ -14,7 +14,8 @@ from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.engines.engine import Gone, Observation
 from airflow_provider_ha.engines.standalone import StandaloneEngine
-from airflow_provider_ha.jobs.model import HaOptions, StartPoint
+from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.model import StartPoint
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
 from airflow_provider_ha.jobs.ticket import Ticket

@@ -21,7 +21,8 @@ from airflow_provider_ha.control.submission.submission import Prepared, submit_r
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.jobs.model import HaOptions, StartPoint
+from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.model import StartPoint
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.storage.open import open_store
 

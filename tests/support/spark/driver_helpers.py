@@ -27,11 +27,11 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.artifacts import fetch_application, upload_application
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Generation,
     GraphPointer,
-    HaOptions,
     JobGraph,
     JobState,
     Operation,

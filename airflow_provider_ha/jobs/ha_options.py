@@ -1,0 +1,81 @@
+"""The options of a job's high availability."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from airflow_provider_ha.records import Model
+
+
+class HaOptions(Model):
+    """The options of a job's high availability.
+
+    :param checkpoint_interval: Seconds between two checkpoint pointers; batches in between are coalesced.
+    :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
+    :param restart_attempts: How often a lost driver is submitted again before the run fails; -1, the default, for no
+        limit. A submission that met an outage (storage, a connection, memory, an executor, a broker, ZooKeeper) is not
+        counted.
+    :param restart_delay: Seconds before the next re-submission of a driver that fails by itself, or is lost before the
+        job is RUNNING; doubles with each of these in a row, up to *restart_delay_max*. The first loss, and that of a
+        job that was RUNNING until something from outside ended its driver, is recovered at once when its processes
+        are proven dead.
+    :param restart_delay_max: Upper bound of the delay in seconds.
+    :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
+    :param restart_in_place: Whether the supervisor of a lost driver starts the next attempt on its host. Without it, a
+        waiting task or the cluster leader does, on a host of theirs.
+    :param application_failures: How often the same error of the application at the same batch ends the run; -1 for
+        never.
+    :param application_failure_period: Seconds that have to lie between the first and the last of these at least.
+    :param application_delay: Seconds before the next submission once such an error has repeated; doubles each time, up
+        to *application_delay_max*.
+    :param application_delay_max: Upper bound of that delay in seconds.
+    :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
+        it had: a name with a time in it begins from nothing, and the query that it replaces stays behind.
+    :param min_batches_to_retain: Spark's ``spark.sql.streaming.minBatchesToRetain``.
+    :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from. Spark's checkpoints do
+        not say it; a restore asks them what they still have.
+    :param kafka_properties: File of client properties, to log in there; on the host that plans a restore.
+    :param allow_remote_executors: Whether the executors may run where no supervisor can prove their death.
+    :param stall_timeout: Seconds after which a job is STALLED, when a query has been inside one trigger all the time
+        and has committed nothing; 0 for never. A query that waits for data is none.
+    :param restart_stalled: Whether the driver of a stalled job ends itself, so that the job is recovered as after any
+        other loss, with the same limits and delays.
+    :param metrics_port: Port at which the driver serves its metrics to Prometheus; 0 for any free one, and by default
+        none.
+    :param metrics_address: Address of that port. There is no login: by default only its own host reaches it.
+    :param accept_duplicates: Whether real-time and continuous queries may run: they write rows again after each loss. A
+        request that accepts DUPLICATES_POSSIBLE sets it.
+    :param driver_log_mb: Size in megabytes (1,000,000 bytes) from which on the log of a driver is rotated.
+    :param driver_log_files: How many files of it there are at most, of each attempt.
+    """
+
+    checkpoint_interval: float = Field(default=10.0, ge=0)
+    retained_checkpoints: int = Field(default=3, ge=1)
+    restart_attempts: int = Field(default=-1, ge=-1)
+    restart_delay: float = Field(default=1.0, ge=0)
+    restart_delay_max: float = Field(default=60.0, ge=0)
+    restart_reset_after: float = Field(default=600.0, ge=0)
+    restart_in_place: bool = True
+    application_failures: int = Field(default=3)
+    application_failure_period: float = Field(default=600.0, ge=0)
+    application_delay: float = Field(default=10.0, ge=0)
+    application_delay_max: float = Field(default=300.0, ge=0)
+    allow_new_queries: bool = False
+    min_batches_to_retain: int = Field(default=100, ge=10)
+    kafka_bootstrap: dict[str, str] = {}
+    kafka_properties: str | None = None
+    allow_remote_executors: bool = False
+    stall_timeout: float = Field(default=600.0, ge=0)
+    restart_stalled: bool = False
+    metrics_port: int | None = Field(default=None, ge=0, le=65_535)
+    metrics_address: str = "127.0.0.1"
+    accept_duplicates: bool = False
+    driver_log_mb: int = Field(default=20, ge=1, le=10_000)
+    driver_log_files: int = Field(default=10, ge=1, le=1000)
+
+    @field_validator("application_failures")
+    @classmethod
+    def _check_application_failures(cls, value: int) -> int:
+        if value != -1 and value < 2:  # noqa: PLR2004  # one failure has not repeated
+            raise ValueError("should be 2 or more, or -1 for never")
+        return value
