@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 
+XCOM_KEY = "spark_ha_run"
+"""Of the XCom in which a task tells its run (``views.task_results.KnownRunView``)."""
+
 _ATTRIBUTE = "_spark_ha_known_run"
 
 

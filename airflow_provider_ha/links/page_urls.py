@@ -5,7 +5,7 @@ Invariant: XCom keeps a link for as long as its task, so an address is never cha
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 
 PREFIX = "/spark-ha"  # of every route of the plugin, below the path of Airflow's base URL
@@ -39,6 +39,36 @@ def jobs_path(conn_id: str) -> str:
 def job_path(conn_id: str, job_id: str) -> str:
     """Return the path of a job's page."""
     return f"{_job(job_id)}{_query(cluster=conn_id)}"
+
+
+def job_of(url: str) -> tuple[str, str] | None:
+    """Return connection and job of a link to a job's page; ``None`` for any other text."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    _, found, job_id = parts.path.rpartition(f"{PREFIX}/jobs/")
+    cluster = parse_qs(parts.query).get("cluster", [""])[0]
+    return (cluster, unquote(job_id)) if found and job_id and "/" not in job_id and cluster else None
+
+
+def dag_path(dag_id: str) -> str:
+    """Return the path of the tab of a DAG: its jobs in the list."""
+    return f"{PREFIX}/?dag={dag_id}"
+
+
+def dag_run_path(dag_id: str, run_id: str) -> str:
+    """Return the path of the tab of a DAG run.
+
+    Both are placeholders of Airflow's UI, which 3.1 replaces as they are: in a query string the ``+`` of a run id would
+    be a space, in a path it is itself.
+    """
+    return f"{PREFIX}/dag-runs/{dag_id}/{run_id}"
+
+
+def task_path(dag_id: str, run_id: str, task_id: str, map_index: str) -> str:
+    """Return the path of the tab of a task instance."""
+    return f"{dag_run_path(dag_id, run_id)}/tasks/{task_id}/{map_index}"
 
 
 def log_path(conn_id: str, job_id: str, run: int | None = None, attempt: int | None = None) -> str:

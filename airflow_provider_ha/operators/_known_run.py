@@ -8,16 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.links.known_run import KnownRun, note_run
+from airflow_provider_ha.links.known_run import XCOM_KEY, KnownRun, note_run
 from airflow_provider_ha.views.task_results import KnownRunView
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.jobs.snapshot import JobSnapshot
-
-
-XCOM_KEY = "spark_ha_run"
 
 
 def tell_run(operator: Any, context: Any, client: HaClient, run: int, *, operation_id: str | None = None) -> None:
@@ -45,7 +42,7 @@ def tell(operator: Any, context: Any, facts: dict[str, Any], *, log_page: str = 
     """Push what is known in *facts*, and note it for the links."""
     note_run(operator, KnownRun(facts["run"], log_page, spark_ui))
     known = {key: facts[key] for key in KnownRunView.model_fields if facts.get(key) is not None}
-    view = KnownRunView.model_validate({**known, "job_id": operator.job_id})
+    view = KnownRunView.model_validate({**known, "job_id": operator.job_id, "conn_id": operator.spark_ha_conn_id})
     try:
         context["ti"].xcom_push(key=XCOM_KEY, value=view.to_json())
     except Exception as error:  # noqa: BLE001  # an API server that is down must not fail a task whose run lives

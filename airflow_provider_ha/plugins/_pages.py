@@ -42,13 +42,14 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
     state: Annotated[str, Query(max_length=32)] = "",
     sort: SortKey = SortKey.URGENCY,
     page: Annotated[int, Query(ge=1, le=100_000)] = 1,
+    dag: Annotated[str, Query(max_length=250)] = "",
 ) -> Response:
-    """List the jobs of a cluster that the user may see."""
+    """List the jobs of a cluster that the user may see; with *dag* those that belong to it."""
     asked = Asked(search=q.strip(), state=state if state in {*STATES, ATTENTION} else "", sort=sort, page=page)
 
     def seen() -> list[str]:
         with clusters.client(cluster) as client:
-            return visible_jobs(client, allowed)
+            return visible_jobs(client, allowed, dag)
 
     job_ids = clusters.zookeeper.call(seen)  # short: says whether it answers at all
 
@@ -63,6 +64,7 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
         clusters=clusters.names(),
         shown=clusters.zookeeper.call(read, seconds=_ALL_JOBS_SECONDS),
         asked=asked,
+        dag=dag,
         states=STATES,
         now=SystemClock().now(),
     )
@@ -76,8 +78,9 @@ def job(  # noqa: PLR0917  # each is a part of the address
     job_id: str,
     cluster: Cluster = DEFAULT_CONN_ID,
     span: Span = Span.DAY,
+    run: Annotated[int | None, Query(ge=1, le=2_000_000_000)] = None,
 ) -> Response:
-    """Show one job, with its buttons."""
+    """Show one job, with its buttons; *run* is that of the task which led here."""
 
     def read() -> Known:
         with clusters.client(cluster) as client:
@@ -94,6 +97,7 @@ def job(  # noqa: PLR0917  # each is a part of the address
         known=known,
         stored=stored,
         span=span,
+        run=run,
         spans=list(Span),
         timeline=timeline(axis, known.history, known.checkpoints.checkpoints, known.savepoints.savepoints),
         charts=charts_of(axis, stored.progress.shown or ()),

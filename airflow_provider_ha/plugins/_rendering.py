@@ -77,12 +77,12 @@ def render(request: Request, template: str, *, status_code: int = 200, **shown: 
 
     :param shown: What the template shows.
     """
-    base = _base(request)
+    base = root_of(request)
     text = _environment().get_template(template).render(base=base, version=__version__, **shown)
     return HTMLResponse(text, status_code=status_code, headers={"Cache-Control": "no-store"})
 
 
-def _base(request: Request) -> str:
+def root_of(request: Request) -> str:
     """Return the relative URL of the plugin's root, from that of the page, for example ``../``."""
     path = request.url.path.removeprefix(request.scope.get("root_path", "")).lstrip("/")
     return "../" * path.count("/") or "./"

@@ -2,6 +2,7 @@
 
 Rules (docs/explanation/security-model.md, "The page in Airflow"):
 
+* The tab of a DAG run is for who may read the DAG's runs. It shows of each job what the rules below allow.
 * A job with an owner (``job_owner``) is that DAG's: who may read the DAG's runs sees it, who may edit them acts on it.
 * Who has the permission for every DAG has it for every job: also for one without an owner, for one that cannot be read,
   and to be told that there is no such job.
@@ -92,15 +93,18 @@ class Permissions:
         return every <= allowed  # guard: jobs-without-an-owner-are-anybody-s
 
 
-def visible_jobs(client: HaClient, allowed: Permissions) -> list[str]:
+def visible_jobs(client: HaClient, allowed: Permissions, dag_id: str = "") -> list[str]:
     """Return the jobs of a cluster that a user may see.
 
+    :param dag_id: Only those of this DAG.
     :raises NotConnectedError: It could not be found out.
     """
     found = client.list_jobs()
-    if allowed.may_see(None):
+    if not dag_id and allowed.may_see(None):
         return found
     owners = read_owners(client.coordinator, client.paths, found)
+    if dag_id:
+        found = [job_id for job_id in found if owners[job_id] == dag_id]
     return [job_id for job_id in found if allowed.may_see(owners[job_id])]  # guard: lists-show-jobs-of-strangers
 
 
@@ -110,6 +114,27 @@ def permissions(user: Annotated[BaseUser, Depends(get_user)]) -> Permissions:
 
 
 PermissionsDep = Annotated[Permissions, Depends(permissions)]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenDag:
+    """A DAG whose runs the user of the request may see."""
+
+    dag_id: str
+    permissions: Permissions
+
+
+def seen_dag(dag_id: Annotated[str, Path(max_length=250)], allowed: PermissionsDep) -> SeenDag:
+    """Return the DAG of the route, for a user who may see its runs.
+
+    :raises HTTPException: 403: the user may not; also when there is no such DAG.
+    """
+    if not allowed.may_see(dag_id):  # guard: strangers-see-what-a-dag-run-has-told
+        raise HTTPException(FORBIDDEN)
+    return SeenDag(dag_id, allowed)
+
+
+SeenDagDep = Annotated[SeenDag, Depends(seen_dag)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +235,8 @@ def unprotected(route: APIRoute) -> list[str]:
     needs: list[Callable[..., Any]] = [get_user]
     if "{job_id}" in route.path:
         needs.append(seen_job)
+    elif "{dag_id}" in route.path:
+        needs.append(seen_dag)
     elif route.path not in OPEN_TO_USERS:
         needs.append(permissions)
     if route.methods - _READS:

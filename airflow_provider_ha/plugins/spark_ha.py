@@ -15,7 +15,7 @@ from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_ha.links.page_urls import PREFIX as URL_PREFIX
-from airflow_provider_ha.links.page_urls import has_pages
+from airflow_provider_ha.links.page_urls import dag_path, dag_run_path, has_pages, task_path
 
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def base_path() -> str:
 
 
 class SparkHaPlugin(AirflowPlugin):
-    """The pages of the jobs, and their entry in Airflow's navigation. Without either before Airflow 3.1."""
+    """The pages of the jobs, and what leads to them in Airflow. Without either before Airflow 3.1."""
 
     name = "spark_ha"
 
@@ -44,7 +44,7 @@ class SparkHaPlugin(AirflowPlugin):
 
     @property
     def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow only reads it
-        """The entry in the navigation."""
+        """The entry in the navigation, and the tabs of a DAG, a DAG run and a task instance."""
         if not has_pages(airflow_version):
             return []
         return _views()
@@ -60,15 +60,23 @@ def _app() -> FastAPI:
 @cache
 def _views() -> list[dict[str, Any]]:
     # One list: Airflow removes from it what it refuses.
-    href, icon = f"{base_path()}{URL_PREFIX}", f"{base_path()}{URL_PREFIX}/static"
+    base, icon = base_path(), f"{base_path()}{URL_PREFIX}/static"
+    shared = {"name": NAME, "icon": f"{icon}/icon.svg", "icon_dark_mode": f"{icon}/icon-dark.svg"}
+    dag, run, task, mapped = "{DAG_ID}", "{RUN_ID}", "{TASK_ID}", "{MAP_INDEX}"  # Airflow's UI replaces them
+    places = {
+        "dag": dag_path(dag),
+        "dag_run": dag_run_path(dag, run),
+        "task_instance": task_path(dag, run, task, mapped),
+    }
     return [
-        {
-            "name": NAME,
-            "href": f"{href}/",
-            "destination": "nav",
-            "category": "browse",
-            "url_route": "spark-ha",
-            "icon": f"{icon}/icon.svg",
-            "icon_dark_mode": f"{icon}/icon-dark.svg",
-        }
+        {**shared, "href": f"{base}{URL_PREFIX}/", "destination": "nav", "category": "browse", "url_route": "spark-ha"},
+        *(
+            {
+                **shared,
+                "href": f"{base}{path}",
+                "destination": place,
+                "url_route": f"spark-ha-{place.replace('_', '-')}",
+            }
+            for place, path in places.items()
+        ),
     ]

@@ -31,6 +31,7 @@ class KnownRunView(TaskResultView):
     :param attempt: Its newest submission, when the task looked.
     :param epoch: Epoch of its leader, or of its result; left out before a driver of the run leads.
     :param operation_id: Id of the operation that the task has requested of the run.
+    :param conn_id: Connection of the job's cluster.
     """
 
     job_id: str
@@ -38,6 +39,7 @@ class KnownRunView(TaskResultView):
     attempt: int | None = None
     epoch: int | None = None
     operation_id: str | None = None
+    conn_id: str | None = None
 
 
 class RunReachedView(TaskResultView):

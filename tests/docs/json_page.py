@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from airflow_provider_ha.operators._known_run import XCOM_KEY
+from airflow_provider_ha.links.known_run import XCOM_KEY
 from airflow_provider_ha.views import events
 from airflow_provider_ha.views.commands import COMMANDS
 from airflow_provider_ha.views.drills import DrillResultView

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,6 +47,39 @@ def dags(*dag_ids: str) -> Iterator[None]:
     finally:
         with create_session() as session:
             session.execute(delete(DagModel).where(DagModel.dag_id.in_(dag_ids)))
+
+
+@contextmanager
+def dag_run(
+    dag_id: str, run_id: str, xcoms: Mapping[str, Mapping[str, Any]], *, state: str = "running"
+) -> Iterator[None]:
+    """Let a DAG run have happened for the time of the block.
+
+    :param xcoms: Task, with ``[n]`` for an instance of a mapped one -> key -> value of each XCom.
+    """
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete, insert
+
+    run = {"dag_id": dag_id, "run_id": run_id}
+    with create_session() as session:
+        session.execute(
+            insert(DagRun).values(**run, run_type="manual", state=state, logical_date=None, data_interval_end=None)
+        )
+        for name, told in xcoms.items():
+            task_id, _, index = name.partition("[")
+            task: dict[str, Any] = {**run, "task_id": task_id, "map_index": int(index.rstrip("]") or -1)}
+            session.execute(insert(TaskInstance).values(**task, pool="default_pool"))
+            for key, value in told.items():
+                XComModel.set(key, value, **task, session=session)
+    try:
+        yield
+    finally:
+        with create_session() as session:
+            for model in (XComModel, TaskInstance, DagRun):
+                session.execute(delete(model).where(model.dag_id == dag_id, model.run_id == run_id))
 
 
 def auth_manager(monkeypatch: pytest.MonkeyPatch, kind: type[Any] | None = None) -> Any:

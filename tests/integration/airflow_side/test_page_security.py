@@ -101,6 +101,7 @@ def job(coordinator: Coordinator, cluster_paths: ClusterPaths, config: HaConfig)
 def address(path: str, action: str = "stop") -> str:
     """Return an address of a route."""
     names = {"job_id": "flights", "action": action, "operation_id": "o", "name": "page.css"}
+    names |= {"dag_id": "alpha", "run_id": "r1", "task_id": "submit", "map_index": "{MAP_INDEX}"}
     return re.sub(r"{(\w+)}", lambda found: names[found[1]], path)
 
 
@@ -138,7 +139,7 @@ def test_viewers_look_and_users_act(  # noqa: PLR0917  # two of them are paramet
     elif method not in {"GET", "HEAD"}:
         assert status in {403, 413}, "no user acts without the form"
     else:
-        assert status in {200, 307, 404}, "404: there is no operation o"
+        assert status in {200, 307, 404}, "404: there is no operation o, and no run r1"
 
 
 def test_a_viewer_cannot_act_with_the_form_of_an_editor(page: Page, manager: Any, job: Any) -> None:

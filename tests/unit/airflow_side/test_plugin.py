@@ -74,10 +74,23 @@ def test_the_navigation_leads_below_the_path_of_airflow(
     monkeypatch.setattr(conf, "get", lambda *_, **__: base_url)
     spark_ha._views.cache_clear()
 
-    (view,) = SparkHaPlugin().external_views
+    views = {view["destination"]: view for view in SparkHaPlugin().external_views}
     spark_ha._views.cache_clear()
 
-    assert (view["href"], view["destination"]) == (href, "nav")
+    assert views["nav"]["href"] == href
+    assert views["dag"]["href"] == f"{href}?dag={{DAG_ID}}"
+    assert views["dag_run"]["href"] == f"{href}dag-runs/{{DAG_ID}}/{{RUN_ID}}"
+    assert views["task_instance"]["href"] == f"{href}dag-runs/{{DAG_ID}}/{{RUN_ID}}/tasks/{{TASK_ID}}/{{MAP_INDEX}}"
+
+
+def test_airflow_takes_every_entry_as_it_is() -> None:
+    from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
+
+    views = SparkHaPlugin().external_views
+    taken = [ExternalViewResponse.model_validate(view) for view in views]
+
+    assert [view.destination for view in taken] == ["nav", "dag", "dag_run", "task_instance"]
+    assert len({view.url_route for view in taken}) == len(views), "Airflow drops the second of two equal ones"
 
 
 @pytest.mark.parametrize("path", ["/", "/static/page.css", "/docs", "/redoc", "/openapi.json", "/unknown"])

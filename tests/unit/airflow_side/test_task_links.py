@@ -17,19 +17,23 @@ from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.spark_page import live_page, web_page
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
-from airflow_provider_ha.links.known_run import KnownRun, known_run, note_run
+from airflow_provider_ha.links.known_run import XCOM_KEY, KnownRun, known_run, note_run
 from airflow_provider_ha.links.operator_links import (
     SparkHaDriverLogLink,
     SparkHaJobLink,
     SparkHaJobsLink,
     SparkHaSparkUiLink,
 )
-from airflow_provider_ha.operators._known_run import XCOM_KEY, tell, tell_run
+from airflow_provider_ha.links.page_urls import job_of
+from airflow_provider_ha.operators._known_run import tell, tell_run
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_status, a_submission
 from tests.unit.airflow_side.test_provider_info import OPERATORS
+
+
+CONN = "spark_ha_default"
 
 
 def follow(job_id: str = "flights", **kwargs: Any) -> SparkHaFollowOperator:
@@ -89,6 +93,17 @@ def test_a_link_without_a_base_url_is_a_path_of_its_host(monkeypatch: pytest.Mon
     monkeypatch.delenv("AIRFLOW__API__BASE_URL", raising=False)
 
     assert SparkHaJobLink().get_link(follow(), ti_key=Instance()) == "/spark-ha/jobs/flights?cluster=spark_ha_default"
+
+
+@pytest.mark.usefixtures("base_url")
+def test_a_link_to_a_job_says_which_job_it_is() -> None:
+    task = follow("a/b c", spark_ha_conn_id="prod & more")
+    job, log, spark = [link.get_link(task, ti_key=Instance()) for link in task.operator_extra_links]
+
+    assert job_of(job) == ("prod & more", "a/b c")
+    assert [job_of(url) for url in (log, spark, "", "http://[", "/spark-ha/jobs/?cluster=c", "/spark-ha/jobs/j")] == [
+        None
+    ] * 6
 
 
 @pytest.mark.usefixtures("base_url")
@@ -172,7 +187,7 @@ def told(snapshot: JobSnapshot | NotConnectedError, *, run: int = 2, history: st
 def test_a_task_tells_its_run_and_epoch_as_soon_as_there_is_one() -> None:
     xcom, known = told(a_job())
 
-    assert xcom == {"job_id": "flights", "run": 2, "attempt": 1, "epoch": 4, "operation_id": "o"}
+    assert xcom == {"job_id": "flights", "run": 2, "attempt": 1, "epoch": 4, "operation_id": "o", "conn_id": CONN}
     assert known == KnownRun(2, "http://worker:8081/logPage", "http://driver:4040")
 
 
@@ -180,7 +195,7 @@ def test_the_epoch_of_another_run_is_not_told() -> None:
     """A new run has no epoch before its driver leads: the counter still shows the last one."""
     assert "epoch" not in told(a_job(leader=False))[0]
     assert "epoch" not in told(replace(a_job(), leader=a_leader(4, run=1)))[0]
-    assert told(a_job(), run=1)[0] == {"job_id": "flights", "run": 1, "operation_id": "o"}
+    assert told(a_job(), run=1)[0] == {"job_id": "flights", "run": 1, "operation_id": "o", "conn_id": CONN}
 
 
 @pytest.mark.parametrize(
@@ -234,5 +249,10 @@ def test_what_cannot_be_told_fails_no_task() -> None:
 
     tell(task, given, {"run": 3})
 
-    assert told(NotConnectedError("ZooKeeper is down"))[0] == {"job_id": "flights", "run": 2, "operation_id": "o"}
+    assert told(NotConnectedError("ZooKeeper is down"))[0] == {
+        "job_id": "flights",
+        "run": 2,
+        "operation_id": "o",
+        "conn_id": CONN,
+    }
     assert known_run(task) == KnownRun(3)
