@@ -38,6 +38,7 @@ def get_provider_info() -> dict[str, Any]:
             "restore",
             "follow",
             "savepoint",
+            "checkpoint",
             "stop",
             "cancel",
             "move",

@@ -1,4 +1,4 @@
-"""``spark-ha checkpoint``: list and show the checkpoints of a job."""
+"""``spark-ha checkpoint``: list, show and request the checkpoints of a job."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import typer
 
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.session import AsJson, JobId, cluster
+from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
+from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
+from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import CheckpointMissingError
 from airflow_provider_ha.views.checkpoints import CheckpointView, checkpoint_list
 
 
-app = typer.Typer(help="List, show and verify checkpoints.", no_args_is_help=True)
+app = typer.Typer(help="List, show, request and verify checkpoints.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -77,3 +79,19 @@ def show(
         ),
         empty="the checkpoint holds no query",
     )
+
+
+@app.command()
+def trigger(
+    context: typer.Context, job_id: JobId, wait: WaitSeconds = 600.0, force: Force = False, as_json: AsJson = False
+) -> None:
+    """Take a checkpoint of a running job now, also before its interval is over. Exit 0: it is complete; 1: it failed.
+
+    It counts as the periodic ones do, and goes when newer ones replace it: `savepoint trigger` makes what stays. When
+    no batch was committed since the newest checkpoint, that one is the answer, with `new` false.
+    """
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id, acting=Acting(force=force))
+        job.snapshot()  # an unknown job is refused as one, with the names of those that there are
+        operation = job.request_checkpoint(operation_id=operation_id("checkpoint"), requested_by=who())
+        await_operation(job, operation, seconds=wait, as_json=as_json)

@@ -6,8 +6,8 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
@@ -51,11 +51,21 @@ def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_
             {
                 "operation": operation.operation_id,
                 "state": operation.state.value,
-                **operation.result,
+                **_shown(operation.result),
                 **({"error": operation.error} if operation.error else {}),
             }
         )
     answer(yes=operation.state is OperationState.COMPLETED or not seconds)
+
+
+def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of an operation for people."""
+    fields = dict(result)
+    if "cut" in fields:
+        fields["cut"] = console.cut_text(fields["cut"])
+    if "new" in fields:
+        fields["new"] = "yes" if fields["new"] else "no: no batch was committed since the newest checkpoint"
+    return fields
 
 
 def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[[str, float], None]) -> Operation:

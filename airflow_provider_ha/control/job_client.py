@@ -149,6 +149,15 @@ class JobClient:
             arguments["retain_days"] = retain_days
         return self._request(OperationKind.SAVEPOINT, operation_id, arguments, requested_by)
 
+    def request_checkpoint(self, *, operation_id: str, requested_by: str) -> Operation:
+        """Ask the driver for a checkpoint of all that is committed; it is retained as the periodic ones are.
+
+        The result names the newest checkpoint, with ``new`` false, when no batch was committed after it.
+
+        :raises JobStateError: The job has no live run.
+        """
+        return self._request(OperationKind.CHECKPOINT, operation_id, {}, requested_by)
+
     def request_stop(
         self, *, operation_id: str, requested_by: str, mode: str = "suspend", savepoint: bool = False
     ) -> Operation:

@@ -36,7 +36,7 @@ from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.progress_recorder import ProgressRecorder
 from airflow_provider_ha.driver.progress_source import Heard, progress_source
 from airflow_provider_ha.driver.publish_loop import PublishLoop
-from airflow_provider_ha.driver.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.publisher import Provenance, Publisher, requested_checkpoint
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
 from airflow_provider_ha.driver.resting import expected_queries
@@ -183,12 +183,13 @@ class Assembly:
             leadership=self.led.leadership,
             lifecycle=parts.lifecycle,
             handlers=Handlers(
-                ready=lambda: parts.registry.whole,
+                ready=parts.registry.ready_for,
                 savepoint=savepoints.create,
                 dispose=savepoints.dispose,
                 stop=stop.run,
                 stopped=ending.stopped,
                 cancel=ending.cancel,
+                checkpoint=lambda _: requested_checkpoint(parts.publisher),
             ),
             run=self.led.run.number,
             clock=self.clock,

@@ -1,4 +1,4 @@
-"""Serves the requests to the running job: savepoint, stop, cancel, dispose.
+"""Serves the requests to the running job: savepoint, checkpoint, stop, cancel, dispose.
 
 Two threads: one looks for requests and cancels at once, the other works on one request after the other. So a stop that
 hangs can still be cancelled (design, section 5).
@@ -28,6 +28,7 @@ from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationSt
 
 
 log = logging.getLogger(__name__)
+_NEEDS_QUERIES = (OperationKind.SAVEPOINT, OperationKind.CHECKPOINT)
 POLL_SECONDS = 1.0  # beside the watch: a watch says that something may have changed, never that nothing has
 
 
@@ -35,20 +36,23 @@ POLL_SECONDS = 1.0  # beside the watch: a watch says that something may have cha
 class Handlers:
     """What is done for each kind of operation.
 
-    :param ready: Whether every query of the job has been started: before that a savepoint would be half of one.
+    :param ready: Whether an operation of that kind can be done: a savepoint before every query of the job has been
+        started would be half of one.
     :param savepoint: Returns the operation's result.
     :param dispose: Returns the operation's result.
     :param stop: Ends the run; the operation's answer is part of that.
     :param stopped: Called after a stop, to end the process; gets the reason when the stop failed half way.
     :param cancel: Ends the process; the supervisor then ends the run. Called again when it raises.
+    :param checkpoint: Returns the operation's result.
     """
 
-    ready: Callable[[], bool]
+    ready: Callable[[OperationKind], bool]
     savepoint: Callable[[Operation], dict[str, Any]]
     dispose: Callable[[Operation], dict[str, Any]]
     stop: Callable[[Operation], None]
     stopped: Callable[[str | None], None]
     cancel: Callable[[Operation], None]
+    checkpoint: Callable[[Operation], dict[str, Any]]
 
 
 @dataclass
@@ -110,8 +114,9 @@ class OperationsLoop:
             log.warning("%s; the next pass tries again: %s", failure, error)
 
     def _may_begin(self, operation: Operation) -> bool:
-        """Whether to take it up now. A savepoint that is asked during a recovery waits until it can be whole."""
-        return operation.operation is not OperationKind.SAVEPOINT or self.handlers.ready()
+        """Whether to take it up now. What is asked during a recovery waits until it can be whole."""
+        kind = operation.operation
+        return kind not in _NEEDS_QUERIES or self.handlers.ready(kind)  # guard: requested-checkpoints-of-half-a-script
 
     def _forget(self, operation: Operation) -> None:
         """Forget an answer that is no longer asked for: a schedule that asks every hour would fill the node."""
@@ -145,10 +150,7 @@ class OperationsLoop:
             if operation.operation is OperationKind.STOP:
                 self._stop(operation)
                 return
-            handler = (
-                self.handlers.savepoint if operation.operation is OperationKind.SAVEPOINT else self.handlers.dispose
-            )
-            result = handler(operation)
+            result = self._handler(operation.operation)(operation)
         except LeadershipError:
             raise
         # Also what is no outage, such as a file where a directory has to be: without an answer the next epoch would
@@ -161,6 +163,11 @@ class OperationsLoop:
                 self.handlers.stopped(str(error))
         else:
             self._answer(operation, partial(operations.complete, result=result))
+
+    def _handler(self, kind: OperationKind) -> Callable[[Operation], dict[str, Any]]:
+        if kind is OperationKind.CHECKPOINT:
+            return self.handlers.checkpoint
+        return self.handlers.savepoint if kind is OperationKind.SAVEPOINT else self.handlers.dispose
 
     def _answer(self, operation: Operation, write: Callable[..., object]) -> None:
         """Write an answer, through a cut of the connection as well: the work is done, and only its word is missing.
@@ -214,8 +221,8 @@ def _urgency(operation: Operation) -> tuple[bool, datetime, str]:
 def abandoned(operation: Operation, run: int, epoch: int) -> str:
     """Return why an open operation will not be done; empty when it will.
 
-    A stop or cancel that an earlier epoch took up is still wanted. A savepoint is not: half of one is no savepoint, and
-    the requester decides whether a later moment still serves.
+    A stop, cancel or checkpoint that an earlier epoch took up is still wanted. A savepoint is not: half of one is no
+    savepoint, and the requester decides whether a later moment still serves.
     """
     if operation.run != run:
         return f"it was requested of run {operation.run}; run {run} is running"

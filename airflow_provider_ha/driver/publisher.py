@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut
@@ -151,6 +152,31 @@ class Publisher:
             self._began = self._clock.lease_time()
             return self._finish(self._pinned(number, reason))
 
+    def publish_requested(self) -> tuple[Checkpoint, bool]:
+        """Return a checkpoint of every batch that is committed by now, and whether it was taken for this request.
+
+        When no batch came after the newest checkpoint of this driver, that one is the answer.
+
+        :raises CheckpointMissingError: No query has committed a batch yet.
+        :raises CheckpointError: Too many old ones wait to be removed; or as :meth:`publish`.
+        """
+        with self._lock:
+            if self._unfinished is not None:  # it may be older than the newest batch, so it is no answer yet
+                with self.figures.attempt():
+                    self._finish(self._unfinished)
+            self._look()
+            if all(batch < 0 for batch in self._committed.values()):
+                raise CheckpointMissingError(
+                    f"job {self._provenance.job_id!r} has not committed a batch yet",
+                    next_step="Ask again after the first batch",
+                )
+            if not self._has_news():  # guard: idle-jobs-take-the-same-checkpoint-again
+                assert self._last.number is not None  # noqa: S101  # it holds what is committed
+                return self._store.load(self._store.pointer(self._last.number)), False
+            with self.figures.attempt():
+                self._refuse_backlog()
+            return self.publish(CheckpointKind.PERIODIC), True
+
     def _finish(self, checkpoint: Checkpoint) -> Checkpoint:
         """Write payload and pointer. What is refused for the moment is finished the next time, not pinned twice."""
         self._unfinished, self._tried = checkpoint, checkpoint.number
@@ -186,10 +212,15 @@ class Publisher:
         """
         if not self._registry.started or not self._registry.settled:  # guard: claims-before-the-script-waits
             return False
-        names = [query.name for query in self._registry.members]
-        if all(self._committed.get(name, -1) <= self._last.cut.get(name, -1) for name in names):
+        if not self._has_news():
             return False
         return self._clock.lease_time() - self._last.at >= self._options.checkpoint_interval
+
+    def _has_news(self) -> bool:
+        """Whether the last look has found a commit that no checkpoint of this driver holds."""
+        return any(
+            self._committed.get(query.name, -1) > self._last.cut.get(query.name, -1) for query in self._registry.members
+        )
 
     def _mark_old(self) -> None:
         """Put what is beyond the retained ones onto the list. A failure is no reason to doubt the new one (C3)."""
@@ -259,6 +290,20 @@ class Publisher:
             self._recorders[name].published(query.entries)
         cut = {name: query.batch for name, query in checkpoint.queries.items()}
         self._last = _Published(checkpoint.number, cut, self._clock.lease_time())
+
+
+def requested_checkpoint(publisher: Publisher) -> dict[str, Any]:
+    """Take a checkpoint for an operation; return the operation's result. Raises as ``Publisher.publish_requested``.
+
+    Another epoch may answer the same request: its checkpoint holds all that was committed at the request as well.
+    """
+    checkpoint, is_new = publisher.publish_requested()
+    return {
+        "checkpoint": checkpoint.number,
+        "path": checkpoint.pin or checkpoint.directory,
+        "cut": {query: part.batch for query, part in checkpoint.queries.items()},
+        "new": is_new,
+    }
 
 
 def _file_sinks(queries: tuple[Member, ...]) -> dict[str, Tree]:

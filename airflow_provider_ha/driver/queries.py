@@ -21,7 +21,7 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
 from airflow_provider_ha.driver.resting import RestingQuery, as_it_is, described
 from airflow_provider_ha.driver.writer_notes import SinkSpec
-from airflow_provider_ha.jobs.model import QueryStatus
+from airflow_provider_ha.jobs.model import OperationKind, QueryStatus
 
 
 log = logging.getLogger(__name__)
@@ -224,6 +224,16 @@ class QueryRegistry:
         has to come to its own queries before: half of them would be half a cut.
         """
         return self._complete or self.settled  # guard: half-started-is-whole
+
+    def ready_for(self, kind: OperationKind) -> bool:
+        """Whether an operation of that kind finds the queries that it needs.
+
+        A checkpoint waits for the script as the periodic ones do: before that a restore may still fail, and a run's
+        first checkpoint claims what it was restored from.
+        """
+        if kind is OperationKind.CHECKPOINT:
+            return bool(self.started) and self.settled  # guard: requested-checkpoints-claim-before-the-script-waits
+        return self.whole
 
     def failure(self) -> str | None:
         """Return why the first failed query failed, or ``None``; what the script has started again since has not."""

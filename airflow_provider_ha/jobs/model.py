@@ -408,6 +408,7 @@ class OperationKind(str, Enum):
     """The requests that a running job accepts."""
 
     SAVEPOINT = "savepoint"
+    CHECKPOINT = "checkpoint"
     STOP = "stop"
     CANCEL = "cancel"
     DISPOSE = "dispose"
@@ -436,7 +437,8 @@ class Operation(Record):
         (``suspend`` or ``terminate``) and ``savepoint`` (bool); ``dispose``: ``savepoint_id``.
     :param run: Run that the request is for; another run abandons it.
     :param epoch: Epoch that took it up.
-    :param result: ``savepoint``: ``savepoint_id``, ``path``; ``stop``: ``checkpoint``, ``savepoint_id``, ``path``.
+    :param result: ``savepoint``: ``savepoint_id``, ``path``; ``stop``: ``checkpoint``, ``savepoint_id``, ``path``;
+        ``checkpoint``: ``checkpoint``, ``path``, and ``new``, false when no batch came after the newest one.
     """
 
     kind: ClassVar[str] = "operation"

@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "checkpoint list": {"": CheckpointListView},
     "checkpoint plan": {"": PlanView},
     "checkpoint show": {"": CheckpointView},
+    "checkpoint trigger": {"": OperationView},
     "checkpoint verify": {"": VerificationView, "with `--depth prove`": ProvenVerificationView},
     "examples": {"": CopiedView},
     "job cancel": {"": OperationView},

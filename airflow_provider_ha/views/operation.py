@@ -1,4 +1,4 @@
-"""One operation of a job: a stop, a cancel, a savepoint."""
+"""One operation of a job: a stop, a cancel, a savepoint, a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class OperationView(View):
     :param requested_at: When it was made.
     :param state: ``REQUESTED``, ``RUNNING``, ``COMPLETED``, ``FAILED`` or ``ABANDONED``.
     :param epoch: Epoch that took it up.
-    :param result: ``savepoint_id`` and ``path`` of a savepoint, ``checkpoint`` of a stop.
+    :param result: ``savepoint_id`` and ``path`` of a savepoint, ``checkpoint`` of a stop; ``checkpoint``, ``path``,
+        ``cut`` and ``new`` of a checkpoint.
     :param error: Why it failed.
     :param finished_at: When its state became final.
     """

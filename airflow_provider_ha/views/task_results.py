@@ -119,6 +119,21 @@ class SavepointTakenView(OperationResultView):
     disposed: tuple[str, ...] = ()
 
 
+class CheckpointTakenView(OperationResultView):
+    """A checkpoint that was requested of a running job.
+
+    :param checkpoint: Its number.
+    :param path: Where it lies.
+    :param cut: Query -> its newest batch in the checkpoint.
+    :param new: Whether it was taken for the request; false when no batch was committed since the newest one.
+    """
+
+    checkpoint: int
+    path: str
+    cut: dict[str, int]
+    new: bool
+
+
 class RecoveredJobsView(TaskResultView):
     """The jobs of a cluster by outcome. An outcome without jobs is left out.
 

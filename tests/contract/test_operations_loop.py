@@ -70,7 +70,7 @@ def died(job: Job, tmp_path: Path) -> Iterator[list[BaseException]]:
         paths=job.paths,
         leadership=job.leadership,
         lifecycle=Lifecycle(),
-        handlers=Handlers(lambda: True, maker.create, maker.dispose, unexpected, unexpected, unexpected),
+        handlers=Handlers(bool, maker.create, maker.dispose, unexpected, unexpected, unexpected, maker.create),
         run=1,
         clock=SystemClock(),
         failed=errors.append,

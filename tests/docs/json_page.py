@@ -23,6 +23,7 @@ from airflow_provider_ha.views.plan import PlanFiguresView
 from airflow_provider_ha.views.selection import SelectionView
 from airflow_provider_ha.views.task_results import (
     CanceledView,
+    CheckpointTakenView,
     KnownRunView,
     RecoveredJobsView,
     RunReachedView,
@@ -38,6 +39,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
     "SparkHaSubmitOperator": {"": RunReachedView},
     "SparkHaSavepointOperator": {"": SavepointTakenView},
+    "SparkHaCheckpointOperator": {"": CheckpointTakenView},
     "SparkHaStopOperator": {"": StoppedView},
     "SparkHaCancelOperator": {"": CanceledView},
     "SparkHaMoveOperator": {"": MoveView},

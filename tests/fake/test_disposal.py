@@ -90,7 +90,7 @@ def serving(driver: Job) -> OperationsLoop:
         paths=driver.paths,
         leadership=driver.leadership,
         lifecycle=Lifecycle(),
-        handlers=Handlers(lambda: True, maker.create, maker.dispose, unexpected, unexpected, unexpected),
+        handlers=Handlers(bool, maker.create, maker.dispose, unexpected, unexpected, unexpected, maker.create),
         run=1,
         clock=SystemClock(),
         failed=unexpected,

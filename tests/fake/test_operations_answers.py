@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,8 @@ class Driver:
             leadership=job.leadership,
             lifecycle=self.lifecycle,
             handlers=Handlers(
-                ready=lambda: True,
+                ready=lambda _: True,
+                checkpoint=self._work,
                 savepoint=self._work,
                 dispose=self._work,
                 stop=lambda _: self.work(),
@@ -152,3 +154,20 @@ def test_a_driver_that_leads_no_more_takes_nothing_up(stage: Stage, job: Job) ->
         driver.loop.look()
 
     assert driver.asked().state is OperationState.REQUESTED
+
+
+@pytest.mark.parametrize("kind", [OperationKind.SAVEPOINT, OperationKind.CHECKPOINT])
+def test_what_needs_queries_waits_until_the_script_has_started_them(job: Job, kind: OperationKind) -> None:
+    driver, asked, ready = Driver(job, kind), [], False
+
+    def is_ready(kind: OperationKind) -> bool:
+        asked.append(kind)
+        return ready
+
+    driver.loop.handlers = replace(driver.loop.handlers, ready=is_ready)
+    driver.loop.look()
+    waiting = driver.asked().state
+    ready = True
+
+    assert (waiting, driver.serve().state) == (OperationState.REQUESTED, OperationState.COMPLETED)
+    assert set(asked) == {kind}

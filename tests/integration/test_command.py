@@ -31,6 +31,7 @@ def test_listing_an_empty_cluster_is_an_answer(spark_ha: Any) -> None:
         ("savepoint", "list", "no-such-job"),
         ("savepoint", "show", "no-such-job", "s1"),
         ("savepoint", "trigger", "no-such-job"),
+        ("checkpoint", "trigger", "no-such-job"),
         ("savepoint", "dispose", "no-such-job", "s1", "--yes"),
     ],
     ids=" ".join,

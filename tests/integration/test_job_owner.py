@@ -155,6 +155,7 @@ def test_who_forces_a_new_run_becomes_the_owner_when_it_says_so(
         ("job", "stop", "flights"),
         ("job", "cancel", "flights"),
         ("savepoint", "trigger", "flights"),
+        ("checkpoint", "trigger", "flights"),
         ("restore", "flights"),
     ],
     ids=" ".join,

@@ -180,7 +180,8 @@ def operations_loop(job: Job, canceled: list[str]) -> OperationsLoop:
         savepoint=never,
         dispose=never,
         stopped=never,
-        ready=lambda: True,
+        ready=lambda _: True,
+        checkpoint=never,
     )
     return OperationsLoop(
         coordinator=job.coordinator,

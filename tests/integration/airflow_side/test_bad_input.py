@@ -13,6 +13,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
+from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.plan_restore import SparkHaPlanRestoreOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
@@ -33,6 +34,7 @@ OF_A_JOB = [
     SparkHaSavepointOperator,
     SparkHaStopOperator,
     SparkHaCancelOperator,
+    SparkHaCheckpointOperator,
     SparkHaSelectCheckpointOperator,
 ]
 OF_A_CUT = [SparkHaSelectCheckpointOperator, SparkHaPlanRestoreOperator, SparkHaRestoreOperator]

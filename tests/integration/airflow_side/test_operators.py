@@ -16,9 +16,11 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.counter import counter_op
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import OperationKind
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.watchers import release
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
+from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
@@ -215,6 +217,27 @@ def test_a_failed_savepoint_is_asked_for_again_by_the_retry(
     assert second.trigger.operation_id == f"{first.trigger.operation_id}-2"
 
 
+def test_a_checkpoint_is_asked_for_once_and_its_answer_is_the_result(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    submit(coordinator, paths)
+    operator = SparkHaCheckpointOperator(task_id="task", job_id="flights")
+    trigger = deferral(operator, context()).trigger
+    answer = {"checkpoint": 7, "path": "jobs/flights/pins/7", "cut": {"rows": 12}, "new": False}
+    with lead(coordinator, paths, config) as leadership:
+        [asked] = operations.list_operations(coordinator, paths)
+        operations.complete(leadership, paths, asked, result=answer, clock=SystemClock())
+    result, resumed_with = run_task(operator, context(ti_id="cleared"))
+
+    assert (asked.operation, asked.arguments, asked.operation_id) == (
+        OperationKind.CHECKPOINT,
+        {},
+        trigger.operation_id,
+    )
+    assert resumed_with == []
+    assert result == answer | {"job_id": "flights", "run": 1, "operation_id": trigger.operation_id}
+
+
 def test_cancel_works_without_a_driver(coordinator: Coordinator, paths: JobPaths) -> None:
     submit(coordinator, paths)
 
@@ -226,7 +249,10 @@ def test_cancel_works_without_a_driver(coordinator: Coordinator, paths: JobPaths
     assert view.result.state.value == "CANCELED"
 
 
-@pytest.mark.parametrize("operator_class", [SparkHaStopOperator, SparkHaSavepointOperator, SparkHaCancelOperator])
+@pytest.mark.parametrize(
+    "operator_class",
+    [SparkHaStopOperator, SparkHaSavepointOperator, SparkHaCheckpointOperator, SparkHaCancelOperator],
+)
 def test_an_unknown_job_fails_for_good_and_nothing_is_created(
     operator_class: Any, coordinator: Coordinator, paths: JobPaths
 ) -> None:

@@ -296,7 +296,7 @@ def _loop(job: Job, *, ready: bool = True) -> OperationsLoop:
     def unexpected(*_: object) -> NoReturn:
         raise AssertionError("nothing is to be done")
 
-    handlers = Handlers(lambda: ready, unexpected, unexpected, unexpected, unexpected, unexpected)
+    handlers = Handlers(lambda _: ready, unexpected, unexpected, unexpected, unexpected, unexpected, unexpected)
     return OperationsLoop(
         coordinator=job.coordinator,
         paths=job.paths,

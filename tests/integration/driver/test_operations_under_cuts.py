@@ -117,7 +117,7 @@ def stage(config: HaConfig, coordinator: Coordinator, proxy: FaultProxy) -> Iter
             paths=paths,
             leadership=leadership,
             lifecycle=Lifecycle(),
-            handlers=Handlers(lambda: True, savepoint, lambda _: {}, ignore, ignore, cancel),
+            handlers=Handlers(lambda _: True, savepoint, lambda _: {}, ignore, ignore, cancel, lambda _: {}),
             run=1,
             clock=SystemClock(),
             failed=errors.append,
@@ -214,7 +214,7 @@ def test_answer_to_an_operation_whose_node_was_removed_ends_no_driver(stage: Sta
         stage.coordinator.commit(Delete(stage.paths.operation(operation.operation_id)))
         return {}
 
-    stage.loop.handlers = Handlers(lambda: True, removed, lambda _: {}, ignore, ignore, ignore)
+    stage.loop.handlers = Handlers(lambda _: True, removed, lambda _: {}, ignore, ignore, ignore, lambda _: {})
     stage.ask("gone")
     wait_until(lambda: stage.state("gone") is None, timeout=20, what="the node to be gone")
     stage.ask("next", OperationKind.DISPOSE, savepoint_id="any")
@@ -284,7 +284,7 @@ def _idle_loop(clock: Any) -> OperationsLoop:
         paths=None,  # type: ignore[arg-type]
         leadership=None,  # type: ignore[arg-type]
         lifecycle=Lifecycle(),
-        handlers=Handlers(lambda: True, nothing, nothing, nothing, nothing, nothing),
+        handlers=Handlers(lambda _: True, nothing, nothing, nothing, nothing, nothing, nothing),
         run=1,
         clock=clock,
         failed=nothing,

@@ -107,6 +107,7 @@ def test_every_kind_has_its_public_classes() -> None:
         "SparkHaSavepointOperator",
         "SparkHaStopOperator",
         "SparkHaCancelOperator",
+        "SparkHaCheckpointOperator",
         "SparkHaMoveOperator",
         "SparkHaSelectCheckpointOperator",
         "SparkHaRecoverJobsOperator",

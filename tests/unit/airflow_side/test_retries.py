@@ -15,6 +15,7 @@ from airflow.sdk import DAG, BaseOperator
 from packaging.version import Version
 
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
+from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
@@ -45,6 +46,7 @@ EVERY_KIND = [
     (SparkHaSavepointOperator, JOB, 99, TEN),
     (SparkHaStopOperator, JOB, 99, TEN),
     (SparkHaCancelOperator, JOB, 99, TEN),
+    (SparkHaCheckpointOperator, JOB, 99, TEN),
     (SparkHaLeaderSensor, JOB, 99, TEN),
     (SparkHaCheckpointSensor, JOB, 99, TEN),
     (SparkHaJobStatusSensor, JOB | {"target_states": ["RUNNING"]}, 99, TEN),

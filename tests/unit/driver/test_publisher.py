@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.work_area import Retained
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.publisher import PIN_ATTEMPTS, Provenance, Publisher
+from airflow_provider_ha.driver.publisher import MAX_WAITING, PIN_ATTEMPTS, Provenance, Publisher, requested_checkpoint
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.savepoint_job import COPY_ATTEMPTS, SavepointJob
 from airflow_provider_ha.driver.writer_notes import SinkSpec
@@ -28,6 +28,7 @@ from airflow_provider_ha.errors import (
     StorageError,
 )
 from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
 
@@ -41,6 +42,7 @@ class Store:
         self.added: list[Checkpoint] = []
         self.errors: list[HaError] = []
         self.trouble: HaError | None = None
+        self.backlog = 0
 
     def next_number(self) -> int:
         return 1 + max((each.number for each in self.added), default=0)
@@ -49,6 +51,15 @@ class Store:
         if self.errors:
             raise self.errors.pop(0)
         self.added.append(made)
+
+    def waiting(self) -> int:
+        return self.backlog
+
+    def pointer(self, number: int) -> Checkpoint:
+        return next(made for made in self.added if made.number == number)
+
+    def load(self, pointer: Checkpoint) -> Checkpoint:
+        return pointer
 
     def subsume(self, leadership: object, retained: int) -> None:
         if self.trouble is not None:
@@ -177,6 +188,90 @@ def test_a_leader_that_is_none_any_more_does_not_go_on_after_its_checkpoint(publ
 
     with pytest.raises(LeadershipLostError):
         publisher.publish(CheckpointKind.PERIODIC)
+
+
+@pytest.fixture
+def commit(tmp_path: Path) -> Callable[[int], None]:
+    """Have the query commit one batch more."""
+    commits = tmp_path / "live" / QUERY / "commits"
+
+    def committed(batch: int) -> None:
+        (commits.parent / "offsets" / str(batch)).write_text((commits.parent / "offsets" / "0").read_text())
+        (commits / str(batch)).write_text((commits / "0").read_text())
+
+    return committed
+
+
+def newest_batch(tmp_path: Path) -> int:
+    return max(int(path.name) for path in (tmp_path / "live" / QUERY / "commits").iterdir() if path.name.isdigit())
+
+
+def test_a_requested_checkpoint_holds_all_that_is_committed(publisher: Publisher, tmp_path: Path) -> None:
+    answer = requested_checkpoint(publisher)
+
+    assert answer == {
+        "checkpoint": 1,
+        "path": JobKeys("flights").pin(1, 1),
+        "cut": {QUERY: newest_batch(tmp_path)},
+        "new": True,
+    }
+
+
+def test_an_idle_job_answers_with_its_newest_checkpoint(publisher: Publisher, store: Store) -> None:
+    first = requested_checkpoint(publisher)
+
+    again = requested_checkpoint(publisher)
+
+    assert again == first | {"new": False}
+    assert len(store.added) == 1
+
+
+def test_a_request_does_not_wait_for_the_interval(
+    publisher: Publisher, store: Store, commit: Callable[[int], None], tmp_path: Path
+) -> None:
+    publisher.publish(CheckpointKind.PERIODIC)
+    commit(newest_batch(tmp_path) + 1)
+    assert publisher.tick() is None, "the interval is not over"
+
+    answer = requested_checkpoint(publisher)
+
+    assert (answer["checkpoint"], answer["new"]) == (2, True)
+    assert answer["cut"] == {QUERY: newest_batch(tmp_path)}
+
+
+def test_a_checkpoint_that_was_begun_before_is_finished_and_is_no_answer_for_newer_batches(
+    publisher: Publisher, store: Store, commit: Callable[[int], None], tmp_path: Path
+) -> None:
+    store.errors.append(OutcomeUnknownError("no answer"))
+    with pytest.raises(OutcomeUnknownError):
+        publisher.publish(CheckpointKind.PERIODIC)
+    commit(newest_batch(tmp_path) + 1)
+
+    answer = requested_checkpoint(publisher)
+
+    assert [made.number for made in store.added] == [1, 2]
+    assert (answer["checkpoint"], answer["cut"]) == (2, {QUERY: newest_batch(tmp_path)})
+
+
+def test_a_job_without_a_batch_has_no_checkpoint_to_take(publisher: Publisher, store: Store, tmp_path: Path) -> None:
+    for path in (tmp_path / "live" / QUERY / "commits").iterdir():
+        path.unlink()
+
+    with pytest.raises(CheckpointMissingError, match="has not committed a batch yet"):
+        requested_checkpoint(publisher)
+
+    assert store.added == []
+
+
+def test_a_request_is_refused_while_too_many_old_checkpoints_wait_to_be_removed(
+    publisher: Publisher, store: Store
+) -> None:
+    store.backlog = MAX_WAITING + 1
+
+    with pytest.raises(CheckpointError, match="wait to be removed"):
+        requested_checkpoint(publisher)
+
+    assert store.added == []
 
 
 def savepoints(registry: QueryRegistry, live: Path, purged: int) -> tuple[SavepointJob, list[dict[str, int]]]:

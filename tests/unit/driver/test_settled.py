@@ -15,6 +15,7 @@ from airflow_provider_ha.driver.queries import SETTLE_SECONDS, QueryRegistry, St
 from airflow_provider_ha.driver.query_start import WriterCalls
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.jobs.model import OperationKind
 
 
 class HeldClock(SystemClock):
@@ -163,3 +164,19 @@ def test_the_wait_for_a_replayed_batch_is_not_the_scripts() -> None:
     calls.run_once(writer, "path")
 
     assert waited == [(writer, "path")]
+
+
+def test_a_requested_checkpoint_waits_until_the_script_waits_and_a_savepoint_until_the_job_is_whole(
+    clock: HeldClock,
+) -> None:
+    """A restored job is whole from the beginning; its first checkpoint claims what it was restored from."""
+    registry = QueryRegistry(clock)
+    registry.expect([resting("first")], complete=True)
+
+    before = [registry.ready_for(kind) for kind in (OperationKind.SAVEPOINT, OperationKind.CHECKPOINT)]
+    registry.add(query("first"))
+    started = registry.ready_for(OperationKind.CHECKPOINT)
+    registry.script_waits()
+
+    assert (before, started) == ([True, False], False)
+    assert registry.ready_for(OperationKind.CHECKPOINT)
