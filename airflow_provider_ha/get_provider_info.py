@@ -64,12 +64,32 @@ def get_provider_info() -> dict[str, Any]:
             f"{_PACKAGE}.links.operator_links.{name}"
             for name in ("SparkHaJobLink", "SparkHaJobsLink", "SparkHaDriverLogLink", "SparkHaSparkUiLink")
         ],
+        "config": _config(),
         "cli": [f"{_PACKAGE}.cli.airflow_commands.get_ha_cli_commands"],
     }
 
 
 def _modules(folder: str, *names: str) -> list[dict[str, Any]]:
     return [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.{folder}.{name}" for name in names]}]
+
+
+def _config() -> dict[str, Any]:
+    """Return the options of ``airflow.cfg``: which DAGs the page triggers."""
+    dags = {
+        "restore_dag": ("disaster_recovery", "restores a job; it has the parameters of the DAG disaster_recovery"),
+        "recover_dag": ("recover_jobs", "recovers one job; it has the parameters of the DAG recover_jobs"),
+    }
+    options = {
+        name: {
+            "description": f"Id of the DAG that the page Spark HA triggers, which {what}.",
+            "version_added": __version__,
+            "type": "string",
+            "example": None,
+            "default": default,
+        }
+        for name, (default, what) in dags.items()
+    }
+    return {"spark_ha": {"description": "The page Spark HA.", "options": options}}
 
 
 def _text(section: str, label: str, description: str, **schema: Any) -> dict[str, Any]:

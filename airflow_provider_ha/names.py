@@ -79,3 +79,9 @@ def safe_segment(text: str) -> str:
     if cleaned == text and len(text) <= 100:  # noqa: PLR2004  # leaves room for suffixes below 128
         return text
     return f"{cleaned[:80]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def task_request(dag_id: str, run_id: str, task_id: str, map_index: int | None = None) -> str:
+    """Return the id of what a task of one DAG run asks for: safe as a znode, and the same for every try of it."""
+    index = "" if map_index is None or map_index < 0 else f"/{map_index}"
+    return safe_segment(f"{dag_id}/{run_id}/{task_id}{index}")

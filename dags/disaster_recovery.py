@@ -44,6 +44,11 @@ with DAG(
         "start_from": Param(
             "latest", type="string", description="latest, checkpoint-<n>, savepoint-<id> or before <time>"
         ),
+        "fallback": Param(
+            default=True,
+            type="boolean",
+            description="Take an older one when what is wanted is known to be bad; else refuse",
+        ),
         "output": Param(
             "continue", type="string", enum=["continue", "fresh"], description="For another output directory"
         ),
@@ -60,12 +65,17 @@ with DAG(
             enum=[None, "restart", "recover"],
             description="A run that has lost its driver: end it and restore, or go on with it; empty: refuse",
         ),
+        "force": Param(default=False, type="boolean", description="Act although the job belongs to another DAG"),
+        "spark_ha_conn_id": Param("spark_ha_default", type="string", description="Connection of the cluster"),
     },
 ) as dag:
+    cluster: dict[str, Any] = {"spark_ha_conn_id": "{{ params.spark_ha_conn_id }}"}
     select = SparkHaSelectCheckpointOperator(
         task_id="select_checkpoint",
         job_id="{{ params.source_job }}",
         start_from="{{ params.start_from }}",
+        fallback="{{ params.fallback }}",
+        **cluster,
         **READ_AGAIN,
     )
 
@@ -82,6 +92,8 @@ with DAG(
         "application": "{{ params.application }}",
         "arguments": "{{ params.arguments }}",
         "if_lost": "{{ params.if_lost }}",
+        "force": "{{ params.force }}",
+        **cluster,
     }
     plan = SparkHaPlanRestoreOperator(task_id="plan", **request, **READ_AGAIN)
     restore = SparkHaRestoreOperator(task_id="restore", wait_for="running", **request)
@@ -90,14 +102,18 @@ with DAG(
         job_id="{{ params.job_id }}",
         # Named, because a restore that is cleared after its run FAILED makes another one.
         run="{{ ti.xcom_pull(task_ids='restore')['run'] }}",
+        **cluster,
     )
 
-    leader = SparkHaLeaderSensor(task_id="wait_for_leader", job_id="{{ params.job_id }}", timeout=timedelta(minutes=15))
+    leader = SparkHaLeaderSensor(
+        task_id="wait_for_leader", job_id="{{ params.job_id }}", timeout=timedelta(minutes=15), **cluster
+    )
     checkpoint = SparkHaCheckpointSensor(
         task_id="wait_for_checkpoint",
         job_id="{{ params.job_id }}",
         newer_than="{{ ti.xcom_pull(task_ids='plan')['latest_number'] }}",
         timeout=timedelta(minutes=15),
+        **cluster,
     )
 
     @task

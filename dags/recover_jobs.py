@@ -4,11 +4,13 @@ For jobs that no task follows any more: the task was cleared, its DAG was remove
 every job of the cluster, however many events came. Several Airflow deployments may run this DAG on one cluster: exactly
 one recovers, the others are skipped. A job that is in quarantine, or has used up its attempts, fails the task and needs
 a person.
+
+Triggered by hand, or from the page Spark HA, with a ``job_id``, it recovers that job alone, at once.
 """
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, Asset, AssetWatcher
+from airflow.sdk import DAG, Asset, AssetWatcher, Param
 
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
@@ -28,5 +30,11 @@ with DAG(
     # The retries of the operator repeat a request whose answer is unknown. The trigger repeats its event as long as
     # a job has no leader.
     tags=["spark-ha"],
+    params={
+        "job_id": Param("", type="string", description="Recover this job alone; empty: every lost job"),
+        "spark_ha_conn_id": Param("spark_ha_default", type="string", description="Connection of the cluster"),
+    },
 ) as dag:
-    SparkHaRecoverJobsOperator(task_id="recover_jobs")
+    SparkHaRecoverJobsOperator(
+        task_id="recover_jobs", job_id="{{ params.job_id }}", spark_ha_conn_id="{{ params.spark_ha_conn_id }}"
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ha.names import safe_segment
+from airflow_provider_ha.names import task_request
 
 
 def is_retry(context: Any, retries: int | None) -> bool:
@@ -26,8 +26,4 @@ def is_retry(context: Any, retries: int | None) -> bool:
 def request_id(context: Any) -> str:
     """Return the id of the task of *context*: safe as a znode, readable, and unlike that of any other task."""
     instance = context["ti"]
-    index = getattr(instance, "map_index", -1)
-    parts = [instance.dag_id, instance.run_id, instance.task_id]
-    if index is not None and index >= 0:
-        parts.append(str(index))
-    return safe_segment("/".join(parts))
+    return task_request(instance.dag_id, instance.run_id, instance.task_id, getattr(instance, "map_index", None))

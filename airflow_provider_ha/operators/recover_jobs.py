@@ -1,4 +1,4 @@
-"""Recover the jobs of a cluster, as its leader for as long as that takes.
+"""Recover the jobs of a cluster, as its leader for as long as that takes; or one job that a person names.
 
 The task holds the lock while there is something to do and no longer: between two DAG runs the cluster has no leader, so
 any deployment may be the next. Of several tasks at one time one leads, the others wait for it or are skipped; a cluster
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException, BaseOperator
 from airflow_provider_ha.compat.triggers import TimeDeltaTrigger
-from airflow_provider_ha.errors import LeadershipUnavailableError
+from airflow_provider_ha.errors import JobStateError, LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaJobsLink
 from airflow_provider_ha.operators._failures import airflow_errors
@@ -45,9 +45,11 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param leader_timeout: Seconds to wait for another leader of the cluster to be done; most of them without a worker.
+    :param job_id: Only this job, at once and without the lock of the cluster: what a person asks for waits for no
+        restart delay. Empty: every job. Fails when the job is in quarantine, or has nothing to recover.
     """
 
-    template_fields: Sequence[str] = ("spark_ha_conn_id",)
+    template_fields: Sequence[str] = ("spark_ha_conn_id", "job_id")
     operator_extra_links = (SparkHaJobsLink(),)
 
     def __init__(
@@ -55,6 +57,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         *,
         spark_ha_conn_id: str = DEFAULT_CONN_ID,
         leader_timeout: float = 30.0,
+        job_id: str | None = None,
         retries: int | None = WAIT_RETRIES,
         retry_delay: timedelta | float = RETRY_DELAY,
         **kwargs: Any,
@@ -62,9 +65,13 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         super().__init__(**retry_kwargs(retries, retry_delay, WAIT_RETRIES), **kwargs)
         self.spark_ha_conn_id = spark_ha_conn_id
         self.leader_timeout = leader_timeout
+        self.job_id = job_id
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Recover what is lost now."""
+        # A template that renders to nothing means every job.
+        if self.job_id and self.job_id != "None":
+            return self._recover_one(self.job_id, request_id(context))
         return self._recover(context, {})
 
     def execute_complete(
@@ -80,6 +87,27 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         """
         del event  # only says that the time is over
         return self._recover(context, waiting or {}, waited)
+
+    def _recover_one(self, job_id: str, asks: str) -> dict[str, Any]:
+        from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome  # noqa: PLC0415  # as below
+        from airflow_provider_ha.jobs.quarantine import quarantine_reason  # noqa: PLC0415  # as below
+
+        with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+            # guard: one-recovery-ignores-quarantine
+            if (reason := quarantine_reason(client.coordinator, client.paths, job_id)) is not None:
+                raise JobStateError(
+                    f"job {job_id!r} is in quarantine: {reason}",
+                    next_step=f"Repair the cause, then `spark-ha job release {job_id}`",
+                )
+            job = client.job(job_id)
+            if job.snapshot().leader is not None:
+                outcome = ReconcileOutcome.LEFT_ALONE
+            else:
+                made = job.recover(by=asks, wait=False)
+                outcome = ReconcileOutcome.RECOVERED if made.created else ReconcileOutcome.ON_ITS_WAY
+                self.log.info("%s: attempt %d of run %d", job_id, made.attempt, made.run)
+        self.log.info("%s: %s", job_id, outcome.value)
+        return RecoveredJobsView.model_validate({outcome.value: [job_id]}).to_json()
 
     def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]], waited: float = 0.0) -> dict[str, Any]:
         from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader  # noqa: PLC0415  # as above

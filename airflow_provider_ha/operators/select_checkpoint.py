@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.compat.sdk import AirflowFailException
-from airflow_provider_ha.operators._base import SparkHaBaseOperator
+from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._tables import table
 from airflow_provider_ha.views.selection import selection_view
@@ -36,10 +36,10 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
     :param poll_interval: Not used: this operator does not wait.
     """
 
-    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "start_from", "depth")
+    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "start_from", "fallback", "depth")
 
     def __init__(
-        self, *, start_from: str = "latest", fallback: bool = True, depth: str = "full", **kwargs: Any
+        self, *, start_from: str = "latest", fallback: bool | str = True, depth: str = "full", **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.start_from = start_from
@@ -52,7 +52,7 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
         with self.client() as client:
             job = client.job(self.job_id)
             latest_number = job.snapshot().checkpoint_counter
-            selection = job.select(start_from=self.start_from, fallback=self.fallback, depth=depth)
+            selection = job.select(start_from=self.start_from, fallback=as_flag(self.fallback), depth=depth)
         candidates = candidates_table(selection.candidates)
         self.log.info("Candidates of job %s, newest first:\n%s", self.job_id, candidates)
         with airflow_errors():

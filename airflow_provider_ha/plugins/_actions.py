@@ -37,7 +37,7 @@ REFRESH_SECONDS = 2
 @router.get("/actions/{action}")
 def confirm(request: Request, job: ActingJobDep, action: Action) -> Response:
     """Show what an action would do, with the button that has it done."""
-    shown = offer(job.snapshot, action, _quarantined(request, job))
+    shown = offer(job.snapshot, action, reason_of_quarantine(request, job))
     intent = Intent(job.cluster, job.job_id, action.value, f"page-{action.value}-{new_id()[:16]}")
     return render(
         request,
@@ -57,7 +57,7 @@ def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Actio
     clusters = request.app.state.clusters
     by = f"Airflow user {job.permissions.user.get_name()}"  # guard: requests-from-the-page-have-no-name
 
-    quarantined = _quarantined(request, job)
+    quarantined = reason_of_quarantine(request, job)
 
     def ask() -> None:
         with clusters.client(job.cluster) as client:
@@ -116,7 +116,8 @@ def _ask(client: HaClient, job: SeenJob, offered: Offer, form: CheckedForm, by: 
         quarantine.release(client.coordinator, client.paths, job.job_id)
 
 
-def _quarantined(request: Request, job: SeenJob) -> str | None:
+def reason_of_quarantine(request: Request, job: SeenJob) -> str | None:
+    """Return why a job is in quarantine; ``None`` when it is not."""
     clusters = request.app.state.clusters
 
     def read() -> str | None:

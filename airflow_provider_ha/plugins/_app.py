@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 
-from airflow_provider_ha.plugins import _actions, _logs, _pages, _tabs
+from airflow_provider_ha.plugins import _actions, _logs, _pages, _restore, _tabs
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._errors import add_error_pages
 from airflow_provider_ha.plugins._rendering import SECURITY_HEADERS, static_files
@@ -36,6 +36,7 @@ def create_app(clusters: Clusters | None = None) -> FastAPI:
     app.state.clusters = clusters or Clusters()
     app.include_router(_pages.router)
     app.include_router(_actions.router)
+    app.include_router(_restore.router)
     app.include_router(_logs.router)
     app.include_router(_tabs.router)
     app.add_api_route("/static/{name}", _static, methods=["GET"])

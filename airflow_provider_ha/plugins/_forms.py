@@ -33,12 +33,14 @@ class Intent:
 
     :param action: Name of the action.
     :param operation_id: Id of the operation that it leads to: one for each form that was shown.
+    :param shown: What was shown and is confirmed, for the action to take from here; empty when it needs nothing.
     """
 
     cluster: str
     job_id: str
     action: str
     operation_id: str
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ async def checked_form(request: Request, user: Annotated[BaseUser, Depends(get_u
     asked = (
         request.query_params.get("cluster", DEFAULT_CONN_ID),
         request.path_params.get("job_id"),
-        request.path_params.get("action"),
+        request.url.path.rpartition("/")[2],
     )
     if (intent.cluster, intent.job_id, intent.action) != asked:  # guard: forms-of-another-action-are-taken
         raise _refused("This form is for something else")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
+from airflow_provider_ha.plugins._bring_back import returns
 from airflow_provider_ha.plugins._charts import charts_of
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._job_page import Known, Stored, read_known, read_stored, shown_job
@@ -103,6 +104,7 @@ def job(  # noqa: PLR0917  # each is a part of the address
         charts=charts_of(axis, stored.progress.shown or ()),
         now=known.now,
         offers=offers(known.snapshot, known.quarantine or None),
+        returns=returns(known.snapshot, known.quarantine or None),
         may_act=seen.permissions.may_act(seen.owner),
         may_read_log=seen.permissions.may_read_log(seen.owner),
     )

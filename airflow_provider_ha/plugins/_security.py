@@ -37,7 +37,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.plugins._forms import checked_form
 
 
-Method = Literal["GET", "PUT"]
+Method = Literal["GET", "POST", "PUT"]
 Cluster = Annotated[str, Query(max_length=250)]
 OPEN_TO_USERS = frozenset({"/static/{name}"})  # for every user: they show nothing of a job
 FORBIDDEN = 403
@@ -65,6 +65,14 @@ class Permissions:
     def may_act(self, owner: str | None) -> bool:
         """Whether the user may ask a job for something."""
         return self.may_see(owner) and self._may("PUT", DagAccessEntity.RUN, owner)
+
+    def may_trigger(self, dag_id: str) -> bool:
+        """Whether the user may have a run of a DAG made: what Airflow asks before it does so by itself."""
+        return self._one_dag("POST", DagAccessEntity.RUN, dag_id)
+
+    def may_read_runs(self, dag_id: str) -> bool:
+        """Whether the user may see the runs of a DAG."""
+        return self._one_dag("GET", DagAccessEntity.RUN, dag_id)
 
     def _may(self, method: Method, entity: DagAccessEntity, owner: str | None) -> bool:
         key = (method, entity, owner)

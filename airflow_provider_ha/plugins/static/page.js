@@ -43,6 +43,20 @@
     if (changed) document.dispatchEvent(new CustomEvent("pagechange"));
   };
 
+  // The frame of Airflow lets no link out of it. The page around it, of the same origin, follows it instead.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[target]");
+    if (!link || window.parent === window) return;
+    try {
+      const outside = window.parent.document.createElement("a");
+      Object.assign(outside, { href: link.href, target: link.target, rel: "noopener noreferrer" });
+      event.preventDefault();
+      outside.click();
+    } catch {
+      // a page of another origin: the browser decides
+    }
+  });
+
   localize(document);
   const button = document.getElementById("refresh");
   const status = document.getElementById("refreshed");

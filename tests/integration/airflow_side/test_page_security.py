@@ -35,13 +35,18 @@ from tests.support.mounted_page import Page
 
 
 pytestmark = pytest.mark.airflow
+WAYS = ("/restore", "/recover")
 ROUTES = [
     (method, route.path)
     for route in create_app(Clusters(names=list)).routes
     if isinstance(route, APIRoute)
     for method in sorted(route.methods)
 ]
-ACTING = [(method, path) for method, path in ROUTES if method not in {"GET", "HEAD"} or "/actions/" in path]
+ACTING = [
+    (method, path)
+    for method, path in ROUTES
+    if method not in {"GET", "HEAD"} or "/actions/" in path or path.endswith(WAYS)
+]
 ACTIONS = ["savepoint", "stop", "drain", "cancel", "release"]
 HOST = "http://airflow.test"  # of the requests
 
@@ -100,7 +105,7 @@ def job(coordinator: Coordinator, cluster_paths: ClusterPaths, config: HaConfig)
 
 def address(path: str, action: str = "stop") -> str:
     """Return an address of a route."""
-    names = {"job_id": "flights", "action": action, "operation_id": "o", "name": "page.css"}
+    names = {"job_id": "flights", "action": action, "operation_id": "o", "way": "restore", "name": "page.css"}
     names |= {"dag_id": "alpha", "run_id": "r1", "task_id": "submit", "map_index": "{MAP_INDEX}"}
     return re.sub(r"{(\w+)}", lambda found: names[found[1]], path)
 

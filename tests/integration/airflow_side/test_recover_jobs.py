@@ -249,6 +249,52 @@ def test_a_task_fails_for_a_job_that_needs_a_person_and_recovers_the_others(clus
     assert cluster.attempts("sound") == [1, 2]
 
 
+def test_a_job_that_is_named_is_recovered_alone_at_once_and_once(cluster: Cluster) -> None:
+    cluster.lost("flights", restart_delay=600.0)
+    cluster.lost("other")
+    leader = ClusterLeader(cluster.client, by="test", address="another Airflow")
+    leader.lead(timeout=5)
+    task = SparkHaRecoverJobsOperator(task_id="recover_jobs", job_id="flights")
+
+    first, second = task.execute(context()), task.execute(context())
+
+    leader.close()
+    assert (first, second) == ({"recovered": ["flights"]}, {"on its way": ["flights"]})
+    assert (cluster.attempts("flights"), cluster.attempts("other")) == ([1, 2], [1])
+
+
+def test_a_job_that_is_named_and_led_is_left_alone(cluster: Cluster) -> None:
+    leadership = cluster.led("flights", cluster.coordinator)
+
+    found = SparkHaRecoverJobsOperator(task_id="recover_jobs", job_id="flights").execute(context())
+
+    leadership.release()
+    assert found == {"left alone": ["flights"]}
+    assert cluster.attempts("flights") == [1]
+
+
+def test_a_job_that_is_named_and_in_quarantine_fails_the_task(cluster: Cluster) -> None:
+    cluster.lost("flights")
+    held = Quarantine(job_id="flights", reason="garbage", by="test", cluster_epoch=1, at=SystemClock().now())
+    cluster.coordinator.ensure(cluster.client.paths.quarantine)
+    cluster.coordinator.commit(quarantine_op(cluster.client.paths, held))
+
+    with pytest.raises(AirflowFailException, match=r"is in quarantine: garbage.*spark-ha job release flights"):
+        SparkHaRecoverJobsOperator(task_id="recover_jobs", job_id="flights").execute(context())
+
+    assert cluster.attempts("flights") == [1]
+
+
+@pytest.mark.parametrize("nothing", ["", "None", None])
+def test_a_template_that_renders_to_nothing_names_every_job(cluster: Cluster, nothing: str | None) -> None:
+    cluster.lost("first")
+    cluster.lost("second")
+
+    found = SparkHaRecoverJobsOperator(task_id="recover_jobs", job_id=nothing).execute(context())
+
+    assert found == {"recovered": ["first", "second"]}
+
+
 def test_a_task_is_tried_again_when_a_job_could_not_be_looked_at(cluster: Cluster) -> None:
     cluster.lost("flights")
     root = Path(cluster.client.store.uri.removeprefix("file://"))

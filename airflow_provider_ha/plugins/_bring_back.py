@@ -1,0 +1,236 @@
+"""Bringing a job back: what the page asks a DAG for, what it refuses, and what came of it. Pure.
+
+The page starts no driver: with the local engine it would run on the host of the API server. So a recovery and a restore
+are runs of a DAG, on a host that is meant for drivers.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.control.job.requests import LATEST, IfLost, RestoreRequest
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.views.checkpoints import CheckpointListView
+from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistoryView
+from airflow_provider_ha.views.savepoints import SavepointListView
+
+
+class Way(str, Enum):
+    """How a job is brought back."""
+
+    RECOVER = "recover"
+    RESTORE = "restore"
+
+
+TITLES = {Way.RECOVER: "Recover", Way.RESTORE: "Restore from a checkpoint"}
+
+# Besides SAFE, which is accepted always: what a user may accept, and what that means.
+ACCEPTABLE = {
+    Verdict.DUPLICATES_POSSIBLE: "rows may be written again, and a sink may keep both",
+    Verdict.LOSS_POSSIBLE: "rows may be missing: the boundaries of batches that a sink already has are gone",
+}
+WHEN_LOST = {
+    "": "refuse: leave the lost run as it is",
+    IfLost.RESTART.value: "restart: end the lost run, and restore",
+    IfLost.RECOVER.value: "recover: go on with the lost run, and restore nothing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a user has chosen for a restore.
+
+    :param start_from: ``latest``, ``checkpoint-<n>`` or ``savepoint-<id>``.
+    :param accepted: Verdicts that are accepted besides ``SAFE``.
+    :param if_lost: What becomes of a live run that has lost its driver; empty refuses the restore.
+    """
+
+    start_from: str = LATEST
+    accepted: tuple[Verdict, ...] = ()
+    if_lost: str = ""
+
+    @property
+    def accept_verdicts(self) -> list[str]:
+        """Names of all verdicts that are accepted."""
+        return [Verdict.SAFE.value, *(each.value for each in ACCEPTABLE if each in self.accepted)]
+
+    def request(self, job_id: str, request_id: str) -> RestoreRequest:
+        """Return the request that the plan is made of. Only the latest one may be replaced by an older one."""
+        return RestoreRequest(
+            job_id=job_id,
+            request_id=request_id,
+            start_from=self.start_from,
+            fallback=self.start_from == LATEST,
+            accept_verdicts=frozenset(map(Verdict, self.accept_verdicts)),
+            if_lost=IfLost(self.if_lost) if self.if_lost else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """The button that leads to a recovery or a restore.
+
+    :param refused: Why it is disabled; empty when it is not.
+    """
+
+    way: Way
+    title: str
+    refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtBack:
+    """What a DAG run has done for the job until now.
+
+    :param sentence: For people.
+    :param final: Whether nothing more is to come of it.
+    :param failed: Whether it came to nothing.
+    :param run: Number of the run that the job goes on with; ``None`` while there is none.
+    :param epoch: The submission that the DAG run has led to.
+    :param checkpoint: Number of the first checkpoint of that run or submission.
+    """
+
+    sentence: str
+    final: bool = False
+    failed: bool = False
+    run: int | None = None
+    epoch: EpochView | None = None
+    checkpoint: int | None = None
+
+
+def returns(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Return, ...]:
+    """Return the buttons of a job.
+
+    :param quarantined: Why it is in quarantine; ``None`` when it is not.
+    """
+    no_run = "" if snapshot.run is not None else "The job has no run."
+    return (
+        Return(Way.RECOVER, TITLES[Way.RECOVER], recovery_refused(snapshot, quarantined)),
+        Return(Way.RESTORE, TITLES[Way.RESTORE], no_run),
+    )
+
+
+def recovery_refused(snapshot: JobSnapshot, quarantined: str | None) -> str:
+    """Return why there is nothing to recover; empty when there is."""
+    if snapshot.run is None:
+        return "The job has no run."
+    if snapshot.run.result is not None:
+        return f"Run {snapshot.run.run.number} is {snapshot.run.result.state.value}, and is never run again."
+    if quarantined is not None:
+        return "The job is in quarantine: release it first."
+    if snapshot.state is not JobState.LOST:
+        return f"The job is {snapshot.state.value}: only a lost driver is recovered."
+    return ""
+
+
+def if_lost_at_first(snapshot: JobSnapshot) -> str:
+    """Return what is chosen before a user has chosen: who restores a lost job wants the lost run to end."""
+    return IfLost.RESTART.value if snapshot.state is JobState.LOST else ""
+
+
+def sources(checkpoints: CheckpointListView, savepoints: SavepointListView) -> Sequence[tuple[str, str, Any]]:
+    """Return what a restore can start from: its name, what is told beside it, and when it was taken. Newest first."""
+    found = [(f"checkpoint-{each.number}", f"epoch {each.epoch}", each.created_at) for each in checkpoints.checkpoints]
+    found += [
+        (f"savepoint-{each.savepoint_id}", each.label or each.schedule or "", each.created_at)
+        for each in savepoints.savepoints
+    ]
+    return sorted(found, key=lambda each: each[2], reverse=True)
+
+
+def restore_conf(cluster: str, job_id: str, choice: Choice, source: str, owner: str | None) -> dict[str, Any]:
+    """Return the parameters with which the DAG restores exactly what was shown.
+
+    :param source: What the plan starts from.
+    :param owner: DAG that the job belongs to, whose permission the user has.
+    """
+    return {
+        "source_job": job_id,
+        "job_id": job_id,
+        "start_from": source,
+        "fallback": False,
+        "accept_verdicts": choice.accept_verdicts,
+        "if_lost": choice.if_lost or None,
+        "force": owner is not None,
+        "spark_ha_conn_id": cluster,
+    }
+
+
+def recover_conf(cluster: str, job_id: str) -> dict[str, Any]:
+    """Return the parameters with which the DAG recovers this job alone."""
+    return {"job_id": job_id, "spark_ha_conn_id": cluster}
+
+
+def restore_command(job_id: str, choice: Choice, source: str, owner: str | None) -> str:
+    """Return what does the same in a shell."""
+    words = ["spark-ha", "restore", job_id, "--start-from", source]
+    for each in choice.accept_verdicts[1:]:
+        words += ["--accept-verdict", each]
+    if choice.if_lost:
+        words += ["--if-lost", choice.if_lost]
+    return shlex.join([*words, *(["--force"] if owner is not None else [])])
+
+
+def brought_back(
+    state: str,
+    failed_tasks: Sequence[str],
+    requests: Sequence[str],
+    history: HistoryView,
+    checkpoints: CheckpointListView,
+) -> BroughtBack:
+    """Return what a DAG run has done for the job.
+
+    :param state: Of the DAG run.
+    :param failed_tasks: Ids of the tasks that failed.
+    :param requests: Ids of the requests of its tasks.
+    """
+    if state == "failed":
+        which = f"task {', '.join(failed_tasks)}" if failed_tasks else "it"
+        return BroughtBack(f"The DAG run has failed: {which} did. Its log has the reason.", final=True, failed=True)
+    found = _found(requests, history)
+    if found is None and state == "success" and history.runs and history.runs[0].epochs:
+        found = history.runs[0], history.runs[0].epochs[0]  # another process was faster
+    if found is None:
+        return BroughtBack(f"The DAG run is {state}. No run of the job has come of it yet.")
+    run, epoch = found
+    # A submission of the run after this one also goes on with what was restored.
+    epochs = {each.epoch for each in run.epochs if each.attempt >= epoch.attempt}
+    first = min((each.number for each in checkpoints.checkpoints if each.epoch in epochs), default=None)
+    sentence, final = _told(run, first)
+    failed = run.state == JobState.FAILED.value
+    return BroughtBack(sentence, final=final, failed=failed, run=run.run, epoch=run.epochs[0], checkpoint=first)
+
+
+def _found(requests: Sequence[str], history: HistoryView) -> tuple[RunHistoryView, EpochView] | None:
+    """Return the submission that one of the requests has led to: its record names the request."""
+    for run in history.runs:
+        for epoch in reversed(run.epochs):
+            if any(epoch.requested_by == each or epoch.requested_by.startswith(f"{each} ") for each in requests):
+                return run, epoch
+    return None
+
+
+def _told(run: RunHistoryView, checkpoint: int | None) -> tuple[str, bool]:
+    """Return where a run stands, and whether a person has nothing more to wait for."""
+    newest, what = run.epochs[0], f"Run {run.run}"
+    if run.state is not None:
+        return f"{what} has ended: {run.state}{f' ({run.reason})' if run.reason else ''}.", True
+    if newest.epoch is None:
+        return f"{what} is submitted, and waits for its leader.", False
+    if newest.end != "leads":
+        return f"{what} has lost its driver again: {newest.reason}.", False
+    leads = f"{what} is led by {newest.host}, epoch {newest.epoch}"
+    if checkpoint is None:
+        return f"{leads}. Its first new checkpoint is not there yet.", False
+    return f"{leads}. Its first new checkpoint is number {checkpoint}.", True
+
+
+def same_job(conf: Mapping[str, Any], cluster: str, job_id: str) -> bool:
+    """Whether a DAG run was asked for this job."""
+    return conf.get("job_id") == job_id and conf.get("spark_ha_conn_id") == cluster

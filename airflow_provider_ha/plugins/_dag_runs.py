@@ -1,0 +1,160 @@
+"""Runs of DAGs that the pages ask for: whether a user may have one, the request itself, and its state.
+
+Invariants: a run is asked for with the id of its form, so a form that is sent again finds the run that it has led to;
+and only for a user who may trigger that DAG, as Airflow's own button asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from airflow.api.common.trigger_dag import trigger_dag
+from airflow.configuration import conf
+from airflow.exceptions import DagNotFound, DagRunAlreadyExists
+from airflow.models.dag import DagModel
+from airflow.models.dagbag import DBDagBag
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from airflow.utils.types import DagRunTriggeredByType
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from airflow_provider_ha.errors import ConfigurationError, JobStateError
+from airflow_provider_ha.links.page_urls import base_url
+from airflow_provider_ha.names import task_request
+from airflow_provider_ha.plugins._bring_back import Way
+from airflow_provider_ha.plugins._security import Permissions
+
+
+SECTION = "spark_ha"
+_OPTIONS = {Way.RESTORE: ("restore_dag", "disaster_recovery"), Way.RECOVER: ("recover_dag", "recover_jobs")}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDagRun:
+    """One run of a DAG.
+
+    :param state: ``queued``, ``running``, ``success`` or ``failed``.
+    :param conf: Its parameters.
+    :param tasks: Task id -> state; ``None`` before the scheduler has looked at it. In the order of their start.
+    """
+
+    dag_id: str
+    run_id: str
+    state: str
+    conf: Mapping[str, Any]
+    tasks: Mapping[str, str | None]
+
+    @property
+    def url(self) -> str:
+        """Its page in Airflow."""
+        return f"{base_url()}/dags/{quote(self.dag_id, safe='')}/runs/{quote(self.run_id, safe='')}"
+
+    @property
+    def failed_tasks(self) -> list[str]:
+        """Tasks that failed by themselves."""
+        return [task_id for task_id, state in self.tasks.items() if state == "failed"]
+
+    @property
+    def requests(self) -> list[str]:
+        """Ids of the requests that its tasks make."""
+        return [task_request(self.dag_id, self.run_id, task_id) for task_id in self.tasks]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a DAG is not triggered.
+
+    :param next_step: What helps, with the exact command or setting.
+    """
+
+    reason: str
+    next_step: str
+
+
+def dag_of(way: Way) -> str:
+    """Return the DAG that the configuration names for it."""
+    option, default = _OPTIONS[way]
+    return str(conf.get(SECTION, option, fallback=default) or default).strip()
+
+
+def refusal_of_dag(way: Way, wanted: Mapping[str, Any], allowed: Permissions) -> Refusal | None:
+    """Return why the DAG cannot be triggered with these parameters by this user; ``None`` when it can."""
+    dag_id, option = dag_of(way), _OPTIONS[way][0]
+    if not allowed.may_trigger(dag_id):  # guard: the-page-triggers-for-anybody
+        return Refusal(
+            f"You may not trigger the DAG {dag_id} (POST on its runs)",
+            f"Ask an administrator of Airflow for the permission to trigger {dag_id}, or for a run of it",
+        )
+    with create_session() as session:
+        model = session.scalar(select(DagModel).where(DagModel.dag_id == dag_id))
+        known = DBDagBag().get_latest_version_of_dag(dag_id, session=session) if model is not None else None
+        stale, paused, broken = (
+            (model.is_stale, model.is_paused, model.has_import_errors) if model is not None else (True, False, False)
+        )
+        lacking = sorted(set(wanted) - set(known.params)) if known is not None else []
+    if stale or known is None:
+        return Refusal(
+            f"Airflow has no DAG {dag_id}, which starts the driver on a host that is meant for it",
+            f"Copy it to the DAGs folder (spark-ha examples DIR), or name yours: [{SECTION}] {option} "
+            f"(AIRFLOW__{SECTION.upper()}__{option.upper()})",
+        )
+    if broken:
+        return Refusal(f"The file of DAG {dag_id} has import errors", "airflow dags list-import-errors shows them")
+    if lacking:
+        return Refusal(
+            f"DAG {dag_id} has no parameter {', '.join(lacking)}: it is of an older release, or another DAG",
+            f"Copy the DAG of this release (spark-ha examples DIR --force), or name yours: [{SECTION}] {option}",
+        )
+    if paused:  # guard: the-page-triggers-a-paused-dag
+        return Refusal(
+            f"DAG {dag_id} is paused: a run of it would wait without a word", f"airflow dags unpause {dag_id}"
+        )
+    return None
+
+
+def trigger(dag_id: str, run_id: str, wanted: Mapping[str, Any], *, by: str) -> None:
+    """Have a DAG run made, or find it made.
+
+    :param by: Name of Airflow's user, which the run keeps.
+    :raises JobStateError: The DAG is gone.
+    :raises ConfigurationError: The DAG does not take the parameters.
+    """
+    try:
+        trigger_dag(
+            dag_id,
+            triggered_by=DagRunTriggeredByType.UI,
+            triggering_user_name=by,
+            run_id=run_id,
+            conf=dict(wanted),
+        )
+    except DagRunAlreadyExists:
+        return
+    except IntegrityError:
+        if read_dag_run(dag_id, run_id) is None:  # two at once: the other one has made it
+            raise
+    except DagNotFound as error:
+        raise JobStateError(f"Airflow has no DAG {dag_id!r} any more", next_step="Load the page again") from error
+    except ValueError as error:
+        raise ConfigurationError(
+            f"DAG {dag_id!r} does not take these parameters: {error}", next_step="Correct the parameters of the DAG"
+        ) from error
+
+
+def read_dag_run(dag_id: str, run_id: str) -> ShownDagRun | None:
+    """Return a DAG run; ``None`` when there is none of this id."""
+    with create_session() as session:
+        run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+        if run is None:
+            return None
+        tasks = session.execute(
+            select(TaskInstance.task_id, TaskInstance.state)
+            .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+            .order_by(TaskInstance.start_date.is_(None), TaskInstance.start_date, TaskInstance.task_id)
+        )
+        shown = {task_id: str(getattr(state, "value", state)) if state else None for task_id, state in tasks}
+        return ShownDagRun(dag_id, run_id, str(getattr(run.state, "value", run.state)), dict(run.conf or {}), shown)

@@ -1,0 +1,105 @@
+"""The DAGs that we ship, in the database of the tests' Airflow: as its processes know them after a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support import airflow_auth
+
+
+DAGS = Path(__file__).parents[2] / "dags"
+
+
+@contextmanager
+def shipped(*dag_ids: str) -> Iterator[None]:
+    """Let Airflow know these DAGs, unpaused, for the time of the block. Each has a file of its name."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.utils.db import synchronize_log_template
+    from airflow.utils.session import create_session
+
+    synchronize_log_template()  # each run refers to it
+    with airflow_auth.dags(*dag_ids):
+        for name in dag_ids:
+            bag = DagBag(DAGS / f"{name}.py", bundle_path=DAGS, bundle_name=airflow_auth.BUNDLE)
+            assert bag.import_errors == {}
+            with create_session() as session:
+                sync_bag_to_db(bag, airflow_auth.BUNDLE, None, session=session)
+        set_paused(dag_ids, paused=False)
+        try:
+            yield
+        finally:
+            _forget(dag_ids)
+
+
+def set_paused(dag_ids: Sequence[str], *, paused: bool) -> None:
+    """Pause DAGs, or let them run."""
+    _change(dag_ids, is_paused=paused)
+
+
+def set_stale(dag_ids: Sequence[str], *, stale: bool) -> None:
+    """Take the files of DAGs away, or bring them back."""
+    _change(dag_ids, is_stale=stale)
+
+
+def runs_of(dag_id: str) -> list[Any]:
+    """Return the runs of a DAG, oldest first."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        found = list(session.scalars(select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.id)))
+        session.expunge_all()
+    return found
+
+
+def set_run_state(dag_id: str, run_id: str, state: str, *, failed_task: str = "") -> None:
+    """Let a run have a state, as the scheduler would."""
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import update
+
+    with create_session() as session:
+        session.execute(update(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id).values(_state=state))
+        session.execute(
+            update(TaskInstance)
+            .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == failed_task)
+            .values(state="failed")
+        )
+
+
+def _change(dag_ids: Sequence[str], **values: Any) -> None:
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import update
+
+    with create_session() as session:
+        session.execute(update(DagModel).where(DagModel.dag_id.in_(dag_ids)).values(**values))
+
+
+def forget_runs(dag_ids: Sequence[str]) -> None:
+    """Remove the runs of DAGs."""
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    with create_session() as session:
+        for kind in (TaskInstance, DagRun):
+            session.execute(delete(kind).where(kind.dag_id.in_(dag_ids)))
+
+
+def _forget(dag_ids: Sequence[str]) -> None:
+    from airflow.models.dag_version import DagVersion
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    forget_runs(dag_ids)
+    with create_session() as session:
+        for kind in (SerializedDagModel, DagVersion):
+            session.execute(delete(kind).where(kind.dag_id.in_(dag_ids)))
