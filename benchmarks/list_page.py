@@ -1,13 +1,17 @@
-"""What the list of 1,000 jobs costs: the page of Airflow's plugin, from the request to the end of its answer.
+"""What the pages of Airflow's plugin cost with 1,000 jobs: the list and one job, from the request to the answer.
 
 Each job has a graph, a run with one submission, and a leader that is lost: what costs most to read. The baseline is a
 survey of the same jobs, which a cluster leader does as well. The page reads every job in brief and a hundred of them as
 a whole, then renders; one that is sorted by the age of checkpoints reads all of them as a whole. The goal is a first
 answer in less than a second.
+
+A job's page reads ZooKeeper, then several parts of storage at the same time. While storage accepts connections and
+answers none, its parts are given up together.
 """
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,7 +20,7 @@ from pathlib import Path
 from airflow.api_fastapi.core_api.security import get_user
 from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper
 
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.control.administration.overview import read_briefs
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
@@ -34,6 +38,7 @@ from tests.support.mounted_page import Page
 
 
 ROUNDS = 5
+SILENT = "silent"  # cluster whose storage does not answer
 
 
 def main() -> None:
@@ -48,7 +53,12 @@ def main() -> None:
         fill(raw, open_store(config), cluster, count)
         raw.stop()
         raw.close()
-        clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config)
+        listener = socket.create_server(("127.0.0.1", 0))
+        s3 = {"endpoint_url": f"http://127.0.0.1:{listener.getsockname()[1]}", "access_key": "a", "secret_key": "s"}
+        silent = config.model_copy(update={"storage_root": "s3://bucket/root", "s3": S3Options.model_validate(s3)})
+        clusters = Clusters(
+            names=lambda: ["spark_ha_default"], config_of=lambda name: silent if name == SILENT else config
+        )
         app = create_app(clusters)
         app.dependency_overrides |= {get_user: lambda: "someone", permissions: _Everything}
         page, jobs = Page(app), [f"job-{number:04d}" for number in range(count)]
@@ -56,6 +66,11 @@ def main() -> None:
         def asked(**params: str) -> None:
             answer = page.get("/", params=params)
             if answer.status_code != 200 or "job-0049" not in answer.text:  # noqa: PLR2004  # OK
+                raise RuntimeError(f"the page was not shown: {answer.text[:500]}")
+
+        def one_job(cluster: str) -> None:
+            answer = page.get("/jobs/job-0049", params={"cluster": cluster})
+            if answer.status_code != 200 or ("cannot be shown" in answer.text) != (cluster == SILENT):  # noqa: PLR2004
                 raise RuntimeError(f"the page was not shown: {answer.text[:500]}")
 
         with HaClient.open(config) as client:
@@ -66,23 +81,33 @@ def main() -> None:
                 "all that the first page reads": lambda: read_page(client, Asked(), jobs),
                 "the first page, answered": asked,
                 "sorted by the age of checkpoints, answered": lambda: asked(sort="checkpoint"),
+                "sorted by lag, answered": lambda: asked(sort="lag"),
+                "the page of one job, answered": lambda: one_job("spark_ha_default"),
+                "the same while storage hangs": lambda: one_job(SILENT),
             }
             measured = {name: median([_seconds(do) for _ in range(rounds)]) for name, do in work.items()}
         clusters.close()
+        listener.close()
     floor = measured["a survey"]
     show(
-        f"the list of {count} jobs",
+        f"the pages of {count} jobs",
         ("", "seconds", "ratio"),
         [(name, f"{seconds:.2f}", f"{seconds / floor:.1f}") for name, seconds in measured.items()],
     )
 
 
 class _Everything:
-    """The permissions of a user who may see all jobs."""
+    """The permissions of a user who may see all jobs, and act on none."""
 
     def may_see(self, _owner: str | None) -> bool:
         """Return that it is so."""
         return True
+
+    def may_act(self, _owner: str | None) -> bool:
+        """Return that it is not."""
+        return False
+
+    may_read_log = may_act
 
 
 def _seconds(work: Callable[[], object]) -> float:

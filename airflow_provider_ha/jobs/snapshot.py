@@ -214,6 +214,17 @@ def led_state(leader: LeaderInfo, status: Status | None) -> JobState:
     return JobState.STOPPING if status.state.terminal else status.state  # guard: status-is-taken-for-a-result
 
 
+def led_lag(leader: LeaderInfo | None, status: Status | None) -> int | None:
+    """Return the rows that the sources of a led job have and its queries have not read; at most a minute old.
+
+    :returns: ``None`` without a leader that has written a status, and when no query of it tells its lag.
+    """
+    if leader is None or status is None or status.epoch != leader.epoch:  # guard: lag-of-a-leader-that-is-gone
+        return None
+    told = [query.lag for query in status.queries.values() if query.lag is not None]
+    return sum(told) if told else None
+
+
 def _has_led(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
     """Whether the latest leadership was granted after the newest submission was made, so that it was its own.
 

@@ -7,11 +7,13 @@ and a page that finds all threads taken says so at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from airflow_provider_ha.errors import HaError
 
@@ -25,6 +27,17 @@ class OverTimeError(HaError):
     """Something did not answer in time: says nothing about it."""
 
     retryable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What one of several reads has returned, or why it has returned nothing.
+
+    :param problem: The error; empty when there is none.
+    """
+
+    value: T | None = None
+    problem: str = ""
 
 
 class Bounded:
@@ -47,9 +60,22 @@ class Bounded:
         :raises OverTimeError: It took too long, or as many others still do.
         """
         limit = self._seconds if seconds is None else seconds
-        if not self._free.acquire(timeout=self._seconds):  # guard: hanging-reads-pile-up
-            raise self._over_time("earlier reads still wait for it")
+        return self._result(self._begin(function, wait=self._seconds), wait=limit, limit=limit)
+
+    def together(self, functions: Mapping[str, Callable[[], Any]]) -> dict[str, Answer[Any]]:
+        """Call functions at the same time, with one limit for all; return the answer of each by its name.
+
+        What is no error of ours is raised.
+        """
+        until = time.monotonic() + self._seconds
+        begun = {name: self._begin(function, wait=_left(until)) for name, function in functions.items()}
+        return {name: self._answer(each, until) for name, each in begun.items()}
+
+    def _begin(self, function: Callable[[], T], *, wait: float) -> Future[T]:
         future: Future[T] = Future()
+        if not self._free.acquire(timeout=wait):  # guard: hanging-reads-pile-up
+            future.set_exception(self._over_time("earlier reads still wait for it"))
+            return future
 
         def run() -> None:
             try:
@@ -61,8 +87,17 @@ class Bounded:
                 self._free.release()
 
         threading.Thread(target=run, name=f"spark-ha-page {self._what}", daemon=True).start()
+        return future
+
+    def _answer(self, begun: Future[T], until: float) -> Answer[T]:
         try:
-            return future.result(timeout=limit)
+            return Answer(self._result(begun, wait=_left(until), limit=self._seconds))
+        except HaError as error:
+            return Answer(problem=str(error))
+
+    def _result(self, future: Future[T], *, wait: float, limit: float) -> T:
+        try:
+            return future.result(timeout=wait)
         except FutureTimeoutError:
             if future.done():  # the function's own
                 raise
@@ -70,3 +105,7 @@ class Bounded:
 
     def _over_time(self, reason: str) -> OverTimeError:
         return OverTimeError(f"{self._what} does not answer: {reason}", next_step=self._next_step)
+
+
+def _left(moment: float) -> float:
+    return max(0.0, moment - time.monotonic())

@@ -26,6 +26,7 @@ from airflow_provider_ha.plugins._bounded import Bounded
 _VARIABLE = "AIRFLOW_CONN_"
 IDLE_SECONDS = 60.0
 CONNECT_SECONDS = 3.0
+AT_ONCE_STORAGE = 24  # reads: a job's page has several
 
 
 class Clusters:
@@ -52,7 +53,9 @@ class Clusters:
             "ZooKeeper", next_step="Check that a majority of the ensemble runs and can be reached from the API server"
         )
         self.storage = Bounded(
-            "storage", next_step="Check that the storage root answers, and can be reached from the API server"
+            "storage",
+            next_step="Check that the storage root answers, and can be reached from the API server",
+            at_once=AT_ONCE_STORAGE,
         )
 
     def names(self) -> list[str]:

@@ -6,24 +6,22 @@ shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
 
 from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
 from airflow_provider_ha.control.administration.history import read_history
 from airflow_provider_ha.control.administration.losses import losses_of
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.drills import DrillStore
 from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.moves import Moved, read_moved
 from airflow_provider_ha.jobs.presence import Watched, watched
 from airflow_provider_ha.jobs.progress_history import KEPT, ProgressPoint, read_progress
 from airflow_provider_ha.jobs.quarantine import reason_of
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.plugins._bounded import Bounded
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
+from airflow_provider_ha.plugins._bounded import Answer, Bounded
 from airflow_provider_ha.views.checkpoints import CheckpointListView, checkpoint_list
 from airflow_provider_ha.views.drills import DrillListView, drill_list
 from airflow_provider_ha.views.history import HistoryView, history_view
@@ -32,20 +30,7 @@ from airflow_provider_ha.views.plan import PlanView, plan_view
 from airflow_provider_ha.views.savepoints import SavepointListView, savepoint_list
 
 
-T = TypeVar("T")
 _DAY = timedelta(hours=24)
-
-
-@dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
-    """A part of the page.
-
-    :param shown: What it shows; ``None`` when there is nothing, or it cannot be read.
-    :param problem: Why it cannot be read.
-    """
-
-    shown: T | None = None
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +47,11 @@ class Known:
     now: datetime
 
     @property
+    def lag(self) -> int | None:
+        """Rows that its queries have not read; ``None`` when no leader tells it."""
+        return led_lag(self.snapshot.leader, self.snapshot.status)
+
+    @property
     def restarts(self) -> int:
         """Submissions after the first of their run in the last 24 hours."""
         epochs = (epoch for run in self.history.runs for epoch in run.epochs)
@@ -70,28 +60,27 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What storage has of a job.
+    """What storage has of a job: parts of the page, each with why it cannot be read.
 
     :param options: Its options of high availability; from the graph of the newest run.
     :param plan: The last restore plan that a run of it, or a fallback, was made by.
     :param progress: What its batches took, oldest first.
     """
 
-    options: Part[HaOptions]
-    plan: Part[PlanView]
-    drills: Part[DrillListView]
-    progress: Part[Sequence[ProgressPoint]]
+    options: Answer[HaOptions]
+    plan: Answer[PlanView]
+    drills: Answer[DrillListView]
+    progress: Answer[Sequence[ProgressPoint]]
 
 
-def read_known(client: HaClient, job_id: str) -> Known:
-    """Read what ZooKeeper knows.
+def read_known(client: HaClient, snapshot: JobSnapshot) -> Known:
+    """Read what else ZooKeeper knows of a job.
 
-    :raises UnknownJobError: The cluster has no such job.
     :raises NotConnectedError: It could not be found out.
     """
+    job_id = snapshot.job_id
     job, coordinator = client.job(job_id), client.coordinator
     paths = client.paths.job(job_id)
-    snapshot = job.snapshot()
     moved = read_moved(coordinator, paths)
     apart = coordinator.find(client.paths.quarantined(job_id))
     return Known(
@@ -107,7 +96,7 @@ def read_known(client: HaClient, job_id: str) -> Known:
 
 
 def read_stored(client: HaClient, storage: Bounded, known: Known, *, since: datetime) -> Stored:
-    """Read what lies in storage, each part with the time limit of *storage*.
+    """Read what lies in storage, all parts at the same time, with the time limit of *storage*.
 
     :param since: From when on the batches are of interest.
     """
@@ -131,22 +120,10 @@ def read_stored(client: HaClient, storage: Bounded, known: Known, *, since: date
     def progress() -> Sequence[ProgressPoint]:
         return read_progress(client.store, job_id, since=max(since, known.now - KEPT))
 
-    return Stored(
-        options=_part(storage, options),
-        plan=_part(storage, plan),
-        drills=_part(storage, drills),
-        progress=_part(storage, progress),
-    )
+    return Stored(**storage.together({"options": options, "plan": plan, "drills": drills, "progress": progress}))
 
 
 def shown_job(known: Known, options: HaOptions | None) -> JobView:
     """Return the header of the page."""
     losses = losses_of(known.snapshot, options, now=known.now)
     return job_view(known.snapshot, losses, known.watching, known.moved)
-
-
-def _part(storage: Bounded, read: Callable[[], T | None]) -> Part[T]:
-    try:
-        return Part(storage.call(read))
-    except HaError as error:
-        return Part(problem=str(error))

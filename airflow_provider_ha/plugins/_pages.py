@@ -71,12 +71,11 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
     )
 
 
-@router.get("/jobs/{job_id}")
+@router.get("/jobs/{job_id}")  # noqa: FAST003  # seen_job takes it
 def job(  # noqa: PLR0917  # each is a part of the address
     request: Request,
     clusters: ClustersDep,
     seen: SeenJobDep,
-    job_id: str,
     cluster: Cluster = DEFAULT_CONN_ID,
     span: Span = Span.DAY,
     run: Annotated[int | None, Query(ge=1, le=2_000_000_000)] = None,
@@ -85,7 +84,7 @@ def job(  # noqa: PLR0917  # each is a part of the address
 
     def read() -> Known:
         with clusters.client(cluster) as client:
-            return read_known(client, job_id)
+            return read_known(client, seen.snapshot)
 
     known = clusters.zookeeper.call(read)
     axis = axis_of(span, known.history, now=known.now)
@@ -94,14 +93,14 @@ def job(  # noqa: PLR0917  # each is a part of the address
         request,
         "job.html",
         cluster=cluster,
-        job=shown_job(known, stored.options.shown),
+        job=shown_job(known, stored.options.value),
         known=known,
         stored=stored,
         span=span,
         run=run,
         spans=list(Span),
         timeline=timeline(axis, known.history, known.checkpoints.checkpoints, known.savepoints.savepoints),
-        charts=charts_of(axis, stored.progress.shown or ()),
+        charts=charts_of(axis, stored.progress.value or ()),
         now=known.now,
         offers=offers(known.snapshot, known.quarantine or None),
         returns=returns(known.snapshot, known.quarantine or None),

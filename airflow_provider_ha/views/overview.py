@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.control.administration.losses import last_failure
 from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.snapshot import led_lag
 from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.job import NO_RUN, UNREADABLE
 from airflow_provider_ha.views.view import View
@@ -39,6 +40,7 @@ class SortKey(str, Enum):
     EPOCH = "epoch"
     HOST = "host"
     CHECKPOINT = "checkpoint"  # the oldest newest checkpoint first
+    LAG = "lag"
     RESTARTS = "restarts"
 
 
@@ -70,6 +72,8 @@ class OverviewRow(View):
     :param pid: Process of its leader.
     :param checkpoint: Number of its newest retained checkpoint.
     :param checkpoint_at: When that was taken.
+    :param lag: Rows that the sources of its queries have, and the queries have not read; ``null`` without a leader that
+        tells it.
     :param restarts: Submissions after the first one of its newest run, in the last 24 hours.
     """
 
@@ -83,6 +87,7 @@ class OverviewRow(View):
     pid: int | None = None
     checkpoint: int | None = None
     checkpoint_at: datetime | None = None
+    lag: int | None = None
     restarts: int = 0
 
 
@@ -127,6 +132,7 @@ def choose(
         SortKey.EPOCH: lambda brief: (-brief.epoch, brief.job_id),
         SortKey.HOST: lambda brief: (not brief.host, brief.host, brief.job_id),
         SortKey.CHECKPOINT: lambda brief: (taken.get(brief.job_id) is None, taken.get(brief.job_id), brief.job_id),
+        SortKey.LAG: lambda brief: (brief.lag is None, -(brief.lag or 0), brief.job_id),
         SortKey.RESTARTS: lambda brief: (-often.get(brief.job_id, 0), brief.job_id),
     }
     return [brief.job_id for brief in sorted(found, key=keys[asked.sort])]
@@ -175,6 +181,7 @@ def overview_row(detail: Detail, *, now: datetime) -> OverviewRow:
         pid=leader.pid if leader is not None else None,
         checkpoint=snapshot.latest_checkpoint,
         checkpoint_at=pointer.created_at if pointer is not None else None,
+        lag=led_lag(leader, snapshot.status),
         restarts=sum(each.submission.attempt > 1 and each.submission.created_at >= now - DAY for each in attempts),
     )
 

@@ -21,7 +21,7 @@ from airflow_provider_ha.errors import HaError, RecordCorruptError
 from airflow_provider_ha.jobs.model import GraphPointer, JobState, LeaderInfo, RunResult, Status
 from airflow_provider_ha.jobs.quarantine import reason_of
 from airflow_provider_ha.jobs.runs import decode
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, led_state, snapshot_steps
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, led_lag, led_state, snapshot_steps
 from airflow_provider_ha.jobs.submissions import Submission
 
 
@@ -37,6 +37,7 @@ class Brief:
     :param state: State of its newest run; ``None`` without one.
     :param epoch: Epoch of the latest leadership; 0 when it was never led.
     :param host: Host of its leader; empty without one.
+    :param lag: Rows that its queries have not read; ``None`` when no leader tells it.
     :param quarantined: Whether it is in quarantine.
     :param broken: Whether a record of it cannot be read.
     """
@@ -45,6 +46,7 @@ class Brief:
     state: JobState | None = None
     epoch: int = 0
     host: str = ""
+    lag: int | None = None
     quarantined: bool = False
     broken: bool = False
 
@@ -192,7 +194,12 @@ def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
     if leader is not None and leader.run == run and status is not None and status.epoch == leader.epoch:
         # Most jobs. Its exit and its result may be there for a moment before its node goes: a brief may be late.
         return Brief(
-            job_id=paths.job_id, state=led_state(leader, status), epoch=number, host=host, quarantined=quarantined
+            job_id=paths.job_id,
+            state=led_state(leader, status),
+            epoch=number,
+            host=host,
+            lag=led_lag(leader, status),
+            quarantined=quarantined,
         )
     attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
     left = (paths.submission_exit(run, attempt),) if attempt else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.plugins._app import create_app
+from airflow_provider_ha.plugins._bounded import Bounded
 from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.plugins._rendering import NOTHING
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support import airflow_auth
@@ -82,6 +85,7 @@ def test_the_list_begins_with_what_needs_attention_and_says_why(page: Page) -> N
         ({"state": "RUNNING", "sort": "job"}, ["orders", "sensor-00", "sensor-01", "sensor-02"]),
         ({"sort": "restarts"}, ["orders", "clicks", "payments", "sensor-00", "sensor-01", "sensor-02"]),
         ({"sort": "checkpoint", "state": "attention"}, ["clicks", "payments"]),
+        ({"sort": "lag"}, ["orders", "sensor-02", "sensor-01", "clicks", "payments", "sensor-00"]),
         ({"sort": "host", "state": "RUNNING"}, ["orders", "sensor-00", "sensor-01", "sensor-02"]),
         ({"q": "nothing"}, []),
     ],
@@ -89,6 +93,15 @@ def test_the_list_begins_with_what_needs_attention_and_says_why(page: Page) -> N
 )
 def test_the_list_is_searched_filtered_and_sorted(page: Page, asked: dict[str, str], found: list[str]) -> None:
     assert rows(page.get("/", params=asked).text) == found
+
+
+@pytest.mark.usefixtures("filled")
+def test_the_list_has_the_lag_that_a_leader_tells_and_no_other(page: Page) -> None:
+    shown = page.get("/").text
+
+    lag = dict(re.findall(r'data-key="job-([^"]+)".*?data-label="Lag \(rows\)">([^<]+)<', shown, re.DOTALL))
+    unknown = dict.fromkeys(("payments", "clicks", "sensor-00"), NOTHING)
+    assert lag == {"orders": "1,240", "sensor-01": "1", "sensor-02": "2", **unknown}
 
 
 @pytest.mark.parametrize("asked", [{"page": "0"}, {"sort": "colour"}, {"page": "x"}])
@@ -161,6 +174,23 @@ def test_without_storage_a_page_shows_what_zookeeper_knows_and_what_is_missing(
     assert "led by <strong>worker-1</strong>" in shown
     assert "The plan cannot be shown" in shown
     assert "What the batches took cannot be shown" in shown
+
+
+@pytest.mark.usefixtures("filled")
+def test_storage_that_does_not_answer_costs_its_parts_of_a_page_and_no_others(
+    page: Page, clusters: Clusters, config: HaConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        s3 = {"endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}", "access_key": "a", "secret_key": "s"}
+        away = config.model_copy(update={"storage_root": "s3://bucket/root", "s3": S3Options.model_validate(s3)})
+        monkeypatch.setattr(clusters, "_config_of", lambda _: away)
+        monkeypatch.setattr(clusters, "storage", Bounded("storage", next_step="Check it", seconds=0.3))
+
+        shown = page.get("/jobs/orders").text
+
+    assert "led by <strong>worker-1</strong>" in shown
+    for part in ("The plan", "Drills", "What the batches took"):
+        assert f"{part} cannot be shown: storage does not answer: no answer within 0.3 s" in shown
 
 
 @pytest.mark.usefixtures("filled")

@@ -134,10 +134,12 @@ class ShownJob:
         )
         return self
 
-    def status(self, at: datetime, *, state: JobState = JobState.RUNNING, message: str = "") -> ShownJob:
+    def status(
+        self, at: datetime, *, state: JobState = JobState.RUNNING, message: str = "", lag: int | None = None
+    ) -> ShownJob:
         """Have the leader write what it does."""
         queries = {
-            "revenue": QueryStatus(planned=311, committed=310, sink="s3a://lake/revenue"),
+            "revenue": QueryStatus(planned=311, committed=310, sink="s3a://lake/revenue", lag=lag),
             "late": QueryStatus(planned=309, committed=309, sink="s3a://lake/late"),
         }
         status = Status(state=state, run=self.run, epoch=self.epoch, queries=queries, message=message, at=at)
@@ -346,13 +348,14 @@ def write_cluster(
     orders.recover(at - 6.9 * HOURS).lead(at - 6.9 * HOURS, "worker-1")
     orders.commit_batches(at - 6.9 * HOURS, at - 2 * HOURS)
     orders.lose(at - 2 * HOURS, failure=mistake).submit_again(at - 1.98 * HOURS).lead(at - 1.95 * HOURS, "worker-1")
-    orders.status(at).commit_batches(at - 1.95 * HOURS, at)
+    orders.status(at, lag=1_240).commit_batches(at - 1.95 * HOURS, at)
     for minutes in (61, 31, 1):
         orders.take_checkpoint(at - timedelta(minutes=minutes))
     orders.drill(at - 80 * HOURS, DrillVerdict.PASSED)
     orders.drill(at - 10 * HOURS, DrillVerdict.FAILED, reasons=("it took 32 s, and 30 s were allowed",))
 
-    payments = job("payments").submit(at - 40 * HOURS).lead(at - 40 * HOURS, "worker-3").status(at - 40 * HOURS)
+    payments = job("payments").submit(at - 40 * HOURS).lead(at - 40 * HOURS, "worker-3")
+    payments.status(at - 40 * HOURS, lag=9_999_999)
     payments.take_checkpoint(at - timedelta(minutes=12))
     payments.lose(at - timedelta(minutes=10), failure=mistake)
 
@@ -362,7 +365,8 @@ def write_cluster(
 
     for number in range(others):
         healthy = job(f"sensor-{number:02d}").submit(at - 90 * HOURS).lead(at - 90 * HOURS, f"worker-{number % 3 + 1}")
-        healthy.status(at, message=odd if number == 0 else "").take_checkpoint(at - timedelta(seconds=20 + number))
+        healthy.status(at, message=odd if number == 0 else "", lag=number or None)
+        healthy.take_checkpoint(at - timedelta(seconds=20 + number))
 
 
 def _blob(store: ObjectStore, content: bytes) -> Blob:

@@ -61,3 +61,31 @@ def test_a_read_that_ended_late_makes_room_again() -> None:
             return answered()
 
     assert answered() == 4
+
+
+def test_reads_of_one_page_are_under_way_at_the_same_time() -> None:
+    all_begun = threading.Barrier(3)
+
+    answers = bounded(at_once=3).together({name: lambda: all_begun.wait(20) >= 0 for name in "abc"})
+
+    assert {name: answer.value for name, answer in answers.items()} == dict.fromkeys("abc", True)
+
+
+def test_each_read_of_a_page_has_its_own_answer_or_error() -> None:
+    end = threading.Event()
+
+    def fail() -> None:
+        raise StorageUnavailableError("storage is away")
+
+    answers = bounded(seconds=0.2, at_once=3).together({"good": lambda: 3, "bad": fail, "late": end.wait, "more": fail})
+    end.set()
+
+    assert (answers["good"].value, answers["good"].problem) == (3, "")
+    assert "storage is away" in answers["bad"].problem
+    assert "no answer within 0.2 s" in answers["late"].problem
+    assert answers["more"].value is None
+
+
+def test_an_error_that_is_none_of_ours_is_not_hidden_among_several_reads() -> None:
+    with pytest.raises(ZeroDivisionError):
+        bounded().together({"a": lambda: 1 // 0})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ha.control.administration.overview import Brief, Detail
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
 from airflow_provider_ha.views.overview import STATES, overview_row
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_run, a_start, a_status, a_submission
 
@@ -37,3 +37,19 @@ def test_a_stalled_job_is_shown_with_what_hangs() -> None:
     row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
 
     assert (row.state, row.needs_attention, row.problem) == ("STALLED", True, reason)
+
+
+@pytest.mark.parametrize(
+    ("lags", "told"), [((3, 4), 7), ((3, None), 3), ((0,), 0), ((None, None), None), ((), None)], ids=repr
+)
+def test_the_lag_of_a_job_is_that_of_its_queries_that_tell_it(lags: tuple[int | None, ...], told: int | None) -> None:
+    queries = {f"q{number}": QueryStatus(planned=1, committed=1, lag=lag) for number, lag in enumerate(lags)}
+
+    assert led_lag(a_leader(), a_status().model_copy(update={"queries": queries})) == told
+
+
+def test_a_leader_that_has_written_no_status_yet_has_no_lag_of_the_one_before_it() -> None:
+    status = a_status(epoch=1).model_copy(update={"queries": {"q": QueryStatus(planned=1, committed=1, lag=5)}})
+
+    assert led_lag(a_leader(2), status) is None
+    assert led_lag(None, status) is None
