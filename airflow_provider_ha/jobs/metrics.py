@@ -1,7 +1,8 @@
 """The metrics of a job: the one list from which driver, Airflow, dashboard, alert rules and docs take their names.
 
-A driver shows them to Prometheus under their name. Airflow emits those that can be told without the driver through its
-own ``Stats``, under :attr:`Metric.stats_name`, with the labels as tags.
+A driver shows them to Prometheus under their name. Airflow's triggerer emits those that records in ZooKeeper tell,
+through Airflow's own ``Stats``, under :attr:`Metric.stats_name`, with the labels as tags. There each is a gauge: what
+records tell of batches is the newest one.
 
 Invariant: no metric has a label whose values grow with time (epoch, run, attempt, batch): these are values.
 """

@@ -17,7 +17,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.presence import Announcement
+from airflow_provider_ha.triggers._job_stats import JobStats
 from airflow_provider_ha.triggers._session import Session
 from airflow_provider_ha.triggers._time_limit import within
 from airflow_provider_ha.triggers._waiter import AT_ONCE, Waiter, Waiters
@@ -100,6 +101,7 @@ class Hub:
         self._announced: dict[str, Announcement] = {}
         self._to_compare: deque[str] = deque()
         self._upkeep = asyncio.ensure_future(self._look_after_the_session())
+        self._stats = JobStats(config.cluster_id, self._client)
 
     def waiter(self, paths: Sequence[str]) -> AbstractAsyncContextManager[Waiter]:
         """Register interest in *paths* for the time of the block."""
@@ -142,9 +144,16 @@ class Hub:
             if announced is not None:
                 self._announced.pop(announced.path, None)
 
+    @asynccontextmanager
+    async def reporting(self, job_ids: Iterable[str]) -> AsyncIterator[None]:
+        """Send the metrics of jobs to Airflow's Stats for the time of the block, each once for all its triggers."""
+        with self._stats.reporting(job_ids):
+            yield
+
     async def close(self) -> None:
         """End the session; one that is still being opened is closed as soon as it is there."""
         self._upkeep.cancel()
+        await self._stats.close()
         if self._reading is not None:
             self._reading.cancel()
         task, self._session = self._session, None
@@ -215,6 +224,10 @@ class Hub:
         if task is None or not task.done() or task.cancelled() or task.exception() is not None or task.result().lost:
             return None
         return task.result()
+
+    def _client(self) -> HaClient | None:
+        session = self._opened()
+        return session.client if session is not None else None
 
     async def _current(self) -> Session:
         """Return the session, opening or replacing it when needed; concurrent callers share one attempt."""

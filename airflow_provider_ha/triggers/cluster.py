@@ -168,7 +168,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         health = self._health()
         while True:
             jobs = listed.jobs
-            async with hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
+            async with hub.reporting(jobs), hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
                 while listed.jobs == jobs:
                     try:
                         found = await hub.nodes(waiter)  # first: what changes from here on wakes the waiter

@@ -14,10 +14,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 _HEAD = """\
 # Metrics
 
-What a job tells of itself. The driver serves it to Prometheus when its job has `metrics_port`
-([how to](../how-to/metrics.md)). `airflow` in the table: what can be told without a driver, under the name with a dot
-after the prefix (`spark_ha.checkpoint_age_seconds`), with the labels as tags of Airflow's `Stats`. This release
-reserves these names and emits none of them. Every metric has the labels `cluster` and `job_id`, and those of the table.
+What a job tells of itself, and who tells it. The `driver` serves Prometheus when its job has `metrics_port`. `airflow` is
+Airflow's triggerer, where Airflow sends metrics to StatsD or OpenTelemetry. [How to](../how-to/metrics.md) set up both.
+
+In Airflow the name has a dot after the prefix, and what Airflow puts before every name:
+`airflow.spark_ha.checkpoint_age_seconds`. Each metric is a gauge there, so `batch_duration_seconds` is the time of the newest
+batch. Every metric has the labels `cluster` and `job_id`, and those of the table. Airflow sends them as
+[tags](../how-to/metrics.md#names-and-tags).
 
 | Metric | Kind | Labels | Told by | What it tells |
 |---|---|---|---|---|
@@ -37,10 +40,13 @@ Values of `state` are {states}. Values of `reason`:
 
 Phases of a recovery, each up to the next one: `detect` (from the last heartbeat of the lost leader to the proof that
 its processes are dead), `submit` (to the next submission, with the delay of the restart strategy), `lead` (to its
-leadership), `commit` (to its first commit), and `total`. They compare the clocks of the hosts that took part.
+leadership), `commit` (to its first commit), and `total`. They compare the clocks of the hosts that took part. Airflow
+tells `submit` and `lead`: no record keeps the other moments.
 
 A counter begins at 0 with each driver. `spark_ha_restarts_day` and the attempts are read when a driver begins to lead,
-from the newest 50 attempts of its run. A source that does not tell its lag, like a directory of files, has none here.
+from the newest 50 attempts of its run; Airflow reads them again. A source that does not tell its lag, like a directory
+of files, has none here. A run that is over has `job_state` and `job_stalled` in Airflow, and nothing else; a job that was
+deleted is in no state.
 """
 
 

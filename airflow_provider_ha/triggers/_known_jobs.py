@@ -1,0 +1,146 @@
+"""Reads jobs for their metrics, again and again, at three requests each while nothing has happened.
+
+A job is read as a whole at first, and when its leader or its graph pointer has changed: each submission writes the
+pointer, and each leadership the leader. In between a job that is led has a new status, and one whose run is over has
+not even that. Every other job is read as a whole each time.
+
+The options of a run lie in storage, in its graph. They are read once for each run, and what goes wrong with that is no
+trouble of the other values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
+from airflow_provider_ha.errors import HaError, RecordCorruptError, StorageUnavailableError, UnknownJobError
+from airflow_provider_ha.jobs.model import HaOptions, Status
+from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, snapshot_steps
+from airflow_provider_ha.triggers._samples import ReadJob
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.control.client import HaClient
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A job as it was read last.
+
+    :param mark: What changes when it has to be read as a whole.
+    """
+
+    snapshot: JobSnapshot
+    mark: tuple[int | None, ...]
+    checkpoint: CheckpointPointer | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a change of its newest run changes the mark: not while its next driver is on its way, or lost."""
+        run = self.snapshot.run
+        if run is None:
+            return False
+        led = self.snapshot.leader is not None and run.newest is not None and run.newest.exit is None
+        return run.result is not None or led  # guard: lost-jobs-are-never-read-again
+
+
+class KnownJobs:
+    """What is known of some jobs. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._options: dict[str, tuple[int, HaOptions | None]] = {}
+
+    def read(self, client: HaClient, job_ids: Sequence[str]) -> dict[str, ReadJob | None]:
+        """Return jobs as they are; ``None`` for one that does not exist, and nothing of one that cannot be read.
+
+        :raises NotConnectedError: They could not be read.
+        """
+        found = dict[str, ReadJob | None]()
+        for job_id, read in zip(job_ids, self._read(client, job_ids), strict=True):
+            if isinstance(read, _Known):
+                self._known[job_id] = read
+                found[job_id] = ReadJob(snapshot=read.snapshot, checkpoint=read.checkpoint)
+                continue
+            self.forget([job_id])
+            if isinstance(read, UnknownJobError):
+                found[job_id] = None
+        return found | self._with_options(client, found)
+
+    def forget(self, job_ids: Iterable[str]) -> None:
+        """Drop what is known of jobs."""
+        for job_id in job_ids:
+            self._known.pop(job_id, None)
+            self._options.pop(job_id, None)
+
+    def _read(self, client: HaClient, job_ids: Sequence[str]) -> list[_Known | HaError]:
+        def read() -> list[_Known | HaError]:
+            steps = [or_error(_steps(client.paths.job(job_id), self._known.get(job_id))) for job_id in job_ids]
+            return follow_all(client.coordinator, steps)
+
+        return in_one_session(client.coordinator, f"{len(job_ids)} jobs", read)
+
+    def _with_options(self, client: HaClient, found: dict[str, ReadJob | None]) -> dict[str, ReadJob]:
+        known, answers = dict[str, ReadJob](), True
+        for job_id, job in found.items():
+            run = job.snapshot.run if job is not None else None
+            if job is None or run is None or run.result is not None:
+                continue
+            number, options = self._options.get(job_id, (0, None))
+            if number != run.run.number:
+                options = None
+                if answers:
+                    try:
+                        options = client.context(job_id).graph_of(run.run).options
+                    except StorageUnavailableError:
+                        answers = False  # guard: each-job-waits-for-storage
+                        continue
+                    except HaError:
+                        options = None  # missing or damaged, and that stays so: `job show` has the reason
+                    self._options[job_id] = run.run.number, options
+            known[job_id] = replace(job, options=options)
+        return known
+
+
+def _steps(paths: JobPaths, known: _Known | None) -> Steps[_Known]:
+    marked = (paths.leader, paths.job_graph, paths.base)
+    if known is not None and known.is_settled:
+        led = known.snapshot.leader is not None
+        compared = marked[:2] if led else marked  # a job that is led is not deleted
+        seen = yield Reads((*compared, paths.status) if led else compared)
+        if _mark(seen, compared) == known.mark[: len(compared)]:  # guard: metrics-of-an-earlier-leader
+            if not led:
+                return known
+            status = decode(seen.nodes[paths.status], Status)
+            return (yield from _with_checkpoint(paths, replace(known, snapshot=replace(known.snapshot, status=status))))
+    # Before the rest: what changes in between has another mark the next time.
+    first = yield Reads(marked)
+    snapshot = yield from snapshot_steps(paths)
+    return (yield from _with_checkpoint(paths, _Known(snapshot, _mark(first, marked))))
+
+
+def _mark(seen: Seen, paths: Iterable[str]) -> tuple[int | None, ...]:
+    nodes = (seen.nodes[path] for path in paths)
+    return tuple(None if node is None else node.modified_zxid for node in nodes)
+
+
+def _with_checkpoint(paths: JobPaths, known: _Known) -> Steps[_Known]:
+    """Return it with its newest checkpoint. A leader writes the number of each new one into its status."""
+    snapshot, status = known.snapshot, known.snapshot.status
+    number = status.checkpoint if status is not None and status.epoch == snapshot.epoch else None
+    number = number or snapshot.latest_checkpoint
+    if number is None or (known.checkpoint is not None and known.checkpoint.number == number):
+        return known
+    path = paths.checkpoint(number)
+    seen = yield Reads((path,))
+    try:
+        found = decode(seen.nodes[path], CheckpointPointer)
+    except RecordCorruptError:
+        found = None  # it hides neither the state nor the rest
+    return replace(known, checkpoint=found or known.checkpoint)
