@@ -58,7 +58,10 @@ def copy_monitoring(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the Grafana dashboard and the Prometheus alert rules. Needs no cluster. Exit 2: a file is there already."""
+    """Copy the Grafana dashboard, the Prometheus alert rules, and the mappings for statsd_exporter. Needs no cluster.
+
+    Exit 2: a file is there already.
+    """
     with reported(as_json=as_json):
         names = sorted(path.name for path in MONITORING.iterdir() if path.suffix in (".json", ".yaml"))
         copied = copy_files(MONITORING, names, directory.absolute(), force=force)

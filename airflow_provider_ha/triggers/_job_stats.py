@@ -4,8 +4,8 @@ However many triggers wait for a job, the session that they share sends it once.
 :mod:`~airflow_provider_ha.jobs.metrics`. A job is sent once more when the last trigger has left it: a run that has just
 failed would otherwise stay RUNNING for the receiver.
 
-Invariants: nothing here raises into a trigger, or keeps one waiting: reading and sending have a thread of their own,
-and there is one turn at a time. Where Airflow sends no metrics, nothing is read.
+Invariants: nothing here raises into a trigger, or keeps one waiting: one thread reads and sends, for nothing else, and
+it has one turn at a time. Where Airflow sends no metrics, nothing is read.
 """
 
 from __future__ import annotations

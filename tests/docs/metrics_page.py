@@ -14,12 +14,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 _HEAD = """\
 # Metrics
 
-What a job tells of itself, and who tells it. The `driver` serves Prometheus when its job has `metrics_port`. `airflow` is
-Airflow's triggerer, where Airflow sends metrics to StatsD or OpenTelemetry. [How to](../how-to/metrics.md) set up both.
+What a job tells of itself, and who tells it. The `driver` serves Prometheus when its job has `metrics_port`. `airflow`
+is Airflow's triggerer, where Airflow sends metrics to StatsD or OpenTelemetry. [How to](../how-to/metrics.md) set up
+both.
 
 In Airflow the name has a dot after the prefix, and what Airflow puts before every name:
-`airflow.spark_ha.checkpoint_age_seconds`. Each metric is a gauge there, so `batch_duration_seconds` is the time of the newest
-batch. Every metric has the labels `cluster` and `job_id`, and those of the table. Airflow sends them as
+`airflow.spark_ha.checkpoint_age_seconds`. Each metric is a gauge there, so `batch_duration_seconds` is the time of the
+newest batch. Every metric has the labels `cluster` and `job_id`, and those of the table. Airflow sends them as
 [tags](../how-to/metrics.md#names-and-tags).
 
 | Metric | Kind | Labels | Told by | What it tells |
@@ -45,8 +46,8 @@ tells `submit` and `lead`: no record keeps the other moments.
 
 A counter begins at 0 with each driver. `spark_ha_restarts_day` and the attempts are read when a driver begins to lead,
 from the newest 50 attempts of its run; Airflow reads them again. A source that does not tell its lag, like a directory
-of files, has none here. A run that is over has `job_state` and `job_stalled` in Airflow, and nothing else; a job that was
-deleted is in no state.
+of files, has none here. A run that is over has `job_state` and `job_stalled` in Airflow, and nothing else; a job that
+was deleted is in no state.
 """
 
 

@@ -4,37 +4,48 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from configparser import ConfigParser
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from unittest import mock
 
+from tests.docs.blocks import blocks_of
 from tests.support.receivers import LOOPBACK, Received, otlp, statsd
 
 
-_STATSD = {"statsd_on": "True", "statsd_host": LOOPBACK}
-SETTINGS: Mapping[str, tuple[Callable[[], AbstractContextManager[Received]], Mapping[str, str]]] = {
-    "statsd": (statsd, _STATSD),
-    "datadog": (statsd, {**_STATSD, "statsd_datadog_enabled": "True"}),
-    "influxdb": (statsd, {**_STATSD, "statsd_influxdb_enabled": "True"}),
-    "opentelemetry": (otlp, {"otel_on": "True"}),
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "metrics.md"
+PROTOCOLS: Mapping[str, Callable[[], AbstractContextManager[Received]]] = {
+    "statsd": statsd,
+    "datadog": statsd,
+    "influxdb": statsd,
+    "opentelemetry": otlp,
 }
 
 
-def environment(received: Received, options: Mapping[str, str]) -> dict[str, str]:
-    """Return what an Airflow with these options of ``[metrics]`` has in its environment."""
+def documented(protocol: str) -> dict[str, str]:
+    """Return the options of ``[metrics]`` that the documentation says to set."""
+    (block,) = (block for block in blocks_of(HOW_TO) if block.title == f"airflow.cfg: {protocol}")
+    parser = ConfigParser()
+    parser.read_string(block.text)
+    assert parser.sections() == ["metrics"]
+    return dict(parser["metrics"])
+
+
+def environment(protocol: str, received: Received) -> dict[str, str]:
+    """Return what leads an Airflow, configured as the documentation says, to the receiver of a test."""
+    options = documented(protocol) | ({"statsd_port": str(received.port)} if protocol != "opentelemetry" else {})
     own = {f"AIRFLOW__METRICS__{name.upper()}": value for name, value in options.items()}
-    return {
-        **own,
-        "AIRFLOW__METRICS__STATSD_PORT": str(received.port),
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{LOOPBACK}:{received.port}",
-        "OTEL_METRIC_EXPORT_INTERVAL": "100",
-    }
+    endpoint = f"http://{LOOPBACK}:{received.port}"
+    return {**own, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_METRIC_EXPORT_INTERVAL": "100"}
 
 
 @contextmanager
 def received_by(protocol: str) -> Iterator[Received]:
     """Have a receiver, and this process's Stats lead to it."""
-    receiver, options = SETTINGS[protocol]
-    with receiver() as received, mock.patch.dict("os.environ", environment(received, options)), initialized():
+    with ExitStack() as held:
+        received = held.enter_context(PROTOCOLS[protocol]())
+        held.enter_context(mock.patch.dict("os.environ", environment(protocol, received)))
+        held.enter_context(initialized())
         yield received
 
 

@@ -21,6 +21,7 @@ from airflow_provider_ha.jobs.model import JobState
 
 
 DASHBOARD, RULES = MONITORING / "spark-ha-dashboard.json", MONITORING / "spark-ha-alerts.yaml"
+MAPPINGS = MONITORING / "spark-ha-statsd-mappings.yaml"  # tests/unit/airflow_side/test_statsd_mappings.py
 LISTED = {
     f"{metric.name}{part}": metric
     for metric in METRICS
@@ -89,7 +90,7 @@ def test_there_is_a_rule_for_everything_that_a_person_is_called_for(alert: str) 
     assert rule["annotations"]["description"]
 
 
-def test_both_files_are_copied_and_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
+def test_the_files_are_copied_and_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     def copy(*words: str) -> Any:
         return CliRunner().invoke(app, ["metrics", "files", str(tmp_path), *words], obj=Target())
 
@@ -100,5 +101,5 @@ def test_both_files_are_copied_and_nothing_is_overwritten_unasked(tmp_path: Path
     assert (first.exit_code, second.exit_code, third.exit_code) == (0, 2, 0)
     assert RULES.name in second.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
-        path.name: path.read_bytes() for path in (DASHBOARD, RULES)
+        path.name: path.read_bytes() for path in (DASHBOARD, RULES, MAPPINGS)
     }

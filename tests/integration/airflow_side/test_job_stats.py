@@ -1,4 +1,7 @@
-"""What a triggerer sends to Airflow's Stats: real triggers of real records, real clients, and a receiver for each."""
+"""What a triggerer sends to Airflow's Stats: real triggers of real records, real clients, and a receiver for each.
+
+Airflow is configured by the lines of docs/how-to/metrics.md.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from airflow_provider_ha.triggers._known_jobs import KnownJobs
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
-from tests.support.airflow_stats import SETTINGS, received_by
+from tests.support.airflow_stats import PROTOCOLS, received_by
 from tests.support.clusters.airflow_helpers import storage_path
 from tests.support.clusters.shown_cluster import ShownJob, now
 from tests.support.clusters.trigger_helpers import cancelled, first_event, until
@@ -124,7 +127,7 @@ def watched(*triggers: Any, until_true: Callable[[], Any], what: str = "what is 
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.parametrize("receiver", SETTINGS, indirect=True)
+@pytest.mark.parametrize("receiver", PROTOCOLS, indirect=True)
 def test_every_metric_of_the_list_arrives_and_no_other_one(receiver: Received, job: ShownJob) -> None:
     def listed_names() -> set[str]:
         """Return what came, without the values that follow the name where there are no tags."""

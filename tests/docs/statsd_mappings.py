@@ -1,0 +1,38 @@
+"""Writes the mappings for statsd_exporter from the list of metrics: ``python -m tests.docs.statsd_mappings``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider_ha.cli.metrics import MONITORING
+from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter, Metric
+
+
+FILE = MONITORING / "spark-ha-statsd-mappings.yaml"
+_HEAD = """\
+# Mappings for Prometheus' statsd_exporter: Airflow's StatsD without tags becomes the metrics that a driver serves.
+# --statsd.mapping-config names this file, or its entries stand before those that you have. A job that Airflow does not
+# report any more is gone after five minutes.
+mappings:
+"""
+
+
+def mappings() -> str:
+    """Return the file."""
+    return _HEAD + "".join(
+        line for metric in METRICS if Emitter.AIRFLOW in metric.emitters for line in _mapping(metric)
+    )
+
+
+def _mapping(metric: Metric) -> Iterator[str]:
+    labels = (*COMMON_LABELS, *metric.labels)
+    yield f'  - match: "airflow.{metric.stats_name}{".*" * len(labels)}"\n'
+    yield f'    name: "{metric.name}"\n'
+    yield "    ttl: 5m\n"
+    yield "    labels:\n"
+    for number, label in enumerate(labels, start=1):
+        yield f'      {label}: "${number}"\n'
+
+
+if __name__ == "__main__":
+    FILE.write_text(mappings(), encoding="utf-8")
