@@ -49,8 +49,9 @@ def samples(job: ReadJob, now: datetime) -> Iterator[Sample]:
     if job.checkpoint is not None:
         yield Sample(metrics.CHECKPOINT_NUMBER, job.checkpoint.number)
         yield Sample(metrics.CHECKPOINT_AGE, _seconds(job.checkpoint.created_at, now))
+    # guard: figures-outlive-their-leader
     if leader is not None and snapshot.status is not None and snapshot.status.epoch == leader.epoch:
-        yield from _of_queries(snapshot.status, now)  # guard: figures-outlive-their-leader
+        yield from _of_queries(snapshot.status, now)
     yield from _of_restarts(view, job.options, now)
     yield from _of_recovery(view, leader)
 
