@@ -1,4 +1,4 @@
-"""Operators, sensors, hooks, exceptions and the masking of secrets."""
+"""Operators, sensors, hooks, exceptions, Airflow's configuration and the masking of secrets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseOperator, BaseSensorOperator
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS, AIRFLOW_V_3_2_PLUS
+from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS, AIRFLOW_V_3_2_PLUS, AIRFLOW_V_3_3_PLUS
 
 
 # Type checkers see the newest release.
@@ -34,6 +34,11 @@ else:
     from airflow.hooks.base import BaseHook
     from airflow.sdk.execution_time.secrets_masker import mask_secret
 
+if TYPE_CHECKING or AIRFLOW_V_3_3_PLUS:
+    from airflow.sdk import conf
+else:
+    from airflow.configuration import conf
+
 
 __all__ = [
     "AirflowException",
@@ -44,5 +49,6 @@ __all__ = [
     "BaseOperator",
     "BaseSensorOperator",
     "TaskDeferralTimeout",
+    "conf",
     "mask_secret",
 ]

@@ -13,6 +13,7 @@ from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration import delete, disposal, intervene, stop
+from airflow_provider_ha.control.administration.lineage import RunLineage, run_lineage
 from airflow_provider_ha.control.job import stores
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
@@ -106,6 +107,10 @@ class JobClient:
     def select(self, *, start_from: str = LATEST, fallback: bool = True, depth: Depth = "full") -> Selection:
         """Verify the job's checkpoints and savepoints, newest first, until one can be restored."""
         return stores.select_checkpoint(self._job, start_from=start_from, fallback=fallback, depth=depth)
+
+    def lineage(self, run: int) -> RunLineage:
+        """Return what OpenLineage is told of a run (``lineage.run_lineage``)."""
+        return run_lineage(self._job, run)
 
     def recover(self, *, by: str, wait: bool = True) -> SubmittedRun:
         """Submit the newest run again when its driver is lost (``recovery.recover``)."""

@@ -92,6 +92,7 @@ class JobGraph(Record):
     :param archives: ``--archives``: unpacked in the working directories of driver and executors.
     :param packages: ``--packages``, Maven coordinates.
     :param conf: Spark conf; travels in a file that only its owner can read.
+    :param lineage: Conf for OpenLineage, below *conf* (:mod:`~airflow_provider_ha.jobs.lineage_conf`); holds no secret.
     :param env: Environment of the driver.
     :param target: Where the drivers run. Version 1 had the master in its place.
     :param driver_memory: ``--driver-memory``.
@@ -111,6 +112,7 @@ class JobGraph(Record):
     archives: tuple[Artifact, ...] = ()
     packages: tuple[str, ...] = ()
     conf: dict[str, str] = {}
+    lineage: dict[str, str] = {}
     env: dict[str, str] = {}
     target: Target = Target()
     driver_memory: str | None = None

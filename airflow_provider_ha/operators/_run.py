@@ -6,7 +6,7 @@ again, as often as the job's restart strategy allows; Airflow's own retries are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,6 +23,8 @@ from airflow_provider_ha.operators._driver_logs import last_words_of, where_is_l
 from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
 from airflow_provider_ha.operators._identity import is_retry, request_id
 from airflow_provider_ha.operators._known_run import tell, tell_run
+from airflow_provider_ha.operators._lineage import TellsLineage, is_active
+from airflow_provider_ha.operators._lineage_conf import lineage_conf
 from airflow_provider_ha.operators._lost import after_loss, later
 from airflow_provider_ha.operators._retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.job_client import JobClient
 
 
-class SparkHaWatchOperator(SparkHaBaseOperator):
+class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
     """Base of the operators that watch a run; not for DAGs.
 
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
@@ -78,6 +80,7 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
             run = self.attach(client, context, request)
             version = self._claim(client, context, request) if version is None else version
             tell_run(self, context, client, run)
+            self.learn_lineage(client, run, context)
             attempt, found = where_is_log(client, self.job_id, run)
             if found:
                 self.log.info("%s", found)
@@ -89,6 +92,7 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
         if event["status"] in ("lost", "recover"):
             self._recover(event, context, claim)
         tell(self, context, event)
+        self._learn_lineage_of_end(event["run"])
         if event["status"] == "ended" and event["state"] != JobState.FINISHED.value:
             self._show_last_words(event["run"])
             raise AirflowFailException(
@@ -109,6 +113,7 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
                 step = after_loss(client, self.job_id, run=event["run"], due=due, by=request)
                 # After that: the recovery waits for no XCom and no log.
                 tell_run(self, context, client, event["run"])
+                self.learn_lineage(client, event["run"], context)
                 if event["attempt"] and (said := last_words_of(client, self.job_id, event["run"], event["attempt"])):
                     self.log.warning("%s", said)
         except HaError as error:
@@ -119,6 +124,16 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
         lost_attempt = None if step.wait is None else event["attempt"]
         logged = event["attempt"] + 1
         self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt, attempt=logged)
+
+    def _learn_lineage_of_end(self, run: int) -> None:
+        """Read what the last event of the task tells; what cannot be read never hides how the run ended."""
+        if not is_active():
+            return
+        try:
+            with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+                self.learn_lineage(client, run)
+        except (HaError, AirflowException) as error:
+            self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, error)
 
     def _show_last_words(self, run: int) -> None:
         """Show the last lines of the driver that ended the run; what cannot be looked up never hides why it ended."""
@@ -165,17 +180,33 @@ class SparkHaRunOperator(SparkHaWatchOperator):
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
     :param if_lost: What to do when another DAG run's run of the job has lost its driver and is not the same.
     :param force: Act although the job belongs to another DAG.
+    :param openlineage_inject_parent_job_info: Whether the driver's OpenLineage events name this task as their parent;
+        by default what ``[openlineage] spark_inject_parent_job_info`` says, which is off.
+    :param openlineage_inject_transport_info: Whether the driver sends them to where the worker sends its own; by
+        default what ``[openlineage] spark_inject_transport_info`` says, which is off. One with a key is left out.
     """
 
     template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for", "if_lost", "force")
 
+    conf: Mapping[str, str] | None = None
+
     def __init__(
-        self, *, wait_for: str = RUNNING, if_lost: str | None = None, force: bool | str = False, **kwargs: Any
+        self,
+        *,
+        wait_for: str = RUNNING,
+        if_lost: str | None = None,
+        force: bool | str = False,
+        openlineage_inject_parent_job_info: bool | None = None,
+        openlineage_inject_transport_info: bool | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.wait_for = wait_for
         self.if_lost = if_lost
         self.force = force
+        self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
+        self.openlineage_inject_transport_info = openlineage_inject_transport_info
+        self.lineage_conf: dict[str, str] = {}
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Start the run that *request* asks for, or find it again. Idempotent.
@@ -198,6 +229,13 @@ class SparkHaRunOperator(SparkHaWatchOperator):
                 f"run {failed.run.number} of job {self.job_id!r} has FAILED: {reason}",
                 next_step="Clear the task to start a new run",
             )
+        self.lineage_conf = lineage_conf(
+            self,
+            context,
+            self.conf,
+            parent=self.openlineage_inject_parent_job_info,
+            transport=self.openlineage_inject_transport_info,
+        )
         run = self.start(client.job(self.job_id, acting=acting(context, force=self.force)), request)
         found = "created" if run.created else "found again"
         self.log.info("Run %d of job %s was %s (submission %d)", run.run, self.job_id, found, run.attempt)

@@ -13,6 +13,8 @@ from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.operators._base import acting, as_flag
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.operators._lineage import TellsLineage
+from airflow_provider_ha.operators._lineage_conf import lineage_conf
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
 from airflow_provider_ha.views.move import MoveView
 from airflow_provider_ha.views.task_results import StoppedView
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkHaMoveOperator"]
 
 
-class SparkHaMoveOperator(SparkHaOperationOperator):
+class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
     """Move a job to the cluster of another connection, by savepoint and restore; its outputs stay where they are.
 
     A job that runs is stopped with a checkpoint when *stop* says so; the task holds no worker slot until its run has
@@ -47,6 +49,10 @@ class SparkHaMoveOperator(SparkHaOperationOperator):
     :param accept_verdicts: Verdicts that are accepted for what the job goes on from, each by its own name.
     :param accept_unverified: Queries for which unverified facts are accepted; judged as ``LOSS_POSSIBLE``.
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from.
+    :param openlineage_inject_parent_job_info: Whether the driver's OpenLineage events name this task as their parent;
+        by default what ``[openlineage] spark_inject_parent_job_info`` says, which is off.
+    :param openlineage_inject_transport_info: Whether the driver sends them to where the worker sends its own; by
+        default what ``[openlineage] spark_inject_transport_info`` says, which is off. One with a key is left out.
     :param wait_timeout: Longest wait for the end of the run; ``None`` for no limit. A timeout does not withdraw the
         stop.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
@@ -83,6 +89,8 @@ class SparkHaMoveOperator(SparkHaOperationOperator):
         accept_verdicts: Sequence[str] = ("SAFE",),
         accept_unverified: Sequence[str] = (),
         kafka_bootstrap: Mapping[str, str] | None = None,
+        openlineage_inject_parent_job_info: bool | None = None,
+        openlineage_inject_transport_info: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -94,6 +102,8 @@ class SparkHaMoveOperator(SparkHaOperationOperator):
         self.accept_verdicts = accept_verdicts
         self.accept_unverified = accept_unverified
         self.kafka_bootstrap = kafka_bootstrap
+        self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
+        self.openlineage_inject_transport_info = openlineage_inject_transport_info
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Move a job that is over; stop one that runs, and defer until its run has ended."""
@@ -120,9 +130,10 @@ class SparkHaMoveOperator(SparkHaOperationOperator):
         """Ask for the stop."""
         return job.request_stop(operation_id=operation_id, requested_by=requested_by, mode="suspend", savepoint=False)
 
-    def request(self, context: Any) -> MoveRequest:
+    def request(self, context: Any, lineage: Mapping[str, str] | None = None) -> MoveRequest:
         """Return the request. A template that renders to nothing means "as it was".
 
+        :param lineage: Conf for OpenLineage's listener in Spark.
         :raises airflow.sdk.exceptions.AirflowFailException: *accept_verdicts* or *stop* is not what it can be.
         """
         with airflow_errors():
@@ -142,12 +153,22 @@ class SparkHaMoveOperator(SparkHaOperationOperator):
             accept_verdicts=verdicts,
             accept_unverified=frozenset(self.accept_unverified or ()),
             kafka_bootstrap=dict(self.kafka_bootstrap or {}),
+            lineage=lineage or {},
         )
 
     def _move(self, context: Any) -> dict[str, Any]:
-        request = self.request(context)
+        lineage = lineage_conf(
+            self,
+            context,
+            self.conf,
+            parent=self.openlineage_inject_parent_job_info,
+            transport=self.openlineage_inject_transport_info,
+        )
+        request = self.request(context, lineage)
         with self._clusters() as (here, there):
             moved = here.move_job(self.job_id, there, request, acting=acting(context, force=self.force))
+            if moved.run is not None:
+                self.learn_lineage(there, moved.run)
         self.log.info(
             "Job %s works in cluster %s (%s) now, as run %s", self.job_id, moved.destination, moved.place, moved.run
         )

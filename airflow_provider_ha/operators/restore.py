@@ -68,6 +68,10 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
+    :param openlineage_inject_parent_job_info: Whether the driver's OpenLineage events name this task as their parent;
+        by default what ``[openlineage] spark_inject_parent_job_info`` says, which is off.
+    :param openlineage_inject_transport_info: Whether the driver sends them to where the worker sends its own; by
+        default what ``[openlineage] spark_inject_transport_info`` says, which is off. One with a key is left out.
     :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
@@ -191,4 +195,5 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             driver_memory=self.driver_memory or None,
             allow_remote_executors=self.allow_remote_executors,
             if_lost=if_lost(self.if_lost),
+            lineage=self.lineage_conf,
         )

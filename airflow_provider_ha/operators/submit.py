@@ -127,6 +127,10 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param metrics_port: Port at which the driver serves its metrics to Prometheus; 0 for any free one, none when left
         out.
     :param metrics_address: Address of that port; ``127.0.0.1`` when left out. There is no login.
+    :param openlineage_inject_parent_job_info: Whether the driver's OpenLineage events name this task as their parent;
+        by default what ``[openlineage] spark_inject_parent_job_info`` says, which is off.
+    :param openlineage_inject_transport_info: Whether the driver sends them to where the worker sends its own; by
+        default what ``[openlineage] spark_inject_transport_info`` says, which is off. One with a key is left out.
     :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
@@ -304,6 +308,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 accept_verdicts=accepted(self.accept_verdicts),
                 owner=self.job_owner or None,
                 if_lost=if_lost(self.if_lost),
+                lineage=self.lineage_conf,
             )
         )
 

@@ -164,13 +164,15 @@ def start(spec: DriverSpec) -> ProcessTree:
         application = fetch_application(store, graph, spec.home.application_directory)
     if (named := packed_python(graph.conf)) is not None:
         check_python(named, application.files_directory)
-    properties = spark_submit.properties(graph, application, spec.config)
+    environment = spark_submit.environment(spark_home, spec, graph, os.environ)
+    site = spark_submit.site_keys(spark_home, environment) if graph.lineage else ()
+    properties = spark_submit.properties(graph, application, spec.config, site)
     remember(secret_values(properties))
     write_private(spec.home.properties, spark_submit.render(properties))
     os.close(os.open(spec.home.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
     tree = ProcessTree(
         spark_submit.command(spark_home, spec),
-        env=spark_submit.environment(spark_home, spec, graph, os.environ),
+        env=environment,
         directory=application.files_directory,
         log_file=spec.home.driver_log,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from airflow_provider_ha.config import HaConfig
@@ -20,7 +20,9 @@ from airflow_provider_ha.jobs.component_jar import component_jar
 from airflow_provider_ha.jobs.conf_keys import check_keys
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.engine_options import PYTHON_OPTION, SPARK_HOME_OPTION, engine_options
+from airflow_provider_ha.jobs.lineage_conf import counted
 from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.site_conf import keys_of, site_defaults
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
 from airflow_provider_ha.supervisor.packed_python import IMPORTS_VARIABLE, imports, packed_python
 
@@ -88,14 +90,26 @@ def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: 
     return values
 
 
-def properties(graph: JobGraph, application: FetchedApplication, config: HaConfig) -> dict[str, str]:
+def site_keys(spark_home: Path, environment: Mapping[str, str]) -> list[str]:
+    """Return the conf keys of the site's file that the driver reads; none where it has none.
+
+    :raises OSError: It cannot be read; Spark could not read it either.
+    """
+    path = site_defaults(spark_home, environment)
+    return [] if path is None else keys_of(path)
+
+
+def properties(
+    graph: JobGraph, application: FetchedApplication, config: HaConfig, site: Collection[str] = ()
+) -> dict[str, str]:
     """Return Spark's conf: the user's, what spark-submit would take from options, and the component where it is needed.
 
     Nothing of the connection: the driver has it from its spec, which goes when it is read.
 
+    :param site: Conf keys that the site's file sets on this host: what is injected for OpenLineage counts below them.
     :raises ConfigurationError: The work root needs the component, and this installation has none.
     """
-    values = dict(graph.conf)
+    values = {**counted(graph.lineage, {*graph.conf, *site}), **graph.conf}
     component = [str(component_jar())] if needs_component(config) else []
     values |= {
         "spark.master": graph.target.master,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.lineage_conf import counted
 from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph, Target
 from airflow_provider_ha.views.view import View
 
@@ -36,7 +37,7 @@ class GraphView(View):
     :param target: Where the drivers run.
     :param driver_memory: ``--driver-memory``.
     :param options: Options of the job's high availability.
-    :param conf_keys: Keys of its Spark conf.
+    :param conf_keys: Keys of its Spark conf, those for OpenLineage included.
     :param env_keys: Names of its environment variables.
     :param site_conf: Spark's defaults on this host, below the job's own conf; ``null`` where there are none, or they
         cannot be read.
@@ -75,7 +76,7 @@ def graph_view(
     shown = {name: getattr(graph, name) for name in GraphView.model_fields if name in JobGraph.model_fields}
     return GraphView(
         **shown,
-        conf_keys=tuple(sorted(graph.conf)),
+        conf_keys=tuple(sorted({*graph.conf, *counted(graph.lineage, graph.conf)})),
         env_keys=tuple(sorted(graph.env)),
         site_conf=SiteConfView(file=site_conf[0], keys=tuple(site_conf[1])) if site_conf is not None else None,
         sha256=sha256,

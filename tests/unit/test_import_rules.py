@@ -93,6 +93,7 @@ VIEWED = {
     "jobs.drills",
     "jobs.failures",
     "jobs.ha_options",
+    "jobs.lineage_conf",
     "jobs.log_place",
     "jobs.model",
     "jobs.moves",

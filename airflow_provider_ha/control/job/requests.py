@@ -102,6 +102,7 @@ class SubmitRequest:
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
     :param resources: What the job asks Spark for beside that.
     :param options: How available the job is to be; a master that is not local needs ``allow_remote_executors``.
+    :param lineage: Conf for OpenLineage's listener in Spark: what *conf* sets itself counts more.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
         there is state), ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or checkpoint directories that Spark wrote
         elsewhere: a path, or query -> path (:mod:`~airflow_provider_ha.control.restore.adoption`).
@@ -130,6 +131,7 @@ class SubmitRequest:
     driver_memory: str | None = None
     resources: Resources = field(default_factory=Resources)
     options: HaOptions = field(default_factory=HaOptions)
+    lineage: Mapping[str, str] = field(default_factory=dict)
     start_from: str | Mapping[str, str] = LATEST
     sinks: Mapping[str, str] = field(default_factory=dict)
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
@@ -163,6 +165,7 @@ class RestoreRequest:
     :param allow_new_queries: In place of what the options say (``HaOptions.allow_new_queries``).
     :param allow_remote_executors: Allow a master that is not local; ``False`` leaves it to the options.
     :param if_lost: What to do when the job has a live run that has lost its driver; ``None`` refuses the restore.
+    :param lineage: Conf for OpenLineage's listener in Spark. No parent of an earlier run is taken over.
     """
 
     job_id: str
@@ -195,6 +198,7 @@ class RestoreRequest:
     options: HaOptions | None = None
     allow_remote_executors: bool = False
     if_lost: IfLost | None = None
+    lineage: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

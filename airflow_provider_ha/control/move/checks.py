@@ -14,6 +14,7 @@ from airflow_provider_ha.control.submission.prepare import check_conf, check_mas
 from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.engine_options import cluster_options
+from airflow_provider_ha.jobs.lineage_conf import merged
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.moves import cluster_name, read_arrival, read_moved
 
@@ -115,7 +116,10 @@ def check_outputs(target: JobContext, plan: RestorePlan) -> None:
 def moved_graph(graph: JobGraph, request: MoveRequest, to: HaConfig) -> JobGraph:
     """Return the graph with what the request changes about it, and with the options of the target's machines. Pure."""
     conf = {**graph.conf, **request.conf}
-    changed: dict[str, object] = {"conf": {key: value for key, value in conf.items() if value}}
+    changed: dict[str, object] = {
+        "conf": {key: value for key, value in conf.items() if value},
+        "lineage": merged(graph.lineage, request.lineage),
+    }
     if request.packages is not None:
         changed["packages"] = request.packages
     target = graph.target.model_copy(update={"cluster_options": cluster_options(to, graph.target.engine)})

@@ -22,6 +22,7 @@ class MoveRequest:
     :param accept_verdicts: Verdicts that are accepted for what the job goes on from.
     :param accept_unverified: Queries for which unverified facts are accepted; judged as LOSS_POSSIBLE.
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from, as for a restore.
+    :param lineage: Conf for OpenLineage's listener in Spark, as for a restore.
     """
 
     requested_by: str
@@ -33,6 +34,7 @@ class MoveRequest:
     accept_verdicts: frozenset[Verdict] = frozenset({Verdict.SAFE})
     accept_unverified: frozenset[str] = frozenset()
     kafka_bootstrap: Mapping[str, str] = field(default_factory=dict)
+    lineage: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

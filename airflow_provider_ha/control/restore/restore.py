@@ -49,6 +49,7 @@ from airflow_provider_ha.errors import (
     RestoreUnknownError,
 )
 from airflow_provider_ha.jobs.directories import working_directory
+from airflow_provider_ha.jobs.lineage_conf import merged
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
 
@@ -230,7 +231,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
             next_step="Submit the application, and let it start from the same directories (start_from)",
         )
     source = job.graphs.read_graph(Blob(sha256=chosen.graph, size=0))
-    overrides: dict[str, Any] = {"job_id": job.job_id}
+    overrides: dict[str, Any] = {"job_id": job.job_id, "lineage": merged(source.lineage, request.lineage)}
     if source.name == source.job_id:
         overrides["name"] = job.job_id
     for name in ("name", "arguments", "packages", "conf", "env", "driver_memory", "options"):

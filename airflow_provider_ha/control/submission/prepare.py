@@ -132,6 +132,7 @@ def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts)
         archives=files.archives,
         packages=tuple(request.packages),
         conf=request.resources.beside(request.conf),
+        lineage=dict(request.lineage),
         env=dict(request.env),
         target=_target(job.config, request),
         driver_memory=request.driver_memory,

@@ -1,0 +1,97 @@
+"""What a query reads and writes, as OpenLineage names datasets (https://openlineage.io/docs/spec/naming).
+
+Only what records tell: a name that would have to be guessed is left out. No name holds credentials.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.checkpoints.connectors.places import HDFS, LOCAL
+from airflow_provider_ha.checkpoints.connectors.sources import kafka_topics
+from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink
+from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES
+
+
+_KAFKA_PORT = 9092
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DatasetName:
+    """The name of one dataset.
+
+    :param namespace: Where it is: ``kafka://broker:9092``, ``s3://bucket``, ``file``.
+    :param name: Its name there: a topic, a key, an absolute path.
+    """
+
+    namespace: str
+    name: str
+
+
+def read_by(entries: Iterable[BatchEntry], brokers: str | None) -> tuple[DatasetName, ...]:
+    """Return what some recorded batches have read: topics, and directories of files. Pure.
+
+    :param brokers: ``host:port,host:port`` of the query; without it, topics have no namespace and are left out.
+    """
+    known = list(entries)
+    topics = kafka_topics(known, {})
+    found = {topic_name(brokers, topic) for topic in topics} if brokers else set()
+    found |= {name for path in _files(known) if (name := place_name(_directory(path))) is not None}
+    return tuple(sorted(found))
+
+
+def written_by(sink: QuerySink) -> tuple[DatasetName, ...]:
+    """Return where a recorded sink writes: the directory of a file sink or of a table. Pure."""
+    place = sink.table or sink.path
+    name = place_name(place) if place else None
+    return () if name is None else (name,)
+
+
+def topic_name(brokers: str, topic: str) -> DatasetName:
+    """Return the name of a topic; OpenLineage takes the first of the brokers. Pure."""
+    first = brokers.partition(",")[0].strip().rpartition("@")[2]
+    host, _, port = first.rpartition("://")[2].partition(":")
+    return DatasetName(f"kafka://{host}:{port or _KAFKA_PORT}", topic)
+
+
+def place_name(place: str) -> DatasetName | None:
+    """Return the name of a path, or of a ``file:``, ``s3:`` or ``hdfs:`` URI; ``None`` for any other. Pure.
+
+    :param place: As :func:`~airflow_provider_ha.checkpoints.connectors.places.output_place` returns it, or as Spark's
+        file source records a file.
+    """
+    parts = urlsplit(place)
+    if parts.scheme in LOCAL:
+        path = unquote(parts.path) if parts.scheme else place
+        return DatasetName("file", path) if path.startswith("/") else None
+    said, _, path = place.partition("://")[2].partition("/")  # Hadoop takes "?" and "#" as parts of a name
+    authority = said.rpartition("@")[2]  # guard: credentials-are-names
+    if parts.scheme in SCHEMES:
+        return DatasetName(f"s3://{authority}", path.strip("/") or "/")
+    if parts.scheme == HDFS:
+        return DatasetName(f"{HDFS}://{authority}", f"/{path}")
+    return None
+
+
+def _files(entries: Iterable[BatchEntry]) -> Iterator[str]:
+    for entry in entries:
+        for lines in entry.sources.values():
+            for line in lines:
+                try:
+                    path = json.loads(line)["path"]
+                except (ValueError, KeyError, TypeError):
+                    continue
+                if isinstance(path, str):
+                    yield path
+
+
+def _directory(path: str) -> str:
+    """Return the directory that a file was found in, above the directories of partitions (``day=1``)."""
+    directory = posixpath.dirname(path if urlsplit(path).scheme in LOCAL else unquote(path))
+    while "=" in posixpath.basename(directory):
+        directory = posixpath.dirname(directory)
+    return directory

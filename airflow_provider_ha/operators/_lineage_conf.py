@@ -1,0 +1,85 @@
+"""Give a driver's conf the parent and the transport of OpenLineage, as Airflow's Spark provider does.
+
+Invariant: nothing of it can keep a job from starting, and nothing secret gets into the graph of a job, which outlives
+each key. What is injected comes from the OpenLineage provider; without it nothing is, and the log says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_provider_ha.compat.sdk import conf as airflow_conf
+from airflow_provider_ha.jobs.lineage_conf import counted, secrets_in
+
+
+Inject = Callable[[dict[str, str], Any], dict[str, str]]
+_SECTION = "openlineage"
+
+
+def lineage_conf(
+    operator: Any, context: Any, conf: Mapping[str, str] | None, *, parent: bool | None, transport: bool | None
+) -> dict[str, str]:
+    """Return the conf that tells OpenLineage's listener in Spark of the task; nothing unless it is asked for.
+
+    :param conf: What the user has set: a parent or a transport in it is left as it is.
+    :param parent: Whether to name the task as the parent; ``None`` for what Airflow's configuration says.
+    :param transport: Whether to name the transport of the worker; ``None`` likewise.
+    """
+    wanted = [
+        name
+        for name, asked in (
+            ("parent_job", _asked("spark_inject_parent_job_info", parent)),
+            ("transport", _asked("spark_inject_transport_info", transport)),
+        )
+        if asked
+    ]
+    if not wanted:
+        return {}
+    try:
+        injectors = _injectors()
+    except ImportError:
+        operator.log.warning(
+            "OpenLineage information is to be injected into the Spark conf, but the OpenLineage provider is not "
+            "installed, so the job runs without it. Install airflow-provider-ha[openlineage]."
+        )
+        return {}
+    given = dict(conf or {})
+    found: dict[str, str] = {}
+    for name in wanted:
+        try:
+            injected = injectors[name](given, context)
+        except Exception as error:  # noqa: BLE001  # a lineage that fails must not keep a stream from starting
+            operator.log.warning("OpenLineage information (%s) could not be injected: %s", name, type(error).__name__)
+            continue
+        found |= {key: str(value) for key, value in injected.items() if key not in given}
+    if secret := secrets_in(found):  # guard: transport-keys-reach-the-graph
+        operator.log.warning(
+            "The OpenLineage transport is not injected, because it has what may be a secret (%s), which would stay in "
+            "the job's graph after the key was replaced. Configure it on the hosts of the drivers, in "
+            "spark-defaults.conf or openlineage.yml.",
+            ", ".join(secret),
+        )
+        found = counted(found, secret)
+    return found
+
+
+def _asked(option: str, given: bool | None) -> bool:
+    return airflow_conf.getboolean(_SECTION, option, fallback=False) if given is None else given
+
+
+def _injectors() -> dict[str, Inject]:
+    """Return what the provider injects with; its public name is that of common-compat, which it brings along.
+
+    :raises ImportError: The provider is not installed.
+    """
+    import airflow.providers.openlineage  # noqa: F401, PLC0415  # without it the following only warns
+    from airflow.providers.common.compat.openlineage.utils.spark import (  # noqa: PLC0415  # optional
+        inject_parent_job_information_into_spark_properties,
+        inject_transport_information_into_spark_properties,
+    )
+
+    return {
+        "parent_job": inject_parent_job_information_into_spark_properties,
+        "transport": inject_transport_information_into_spark_properties,
+    }
