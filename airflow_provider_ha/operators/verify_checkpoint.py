@@ -34,7 +34,9 @@ FAIL_ON = {
 
 
 class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
-    """Verify a checkpoint or savepoint of a job, or any checkpoint directory. Changes nothing, pauses nothing.
+    """Verify a checkpoint or savepoint of a job, or any checkpoint directory. Changes nothing of it, pauses nothing.
+
+    The last result for a job is kept beside it, and its page in Airflow shows it.
 
     Returns ``subject``, ``verdict``, ``restorable``, ``findings`` (the first 20, each with ``code``, ``file`` and
     ``blocks``), ``findings_left_off`` and ``proofs``; of a directory also ``latest``, the newest batch that can be
@@ -129,17 +131,16 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         return directory_verdict(named, proof.verification, proof)
 
     def _of_job(self, depth: ProofDepth, request: str) -> VerdictView:
-        from airflow_provider_ha.control.verification.verified_cut import verify_cut  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.control.verification.kept import keep  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.control.verification.verified_cut import verify_cut  # noqa: PLC0415  # the same
 
+        release = self.spark_version or None
         with self.client() as client:
+            job = client.context(self.job_id)
             found = verify_cut(
-                client.context(self.job_id),
-                self.start_from,
-                depth=depth,
-                by=request,
-                spark_version=self.spark_version or None,
-                options=self._options(),
+                job, self.start_from, depth=depth, by=request, spark_version=release, options=self._options()
             )
+            keep(job, found, depth=depth, by=request, spark_version=release)
         return cut_verdict(self.job_id, found)
 
     def _options(self) -> ProofOptions:

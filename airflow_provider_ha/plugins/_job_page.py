@@ -16,6 +16,7 @@ from airflow_provider_ha.control.administration.losses import losses_of
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.drills import DrillStore
 from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.last_verification import read_last_verification
 from airflow_provider_ha.jobs.moves import Moved, read_moved
 from airflow_provider_ha.jobs.presence import Watched, watched
 from airflow_provider_ha.jobs.progress_history import KEPT, ProgressPoint, read_progress
@@ -26,6 +27,7 @@ from airflow_provider_ha.views.checkpoints import CheckpointListView, checkpoint
 from airflow_provider_ha.views.drills import DrillListView, drill_list
 from airflow_provider_ha.views.history import HistoryView, history_view
 from airflow_provider_ha.views.job import JobView, job_view
+from airflow_provider_ha.views.last_verification import LastVerificationView, last_verification_view
 from airflow_provider_ha.views.plan import PlanView, plan_view
 from airflow_provider_ha.views.savepoints import SavepointListView, savepoint_list
 
@@ -64,11 +66,13 @@ class Stored:
 
     :param options: Its options of high availability; from the graph of the newest run.
     :param plan: The last restore plan that a run of it, or a fallback, was made by.
+    :param verification: The last verification of one of its checkpoints or savepoints.
     :param progress: What its batches took, oldest first.
     """
 
     options: Answer[HaOptions]
     plan: Answer[PlanView]
+    verification: Answer[LastVerificationView]
     drills: Answer[DrillListView]
     progress: Answer[Sequence[ProgressPoint]]
 
@@ -114,13 +118,18 @@ def read_stored(client: HaClient, storage: Bounded, known: Known, *, since: date
         blob = fallback.plan if fallback is not None else run.run.start.plan
         return plan_view(read_plan(client.store, blob.sha256)) if blob is not None else None
 
+    def verification() -> LastVerificationView | None:
+        found = read_last_verification(client.store, client.context(job_id).keys)
+        return last_verification_view(found) if found is not None else None
+
     def drills() -> DrillListView:
         return drill_list(job_id, *DrillStore(client.store, client.context(job_id).keys).list())
 
     def progress() -> Sequence[ProgressPoint]:
         return read_progress(client.store, job_id, since=max(since, known.now - KEPT))
 
-    return Stored(**storage.together({"options": options, "plan": plan, "drills": drills, "progress": progress}))
+    parts = {"options": options, "plan": plan, "verification": verification, "drills": drills, "progress": progress}
+    return Stored(**storage.together(parts))
 
 
 def shown_job(known: Known, options: HaOptions | None) -> JobView:

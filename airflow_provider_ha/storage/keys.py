@@ -164,6 +164,11 @@ class JobKeys:
         return f"{self.drills}{check_name(drill_id, 'drill id')}.json"
 
     @property
+    def last_verification(self) -> str:
+        """What the last verification of the job has found."""
+        return f"{self.base}/verification.json"
+
+    @property
     def progress_history(self) -> str:
         """Prefix of the history of what the batches took and read."""
         return f"{self.base}/progress/"

@@ -198,17 +198,11 @@ def _proofs(proofs: Mapping[str, Proof]) -> dict[str, ProofVerdictView]:
             proven=proof.proven,
             loaded=proof.loading.outcome,
             started=proof.starting.outcome,
-            reason="" if proof.proven else _short(_reason(proof)),
+            reason=_short(proof.why),
             seconds=round(proof.seconds, 1),
         )
         for query, proof in proofs.items()
     }
-
-
-def _reason(proof: Proof) -> str:
-    """Return what the steps say that were asked and are not proven."""
-    asked = (step for step in (proof.loading, proof.starting) if step.outcome in {Outcome.REFUTED, Outcome.UNKNOWN})
-    return "; ".join(dict.fromkeys(step.reason for step in asked if step.reason))
 
 
 def _short(text: str) -> str:

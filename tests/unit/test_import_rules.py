@@ -94,6 +94,7 @@ VIEWED = {
     "jobs.failures",
     "jobs.ha_options",
     "jobs.lineage_conf",
+    "jobs.last_verification",
     "jobs.log_place",
     "jobs.model",
     "jobs.moves",

@@ -95,6 +95,12 @@ class Proof:
         return verdict_on(self.verification, self.batch)
 
     @property
+    def why(self) -> str:
+        """Why it is not proven: what the steps say that were asked; empty when it is."""
+        asked = (step for step in (self.loading, self.starting) if step.outcome in {Outcome.REFUTED, Outcome.UNKNOWN})
+        return "" if self.proven else "; ".join(dict.fromkeys(step.reason for step in asked if step.reason))
+
+    @property
     def proven(self) -> bool | None:
         """``True`` when it was proven, ``False`` when it was refuted, ``None`` when it is unknown.
 

@@ -14,8 +14,12 @@ import pytest
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.jobs.last_verification import read_last_verification
 from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOperator
 from airflow_provider_ha.operators.verify_checkpoint import SparkHaVerifyCheckpointOperator
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.open import open_store
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
@@ -47,6 +51,41 @@ def drilling(**values: Any) -> SparkHaRestoreDrillOperator:
 
 def verifying(**values: Any) -> SparkHaVerifyCheckpointOperator:
     return SparkHaVerifyCheckpointOperator(task_id="task", **values)
+
+
+def test_the_last_verification_of_a_job_is_kept_for_its_page(job: Job, config: HaConfig) -> None:
+    store, keys = open_store(config), JobKeys("flights")
+    verifying(job_id="flights", depth="quick").execute(context(run_id="manual__good"))
+    good = read_last_verification(store, keys)
+    damage(job)
+
+    with pytest.raises(AirflowFailException):
+        verifying(job_id="flights", depth="full").execute(context(run_id="manual__bad"))
+    bad = read_last_verification(store, keys)
+
+    assert good is not None
+    assert (good.source, good.restorable, good.depth, good.problem) == ("savepoint-s1", True, "quick", "")
+    assert [(each.code, each.file, each.blocks) for each in good.findings] == [
+        ("STATE_UNKNOWN", f"{QUERY}/state", False)
+    ]
+    assert "manual__good" in good.requested_by
+    assert bad is not None
+    assert (bad.restorable, bad.depth, bad.cut) == (False, "full", {QUERY: 2})
+    assert bad.problem.startswith(f"{QUERY}/offsets/2: ")
+
+
+def test_a_verification_that_cannot_be_kept_answers_all_the_same(
+    job: Job, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise StorageUnavailableError("the disk is read-only")
+
+    monkeypatch.setattr("airflow_provider_ha.control.verification.kept.write_last_verification", refuse)
+
+    found = verifying(job_id="flights", depth="quick").execute(context())
+
+    assert found["verdict"] == "startable"
+    assert "the disk is read-only" in caplog.text
 
 
 @pytest.mark.usefixtures("job")

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
 from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
@@ -127,6 +129,20 @@ def test_a_jobs_page_shows_who_led_and_what_can_be_restored(page: Page) -> None:
         "s3a://lake/revenue",
     ):
         assert text in shown
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_jobs_page_shows_what_the_last_verification_has_found(page: Page) -> None:
+    bad, good, none = (page.get(f"/jobs/{job_id}").text for job_id in ("payments", "orders", "clicks"))
+
+    assert "NOT RESTORABLE" in bad
+    assert "310.delta: it is not there" in bad
+    assert MEANINGS[Code.STATE_MISSING].next_step.partition("`")[0] in bad
+    assert "OF_A_LATER_RELEASE" in bad
+    assert "RESTORABLE</span> <strong>checkpoint-3</strong>" in good
+    assert "STATE_FALLBACK" in good
+    assert "No verification yet" in none
+    assert "SparkHaVerifyCheckpointOperator" in none
 
 
 @pytest.mark.usefixtures("filled")

@@ -24,6 +24,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.drills import Drill, DrilledQuery, DrillStore, DrillVerdict
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.last_verification import KeptFinding, LastVerification, write_last_verification
 from airflow_provider_ha.jobs.model import (
     Artifact,
     Blob,
@@ -252,6 +253,23 @@ class ShownJob:
         )
         return self
 
+    def verify(self, at: datetime, *, problem: str = "", findings: Sequence[KeptFinding] = ()) -> ShownJob:
+        """Have the newest checkpoint verified."""
+        found = LastVerification(
+            job_id=self.job_id,
+            source=f"checkpoint-{self.checkpoint}",
+            taken_at=at - timedelta(minutes=2),
+            cut={"revenue": 280},
+            at=at,
+            depth="full",
+            restorable=not problem,
+            problem=problem,
+            findings=tuple(findings),
+            requested_by="orders.verify",
+        )
+        write_last_verification(self.store, JobKeys(self.job_id), found)
+        return self
+
     @property
     def _exit(self) -> str:
         return self.paths.submission_exit(self.run, self.attempt)
@@ -351,12 +369,21 @@ def write_cluster(
     orders.status(at, lag=1_240).commit_batches(at - 1.95 * HOURS, at)
     for minutes in (61, 31, 1):
         orders.take_checkpoint(at - timedelta(minutes=minutes))
+    orders.verify(
+        at - 9 * HOURS, findings=[KeptFinding(code="STATE_FALLBACK", file="revenue/state/0/0/283.delta", blocks=False)]
+    )
     orders.drill(at - 80 * HOURS, DrillVerdict.PASSED)
     orders.drill(at - 10 * HOURS, DrillVerdict.FAILED, reasons=("it took 32 s, and 30 s were allowed",))
 
     payments = job("payments").submit(at - 40 * HOURS).lead(at - 40 * HOURS, "worker-3")
     payments.status(at - 40 * HOURS, lag=9_999_999)
     payments.take_checkpoint(at - timedelta(minutes=12))
+    lost = "revenue/state/0/0/310.delta"
+    found = [
+        KeptFinding(code="STATE_MISSING", file=lost, blocks=True),
+        KeptFinding(code="OF_A_LATER_RELEASE", file=odd),
+    ]
+    payments.verify(at - timedelta(minutes=5), problem=f"{lost}: it is not there {odd}", findings=found)
     payments.lose(at - timedelta(minutes=10), failure=mistake)
 
     clicks = job("clicks").submit(at - 50 * HOURS).lead(at - 50 * HOURS, "worker-3").status(at - 50 * HOURS)
