@@ -27,7 +27,12 @@ def again(line: Line, case: Case, checkpoint: Path, copy: Path) -> Line:
     return replace(line, verdict=said, codes=codes)
 
 
-@pytest.mark.parametrize("release", sorted(CHOSEN))
+QUICK = {min(CHOSEN), max(CHOSEN)}  # the others: in `make test-long`
+
+
+@pytest.mark.parametrize(
+    "release", [pytest.param(each, marks=() if each in QUICK else pytest.mark.long) for each in sorted(CHOSEN)]
+)
 def test_a_verdict_agrees_with_what_that_release_did_or_the_reason_is_known(
     release: str, by_name: dict[str, Case], tmp_path: Path
 ) -> None:

@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 LIVES_SECONDS = 60.0
 TAKEOVERS = 5
 DYING = 3  # which of them
-# A frozen driver on HDFS, and one that lives on S3: in `make test`.
-QUICK = {"driver-task-rocksdb_2-hdfs", "both-never-rocksdb_2-s3"}
-SAMPLE = {cell.name: cell for cell in CELLS if cell.name in QUICK} | {
+# One that lives on S3: in `make test`. A frozen driver on HDFS costs as much again, and the servers of HDFS besides.
+QUICK = {"both-never-rocksdb_2-s3"}
+SAMPLE = {cell.name: cell for cell in CELLS if cell.name in QUICK | {"driver-task-rocksdb_2-hdfs"}} | {
     cell.name: cell
     for cell in CELLS
     if cell.levels[:2] in {(Who.BOTH, Where.UPLOAD), (Who.EXECUTORS, Where.UPLOAD), (Who.DRIVER, Where.COMMIT_PUT)}

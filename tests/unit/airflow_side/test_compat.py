@@ -40,7 +40,13 @@ def test_the_range_is_what_it_is_called() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "module", ["operators.submit", "operators.recover_jobs", "sensors.leader", "triggers.cluster", "hooks.spark_ha"]
+    "module",
+    [
+        "operators.submit",
+        "hooks.spark_ha",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("operators.recover_jobs", "sensors.leader")),
+        pytest.param("triggers.cluster", marks=pytest.mark.long),
+    ],
 )
 def test_a_dag_on_another_release_fails_with_the_sentence(module: str) -> None:
     """Nothing of ``airflow.sdk`` is there, as with Airflow 2."""
