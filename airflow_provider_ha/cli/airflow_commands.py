@@ -18,13 +18,14 @@ _WORDS = Arg(  # type: ignore[no-untyped-call]  # Airflow's Arg has no annotatio
 
 _NOUNS = {
     "job": "the life of jobs: submit, list, show, history, graph, logs, stop, cancel, delete, move, release",
-    "checkpoint": "list, show and verify checkpoints, plan a restore",
-    "savepoint": "list, show, trigger, create, move and dispose of savepoints",
+    "checkpoint": "checkpoints of a job or a directory: list, show, trigger, verify, plan, diff",
+    "savepoint": "list, show, trigger, create, verify, export, import, restore, dispose, sweep, drill, drills",
     "restore": "bring a job back from a checkpoint or savepoint",
     "leader": "the leader of a job: show",
     "recover": "recover the jobs of the cluster, once or for good",
-    "metrics": "targets for Prometheus, the dashboard and the alert rules",
-    "storage": "show and delete blobs that nothing names: orphans",
+    "metrics": "targets for Prometheus, files: the dashboard and the alert rules",
+    "storage": "check the storage, prune old records, collect unused files, orphans: blobs that nothing names",
+    "cluster": "everything that a cluster keeps: erase",
     "acl": "permissions of the nodes in ZooKeeper: check, repair",
     "tree": "show and export what ZooKeeper holds",
     "rebuild": "make ZooKeeper's tree again from storage",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.cli import acl, checkpoint, job, leader, metrics, savepoint, storage
+from airflow_provider_ha.cli import acl, checkpoint, cluster_erase, job, leader, metrics, savepoint, storage
 from airflow_provider_ha.cli.checkpoint_diff import diff
 from airflow_provider_ha.cli.examples import examples
 from airflow_provider_ha.cli.job_delete import DELETE_EXAMPLES, delete
@@ -50,6 +50,7 @@ app.add_typer(leader.app, name="leader")
 app.add_typer(metrics.app, name="metrics")
 app.command("recover")(recover)
 app.add_typer(storage.app, name="storage")
+app.add_typer(cluster_erase.app, name="cluster")
 app.add_typer(acl.app, name="acl")
 app.command("tree")(show_tree)
 app.command("rebuild")(show_rebuild)

@@ -11,6 +11,7 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
+from airflow_provider_ha.cli.watch import Watch, repeated
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.losses import Losses, losses_of
 from airflow_provider_ha.control.client import HaClient
@@ -42,10 +43,14 @@ class StopMode(str, Enum):
 
 
 @app.command("list")
-def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
+def list_jobs(context: typer.Context, watch: Watch = None, as_json: AsJson = False) -> None:
     """List the jobs of the cluster with their state. Exit 0, also when there is none."""
     with cluster(context, as_json=as_json) as client:
-        shown = job_list([_row(client, job_id) for job_id in client.list_jobs()])
+        repeated(lambda: _list(client, as_json=as_json), watch)
+
+
+def _list(client: HaClient, *, as_json: bool) -> None:
+    shown = job_list([_row(client, job_id) for job_id in client.list_jobs()])
     if as_json:
         console.print_json(shown)
         return
@@ -57,7 +62,7 @@ def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+def show(context: typer.Context, job_id: JobId, watch: Watch = None, as_json: AsJson = False) -> None:
     """Show one job: state, leader, run, last failure, next attempt, queries, also those that are not started yet.
 
     Also what watches it and submits it again when its driver is lost; warns when nothing does, with what helps. Of a
@@ -66,11 +71,15 @@ def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None
     Exit 1: there is no such job.
     """
     with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id)
-        snapshot = job.snapshot()
-        losses = _losses(client, job, snapshot)
-        watching = watched(client.coordinator, client.paths.job(job_id))
-        found = read_moved(client.coordinator, client.paths.job(job_id))
+        repeated(lambda: _show(client, job_id, as_json=as_json), watch)
+
+
+def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
+    job = client.job(job_id)
+    snapshot = job.snapshot()
+    losses = _losses(client, job, snapshot)
+    watching = watched(client.coordinator, client.paths.job(job_id))
+    found = read_moved(client.coordinator, client.paths.job(job_id))
     moved = found[0] if found is not None else None
     shown = job_view(snapshot, losses, watching, moved)
     if as_json:

@@ -15,6 +15,7 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.examples import copy_files, print_copied
 from airflow_provider_ha.cli.session import AsJson, cluster, reported
+from airflow_provider_ha.cli.watch import Watch, repeated
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.views.examples import CopiedView
@@ -32,6 +33,7 @@ def targets(
         Path | None,
         typer.Option(help="Write the JSON to this file, for file_sd_configs of Prometheus.", metavar="FILE"),
     ] = None,
+    watch: Watch = None,
     as_json: AsJson = False,
 ) -> None:
     """List where the drivers serve metrics, as Prometheus reads it from a file or over HTTP. Exit 0, also when nowhere.
@@ -39,9 +41,13 @@ def targets(
     A job serves metrics with its option metrics_port. That of a lost driver stays in the list: it is down.
     """
     with cluster(context, as_json=as_json) as client:
-        found = [target for job_id in client.list_jobs() if (target := _target(client, job_id)) is not None]
-        if output is not None:
-            _replace(output, found)
+        repeated(lambda: _targets(client, output, as_json=as_json), watch)
+
+
+def _targets(client: HaClient, output: Path | None, *, as_json: bool) -> None:
+    found = [target for job_id in client.list_jobs() if (target := _target(client, job_id)) is not None]
+    if output is not None:
+        _replace(output, found)
     if as_json:
         console.out.out(_document(found))
         return

@@ -13,16 +13,20 @@ from __future__ import annotations
 import dataclasses
 import logging
 from datetime import datetime
+from typing import Literal
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, manifest_bytes, parse_manifest
 from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.control.administration.delete import delete_job
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.node_removal import remove_nodes
 from airflow_provider_ha.control.job.over import require_over
+from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.errors import (
     ConfigurationError,
     JobStateError,
@@ -57,6 +61,62 @@ class _Kept:
         return key in self.blobs or key.startswith(self.prefixes)  # guard: erase-not-savepoints
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What an erase removes, or would.
+
+    :param cluster: Id of the cluster.
+    :param jobs: Jobs that go, those that are half removed included.
+    :param runs: How many runs they have.
+    :param checkpoints: How many checkpoints are retained.
+    :param savepoints: Savepoints that stay, as ``job/id``: they are their users'.
+    """
+
+    cluster: str
+    state: Literal["planned", "erased"]
+    jobs: tuple[str, ...]
+    runs: int
+    checkpoints: int
+    savepoints: tuple[str, ...]
+
+
+def plan_erase(client: HaClient) -> Erasure:
+    """Return what :func:`erase` would remove. Changes nothing.
+
+    :raises JobStateError, RecordCorruptError, CheckpointError: As :func:`erase`.
+    """
+    living, gone = _all_over(client)
+    _owned_by_users(client, [*living, *gone])
+    half = [job.job_id for job in gone if _is_half_deleted(job)]
+    return Erasure(
+        cluster=client.config.cluster_id,
+        state="planned",
+        jobs=(*(job.job_id for job in living), *half),
+        runs=sum(len(job.runs.numbers()) for job in living),
+        checkpoints=sum(len(checkpoint_store(job).list()) for job in living),
+        savepoints=tuple(
+            f"{job.job_id}/{name}"
+            for job in (*living, *gone)
+            for name in ours(job.coordinator.children(job.paths.savepoints), is_plain, parent=job.paths.savepoints)
+        ),
+    )
+
+
+def erase_cluster(client: HaClient, leadership: Leadership, *, by: str) -> None:
+    """Remove the HA data of all jobs, each job gone for every reader in one transaction. Repeatable after a kill.
+
+    :param by: Caller, as recorded for people.
+    :raises HaError: As :func:`erase`, and as ``administration.delete.delete_job``; nothing was removed before the first
+        job is gone.
+    """
+    living, gone = _all_over(client)
+    _owned_by_users(client, [*living, *gone])  # guard: jobs-go-before-their-savepoints-are-known
+    for job in (*living, *filter(_is_half_deleted, gone)):
+        deleted = read_life(job.coordinator, job.paths).deleted
+        delete_job(job, keep_savepoints=deleted is None or deleted.keep_savepoints, by=by)
+    erase(client, leadership)
+
+
 def erase(client: HaClient, leadership: Leadership) -> None:
     """Remove the HA data of all jobs of the cluster, except what users own.
 
@@ -66,10 +126,7 @@ def erase(client: HaClient, leadership: Leadership) -> None:
     :raises CoordinationError: A pointer could not be removed; no blob was.
     :raises StorageError: A blob could not be removed; its pointer is gone.
     """
-    jobs = [client.context(job_id) for job_id in client.list_jobs()]
-    for job in jobs:
-        require_over(job)
-    gone = [client.context(job_id) for job_id in list_deleted_jobs(client.coordinator, client.paths)]
+    jobs, gone = _all_over(client)
     for job in gone:
         refuse_half_deleted(read_life(job.coordinator, job.paths))
     jobs += gone  # guard: erase-takes-savepoints-of-deleted-jobs
@@ -79,6 +136,22 @@ def erase(client: HaClient, leadership: Leadership) -> None:
     for parent in (client.paths.to_delete, client.paths.quarantine, client.paths.outputs):
         remove_nodes(client.coordinator, leadership, parent, spared=())  # guard: erase-under-cluster-lock
     _erase_files(client, kept, before)
+
+
+def _all_over(client: HaClient) -> tuple[list[JobContext], list[JobContext]]:
+    """Return the jobs of the cluster, and those that were deleted, or half deleted.
+
+    :raises JobStateError: A job lives or is read.
+    """
+    living = [client.context(job_id) for job_id in client.list_jobs()]
+    for job in living:
+        require_over(job)
+    return living, [client.context(job_id) for job_id in list_deleted_jobs(client.coordinator, client.paths)]
+
+
+def _is_half_deleted(job: JobContext) -> bool:
+    deleted = read_life(job.coordinator, job.paths).deleted
+    return deleted is not None and not deleted.complete
 
 
 def _erase_pointers(job: JobContext) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow_provider_ha.views.acl import AclsView
 from airflow_provider_ha.views.checkpoints import CheckpointListView, CheckpointView
 from airflow_provider_ha.views.comparison import ComparisonView
-from airflow_provider_ha.views.deletion import DeletionView
+from airflow_provider_ha.views.deletion import DeletionView, ErasureView
 from airflow_provider_ha.views.drills import DrillListView, DrillView
 from airflow_provider_ha.views.examples import CopiedView
 from airflow_provider_ha.views.graph import GraphView
@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "checkpoint show": {"": CheckpointView},
     "checkpoint trigger": {"": OperationView},
     "checkpoint verify": {"": VerificationView, "with `--depth prove`": ProvenVerificationView},
+    "cluster erase": {"": ErasureView},
     "examples": {"": CopiedView},
     "job cancel": {"": OperationView},
     "job delete": {"": DeletionView},

@@ -1,4 +1,4 @@
-"""A job that is deleted."""
+"""A job that is deleted, and a cluster that is erased."""
 
 from __future__ import annotations
 
@@ -27,3 +27,22 @@ class DeletionView(View):
     savepoints: tuple[str, ...]
     keep_savepoints: bool
     waiting: tuple[str, ...]
+
+
+class ErasureView(View):
+    """What is erased of a cluster, or would be.
+
+    :param cluster: Id of the cluster.
+    :param state: ``planned`` with ``--dry-run``; ``erased``.
+    :param jobs: Ids of the jobs.
+    :param runs: How many runs they had.
+    :param checkpoints: How many checkpoints were retained.
+    :param savepoints: Savepoints that stay, as ``job/id``.
+    """
+
+    cluster: str
+    state: Literal["planned", "erased"]
+    jobs: tuple[str, ...]
+    runs: int
+    checkpoints: int
+    savepoints: tuple[str, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,24 @@ def test_a_job_that_was_moved_is_shown_with_its_place(
         "by": "me",
         "at": "2026-11-21T12:00:00Z",
     }
+
+
+def test_a_watch_shows_the_jobs_again_until_ctrl_c(
+    spark_ha: Any, config: HaConfig, coordinator: KazooCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second look sees what was made after the first one."""
+    looks: list[float] = []
+
+    def wait(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+        create_job(coordinator, job(config, coordinator, "late").paths)
+
+    monkeypatch.setattr(time, "sleep", wait)
+
+    code, out, _ = spark_ha("job", "list", "--watch", "3")
+
+    assert (code, looks) == (0, [3.0, 3.0])
+    assert out.splitlines()[0] == "no job is known in this cluster"
+    assert "late" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -80,3 +81,19 @@ def test_airflow_ha_has_every_noun_of_the_command() -> None:
     commands = pytest.importorskip("airflow_provider_ha.cli.airflow_commands")
 
     assert set(commands._NOUNS) == set(get_command(app).commands)  # type: ignore[attr-defined]  # a group
+
+
+def test_the_help_of_airflow_ha_names_every_verb() -> None:
+    """The words after a noun are handed over as they are, so its help is where a verb can be missing."""
+    commands = pytest.importorskip("airflow_provider_ha.cli.airflow_commands")
+    nouns: Any = get_command(app)
+    tree = {noun: getattr(group, "commands", {}) for noun, group in nouns.commands.items()}
+
+    unnamed = [
+        f"{noun} {verb}"
+        for noun, verbs in tree.items()
+        for verb in verbs
+        if not re.search(rf"\b{verb}\b", commands._NOUNS[noun])
+    ]
+
+    assert unnamed == []

@@ -136,7 +136,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "drills": {"job", "verification"},
         "rebuild": set(),
         "reconcile": {"job", "submission", "job_client", "client"},
-        "erase": {"job", "client"},
+        "erase": {"administration", "job", "client"},
         "services": {"job", "client", "erase", "reconcile"},
     },
 }

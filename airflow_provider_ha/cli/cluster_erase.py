@@ -1,0 +1,74 @@
+"""``spark-ha cluster``: everything that a cluster keeps goes, when its life is over."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.help_examples import examples
+from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.session import AsJson, answer, cluster
+from airflow_provider_ha.control.erase import erase_cluster, plan_erase
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.views.deletion import ErasureView
+
+
+EXAMPLES = examples("spark-ha cluster erase --dry-run", "spark-ha --cluster-id old cluster erase --yes")
+app = typer.Typer(help="End the life of a cluster.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """End the life of a cluster."""
+
+
+@app.command(epilog=EXAMPLES)
+def erase(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase what the package keeps of all jobs of the cluster: records, checkpoints, working directories, files.
+
+    Refused while any job lives, is read or is moved, and while another process recovers jobs: end
+    `spark-ha recover --watch` and pause the DAG recover_jobs first. Submit nothing in that time. Savepoints stay, with
+    what a restore from them needs: they are their users'. Epochs stay too, so that no process that slept through it
+    can write. Outputs of the jobs, and directories outside of the cluster that they have claimed, are not touched.
+
+    Each job is gone at once or stays as it was. After a crash the same command completes the rest.
+
+    Exit 0: it is erased, also when it was before; 1: it is refused, or another process leads the cluster.
+    """
+    with cluster(context, as_json=as_json) as client:
+        shown = ErasureView.of(plan_erase(client))
+        if not dry_run:
+            _confirm(shown, yes=yes, as_json=as_json)
+            with ClusterLeader(client, by=who(), address="the erase of the cluster") as leader:
+                leader.lead(timeout=0)
+                erase_cluster(client, leader.leadership, by=who())
+            shown = shown.model_copy(update={"state": "erased"})
+    if as_json:
+        console.print_json(shown)
+    else:
+        console.print_fields(shown.to_json())
+
+
+def _confirm(planned: ErasureView, *, yes: bool, as_json: bool) -> None:
+    """Ask, at a terminal.
+
+    :raises ConfigurationError: No terminal to ask at.
+    """
+    if yes:  # guard: clusters-are-erased-unasked
+        return
+    if as_json or not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"cluster {planned.cluster!r} is not erased without a confirmation", next_step="Add --yes"
+        )
+    console.print_fields(planned.to_json())
+    if not typer.confirm("Erase it?", err=True):
+        answer(yes=False)
