@@ -64,7 +64,10 @@ def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
     if "cut" in fields:
         fields["cut"] = console.cut_text(fields["cut"])
     if "new" in fields:
-        fields["new"] = "yes" if fields["new"] else "no: no batch was committed since the newest checkpoint"
+        same = "the newest savepoint of the schedule holds" if "savepoint_id" in fields else "no batch came after"
+        fields["new"] = "yes" if fields["new"] else f"no: {same} the newest checkpoint"
+    if "passed_over" in fields:
+        fields["passed_over"] = "; ".join(fields["passed_over"])
     return fields
 
 

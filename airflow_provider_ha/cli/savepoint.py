@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -119,7 +120,10 @@ def trigger(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a savepoint while the job runs. Exit 0: it is complete and verified; 1: it failed, with the reason.
+    """Take a savepoint of a job, also while it runs. Exit 0: it is complete and verified; 1: it failed.
+
+    A job that is over needs no driver: its newest proven checkpoint is copied by this command, which `--wait` does not
+    shorten. With a schedule whose newest savepoint holds that checkpoint already, that one is the answer.
 
     Only `savepoint dispose` removes a savepoint without a schedule.
     """
@@ -130,14 +134,17 @@ def trigger(
                 next_step="Name the schedule that the savepoint belongs to",
             )
         job = client.job(job_id, acting=Acting(force=force))
-        operation = job.request_savepoint(
-            operation_id=operation_id("savepoint"),
-            requested_by=who(),
-            schedule=schedule,
-            retain=retain,
-            retain_days=retain_days,
-            label=label,
-        )
+        begin = time.monotonic()
+        with console.phases(quiet=as_json) as tell:
+            operation = job.take_savepoint(
+                operation_id=operation_id("savepoint"),
+                requested_by=who(),
+                schedule=schedule,
+                retain=retain,
+                retain_days=retain_days,
+                label=label,
+                tell=lambda step: tell(step, time.monotonic() - begin),
+            )
         await_operation(job, operation, seconds=wait, as_json=as_json)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.checkpoints.restore.select import Selection
-from airflow_provider_ha.checkpoints.retention.policy import max_age_of
+from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, max_age_of
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import delete, disposal, intervene, stop
+from airflow_provider_ha.control.administration import delete, disposal, intervene, savepoint_at_rest, stop
 from airflow_provider_ha.control.administration.lineage import RunLineage, run_lineage
 from airflow_provider_ha.control.job import stores
 from airflow_provider_ha.control.job.context import JobContext
@@ -142,17 +142,42 @@ class JobClient:
         :raises ConfigurationError: No savepoint can be kept for *retain_days*, or no schedule is named for it.
         :raises JobStateError: The job has no live run.
         """
-        arguments: dict[str, object] = {"schedule": schedule, "retain": retain, "label": label}
-        if retain_days is not None:
-            max_age_of(retain_days)
-            if schedule is None:
-                raise ConfigurationError(
-                    "retain_days requires a schedule: only savepoints of a schedule are ever removed",
-                    next_step="Name the schedule that the savepoint belongs to",
-                )
-            # Only where it is given: a caller of an earlier release that repeats its request sends the same arguments.
-            arguments["retain_days"] = retain_days
+        arguments = _savepoint_arguments(schedule, retain, retain_days, label)
         return self._request(OperationKind.SAVEPOINT, operation_id, arguments, requested_by)
+
+    def take_savepoint(
+        self,
+        *,
+        operation_id: str,
+        requested_by: str,
+        schedule: str | None = None,
+        retain: int | None = None,
+        retain_days: float | None = None,
+        label: str = "",
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> Operation:
+        """As :meth:`request_savepoint`; of a job that is over, copy its newest proven checkpoint in this process.
+
+        The copy takes as long as its files take; the answer is COMPLETED then (``savepoint_at_rest.take_savepoint``).
+
+        :param tell: Is told what the copy does, for people who wait.
+        :raises ConfigurationError: No savepoint can be kept for *retain_days*, or no schedule is named for it.
+        :raises CheckpointMissingError: The job is over, and no checkpoint of it is proven.
+        :raises JobStateError: The job has no run.
+        """
+        arguments = _savepoint_arguments(schedule, retain, retain_days, label)
+        retention = None
+        if schedule is not None and (retain is not None or retain_days is not None):
+            retention = SavepointRetention(schedule, retain, None if retain_days is None else max_age_of(retain_days))
+        refuse_others(self._job, self._acting, "a savepoint")
+        return savepoint_at_rest.take_savepoint(
+            self._job,
+            operation_id=operation_id,
+            arguments=arguments,
+            retention=retention,
+            requested_by=requested_by,
+            tell=tell,
+        )
 
     def request_checkpoint(self, *, operation_id: str, requested_by: str) -> Operation:
         """Ask the driver for a checkpoint of all that is committed; it is retained as the periodic ones are.
@@ -219,3 +244,19 @@ class JobClient:
             raise ConfigurationError(
                 f"the request is for job {job_id!r}, not for {self.job_id!r}", next_step="Ask the job that it names"
             )
+
+
+def _savepoint_arguments(
+    schedule: str | None, retain: int | None, retain_days: float | None, label: str
+) -> dict[str, object]:
+    arguments: dict[str, object] = {"schedule": schedule, "retain": retain, "label": label}
+    if retain_days is not None:
+        max_age_of(retain_days)
+        if schedule is None:
+            raise ConfigurationError(
+                "retain_days requires a schedule: only savepoints of a schedule are ever removed",
+                next_step="Name the schedule that the savepoint belongs to",
+            )
+        # Only where it is given: a caller of an earlier release that repeats its request sends the same arguments.
+        arguments["retain_days"] = retain_days
+    return arguments

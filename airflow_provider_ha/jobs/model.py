@@ -439,8 +439,9 @@ class Operation(Record):
         (``suspend`` or ``terminate``) and ``savepoint`` (bool); ``dispose``: ``savepoint_id``.
     :param run: Run that the request is for; another run abandons it.
     :param epoch: Epoch that took it up.
-    :param result: ``savepoint``: ``savepoint_id``, ``path``; ``stop``: ``checkpoint``, ``savepoint_id``, ``path``;
-        ``checkpoint``: ``checkpoint``, ``path``, and ``new``, false when no batch came after the newest one.
+    :param result: ``savepoint``: ``savepoint_id``, ``path``, of a job that is over also ``checkpoint``; ``stop``:
+        ``checkpoint``, ``savepoint_id``, ``path``; ``checkpoint``: ``checkpoint``, ``path``, and ``new``, false when no
+        batch came after the newest one.
     """
 
     kind: ClassVar[str] = "operation"

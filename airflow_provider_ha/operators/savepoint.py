@@ -1,4 +1,4 @@
-"""Take a savepoint while the job runs."""
+"""Take a savepoint of a job, also while it runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ __all__ = ["SparkHaSavepointOperator"]
 
 
 class SparkHaSavepointOperator(SparkHaOperationOperator):
-    """Take a verified savepoint of a running job, without a pause.
+    """Take a verified savepoint of a job; one that runs has no pause.
+
+    Of a job that is over the task copies the newest proven checkpoint in its worker. With a schedule whose newest
+    savepoint holds that checkpoint already, that one is the answer (``new`` is false): the limits of a schedule never
+    replace what it has by copies of one checkpoint.
 
     Returns ``job_id``, ``run``, ``operation_id``, ``savepoint_id`` and ``path``; with limits of a schedule also
-    ``disposed``, the ids of the savepoints that were removed.
+    ``disposed``, the ids of the savepoints that were removed; of a job that is over also ``checkpoint``.
 
     :param job_id: Stable id of the job.
     :param savepoint_label: Text for people, kept in the manifest.
@@ -68,7 +72,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Ask for the savepoint."""
-        return job.request_savepoint(
+        return job.take_savepoint(
             operation_id=operation_id,
             requested_by=requested_by,
             schedule=self.schedule or None,  # a template may render to nothing

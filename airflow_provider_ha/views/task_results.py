@@ -107,16 +107,20 @@ class CanceledView(OperationResultView):
 
 
 class SavepointTakenView(OperationResultView):
-    """A savepoint of a running job.
+    """A savepoint of a job.
 
     :param savepoint_id: Its id.
     :param path: Where it lies.
     :param disposed: Older savepoints that the limits of its schedule have disposed of; left out without limits.
+    :param checkpoint: The checkpoint that it was copied from, of a job that is over.
+    :param new: False when the newest savepoint of its schedule holds that checkpoint already; left out otherwise.
     """
 
     savepoint_id: str
     path: str
     disposed: tuple[str, ...] = ()
+    checkpoint: int | None = None
+    new: bool | None = None
 
 
 class CheckpointTakenView(OperationResultView):

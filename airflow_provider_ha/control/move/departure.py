@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import time
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.model import QueryCut
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest
-from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.pins import SINKS
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.administration import stop
 from airflow_provider_ha.control.administration.stop import UnansweredStop
+from airflow_provider_ha.control.job.checkpoint_copy import copy_request
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.stores import savepoint_store
 from airflow_provider_ha.control.move.outcome import MoveRequest
@@ -115,24 +111,8 @@ def savepoint_of(job: JobContext, chosen: Chosen, move_id: str) -> str:
     """
     if chosen.source == StartKind.SAVEPOINT.value:
         return chosen.source_id
-    root = job.area.tree(chosen.directory)
-    request = SavepointRequest(
-        savepoint_id=move_id,
-        run=chosen.run,
-        epoch=chosen.epoch,
-        cut={query: part.batch for query, part in chosen.queries.items() if part.batch >= 0},
-        sinks={query: part.sink for query, part in chosen.queries.items()},
-        sink_logs=_kept_logs(root, chosen.queries),
-        graph=chosen.graph,
-        spark_version=chosen.spark_version,
-        label=f"made of {chosen.name} for a move",
-    )
+    request, root = copy_request(job, chosen, move_id, label=f"made of {chosen.name} for a move")
     return savepoint_store(job).create(brief_commit(job, chosen.run), request, root).savepoint_id
-
-
-def _kept_logs(root: Tree, queries: dict[str, QueryCut]) -> dict[str, Tree]:
-    logs = {query: root / SINKS / query / LOG for query in queries}
-    return {query: log for query, log in logs.items() if log.names()}
 
 
 def is_over(job: JobContext) -> bool:
