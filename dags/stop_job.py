@@ -1,7 +1,7 @@
 """End a job: suspend it (to go on later), terminate it (drain it and be done) or cancel it (at once).
 
 ``suspend`` and ``terminate`` leave a sharp checkpoint; after ``cancel`` a restore reads the sources again from the
-latest one. The task succeeds only when the run is over.
+latest one, or from the savepoint. The task succeeds only when the run is over; a job whose savepoint fails goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ with DAG(
     params={
         "job_id": Param("flight_delays", type="string", description="Job to end"),
         "mode": Param("suspend", type="string", enum=["suspend", "terminate", "cancel"]),
-        "savepoint": Param(default=False, type="boolean", description="Take a savepoint too (not with cancel)"),
+        "savepoint": Param(default=False, type="boolean", description="Take a savepoint too; with cancel before it"),
         "force": Param(default=False, type="boolean", description="End it although it belongs to another DAG"),
     },
 ) as dag:
@@ -46,6 +46,7 @@ with DAG(
     cancel = SparkHaCancelOperator(
         task_id="cancel",
         job_id="{{ params.job_id }}",
+        savepoint="{{ params.savepoint }}",
         force="{{ params.force }}",
         wait_timeout=timedelta(minutes=30),
     )

@@ -144,12 +144,23 @@ def stop(
 
 @app.command()
 def cancel(
-    context: typer.Context, job_id: JobId, wait: WaitSeconds = 120.0, force: Force = False, as_json: AsJson = False
+    context: typer.Context,
+    job_id: JobId,
+    savepoint: Annotated[
+        bool, typer.Option("--savepoint", help="Take a savepoint first; when it fails, the job goes on.")
+    ] = False,
+    wait: WaitSeconds = 120.0,
+    force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Cancel a job at once; its latest checkpoint stays. Exit 0: its run is CANCELED."""
+    """Cancel a job at once; its latest checkpoint stays. Exit 0: its run is CANCELED; 1: its savepoint failed.
+
+    With `--savepoint` both are one operation: once the savepoint is taken the run ends CANCELED, also when driver or
+    command die in between. `job stop --savepoint` ends at a batch boundary instead, with nothing to be read again.
+    """
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id, acting=Acting(force=force))
-        operation = job.request_cancel(operation_id=operation_id("cancel"), requested_by=who())
+        operation = job.request_cancel(operation_id=operation_id("cancel"), requested_by=who(), savepoint=savepoint)
         await_operation(job, operation, seconds=wait, as_json=as_json)
 
 

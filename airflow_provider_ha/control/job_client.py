@@ -204,10 +204,14 @@ class JobClient:
             self._job, operation_id=operation_id, requested_by=requested_by, mode=mode, savepoint=savepoint
         )
 
-    def request_cancel(self, *, operation_id: str, requested_by: str) -> Operation:
-        """End the run at once, with or without a driver (``intervene.cancel``)."""
+    def request_cancel(self, *, operation_id: str, requested_by: str, savepoint: bool = False) -> Operation:
+        """End the run at once, with or without a driver (``intervene.cancel``).
+
+        :param savepoint: Take a savepoint first; when that fails the job goes on. One operation: a request that is
+            repeated with its id goes on where the first one was.
+        """
         refuse_others(self._job, self._acting, "a cancel")
-        return intervene.cancel(self._job, operation_id=operation_id, requested_by=requested_by)
+        return intervene.cancel(self._job, operation_id=operation_id, requested_by=requested_by, savepoint=savepoint)
 
     def delete(self, *, requested_by: str, keep_savepoints: bool = False, dry_run: bool = False) -> delete.Deletion:
         """Delete the job, or show what that would delete (``delete.delete_job``)."""

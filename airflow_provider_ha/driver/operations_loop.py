@@ -28,7 +28,7 @@ from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationSt
 
 
 log = logging.getLogger(__name__)
-_NEEDS_QUERIES = (OperationKind.SAVEPOINT, OperationKind.CHECKPOINT)
+_NEEDS_QUERIES = (OperationKind.SAVEPOINT, OperationKind.CHECKPOINT, OperationKind.CANCEL_WITH_SAVEPOINT)
 POLL_SECONDS = 1.0  # beside the watch: a watch says that something may have changed, never that nothing has
 
 
@@ -116,6 +116,8 @@ class OperationsLoop:
     def _may_begin(self, operation: Operation) -> bool:
         """Whether to take it up now. What is asked during a recovery waits until it can be whole."""
         kind = operation.operation
+        if operations.cancel_is_due(operation):
+            return True
         return kind not in _NEEDS_QUERIES or self.handlers.ready(kind)  # guard: requested-checkpoints-of-half-a-script
 
     def _forget(self, operation: Operation) -> None:
@@ -130,7 +132,7 @@ class OperationsLoop:
             return
         claimed = operations.claim(self.leadership, self.paths, operation)  # guard: failed-cancel-is-forgotten
         log.info("operation %s: %s %s", operation.operation_id, operation.operation.value, operation.arguments)
-        if operation.operation is OperationKind.CANCEL:
+        if operations.cancel_is_due(operation):
             self.handlers.cancel(claimed)
         else:
             self._work.put(claimed)
@@ -162,12 +164,32 @@ class OperationsLoop:
             if self.lifecycle.stopping.is_set():
                 self.handlers.stopped(str(error))
         else:
-            self._answer(operation, partial(operations.complete, result=result))
+            if operation.operation is OperationKind.CANCEL_WITH_SAVEPOINT:
+                self._cancel_saved(operation, result)
+            else:
+                self._answer(operation, partial(operations.complete, result=result))
 
     def _handler(self, kind: OperationKind) -> Callable[[Operation], dict[str, Any]]:
         if kind is OperationKind.CHECKPOINT:
             return self.handlers.checkpoint
-        return self.handlers.savepoint if kind is OperationKind.SAVEPOINT else self.handlers.dispose
+        return self.handlers.dispose if kind is OperationKind.DISPOSE else self.handlers.savepoint
+
+    def _cancel_saved(self, operation: Operation, result: dict[str, Any]) -> None:
+        """Note the savepoint, then end the run: from the note on every process that finds this one dead ends it, too.
+
+        :raises LeadershipError: The lease ran out before ZooKeeper had the note; the next leader begins again.
+        """
+
+        def written() -> bool:
+            found = operations.read(self.coordinator, self.paths, operation.operation_id)
+            return found is None or operations.cancel_is_due(found)
+
+        self._persist(
+            operation, partial(operations.note, self.leadership, self.paths, operation, result=result), written
+        )
+        found = operations.read(self.coordinator, self.paths, operation.operation_id)
+        if found is not None:  # guard: cancels-that-are-gone-end-the-run
+            self.handlers.cancel(found)
 
     def _answer(self, operation: Operation, write: Callable[..., object]) -> None:
         """Write an answer, through a cut of the connection as well: the work is done, and only its word is missing.
@@ -179,9 +201,12 @@ class OperationsLoop:
             found = operations.read(self.coordinator, self.paths, operation.operation_id)
             return found is None or found.state.final
 
+        self._persist(operation, partial(write, self.leadership, self.paths, operation, clock=self.clock), written)
+
+    def _persist(self, operation: Operation, write: Callable[[], object], written: Callable[[], bool]) -> None:
         try:
             persist(  # guard: answers-are-not-repeated
-                partial(write, self.leadership, self.paths, operation, clock=self.clock),
+                write,
                 written=written,
                 lease_left=self.leadership.lease_left,
                 what=f"the answer to operation {operation.operation_id}",

@@ -73,9 +73,9 @@ class SavepointJob:
     def _id(self, operation: Operation) -> str:
         """Return the savepoint's id, which follows from the operation's: asking again finds the savepoint again.
 
-        A stop that is taken up by another epoch stops somewhere else, so its savepoint is another one.
+        A stop or cancel that is taken up by another epoch ends somewhere else, so its savepoint is another one.
         """
-        stops = operation.operation is OperationKind.STOP
+        stops = operation.operation in (OperationKind.STOP, OperationKind.CANCEL_WITH_SAVEPOINT)
         asked = f"{operation.operation_id}-e{self.leadership.epoch}" if stops else operation.operation_id
         # Older releases made it under the operation's whole id, and may have died before they had answered.
         return asked if self.store.has(asked) else short_name(asked)  # guard: long-ids-of-older-releases-are-forgotten

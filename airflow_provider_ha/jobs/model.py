@@ -413,6 +413,7 @@ class OperationKind(str, Enum):
     CHECKPOINT = "checkpoint"
     STOP = "stop"
     CANCEL = "cancel"
+    CANCEL_WITH_SAVEPOINT = "cancel-with-savepoint"
     DISPOSE = "dispose"
 
 
@@ -441,7 +442,8 @@ class Operation(Record):
     :param epoch: Epoch that took it up.
     :param result: ``savepoint``: ``savepoint_id``, ``path``, of a job that is over also ``checkpoint``; ``stop``:
         ``checkpoint``, ``savepoint_id``, ``path``; ``checkpoint``: ``checkpoint``, ``path``, and ``new``, false when no
-        batch came after the newest one.
+        batch came after the newest one; ``cancel-with-savepoint``: ``savepoint_id``, ``path``, as soon as the savepoint
+        is taken.
     """
 
     kind: ClassVar[str] = "operation"

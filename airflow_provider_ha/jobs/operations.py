@@ -157,12 +157,19 @@ def open_runs(coordinator: Coordinator, paths: JobPaths) -> set[int]:
 
 
 def open_cancels(coordinator: Coordinator, paths: JobPaths, run: int) -> list[Operation]:
-    """Return the cancels of *run* that are not answered yet."""
+    """Return the cancels of *run* that are due and not answered yet."""
     return [
         operation
         for operation in list_operations(coordinator, paths)
-        if operation.operation is OperationKind.CANCEL and operation.run == run and not operation.state.final
+        if operation.run == run and not operation.state.final and cancel_is_due(operation)
     ]
+
+
+def cancel_is_due(operation: Operation) -> bool:
+    """Whether the run has to end now: at a cancel at once, at one with a savepoint as soon as that is taken. Pure."""
+    if operation.operation is OperationKind.CANCEL_WITH_SAVEPOINT:
+        return bool(operation.result.get("savepoint_id"))  # guard: cancels-do-not-wait-for-their-savepoint
+    return operation.operation is OperationKind.CANCEL
 
 
 def claim(leader: Leader, paths: JobPaths, operation: Operation) -> Operation:
@@ -176,6 +183,14 @@ def claim(leader: Leader, paths: JobPaths, operation: Operation) -> Operation:
     taken = operation.model_copy(update={"state": OperationState.RUNNING, "epoch": leader.epoch})
     leader.commit(_write(paths, taken))
     return taken
+
+
+def note(leader: Leader, paths: JobPaths, operation: Operation, *, result: Mapping[str, Any]) -> Operation:
+    """Write what is done of an operation so far, and leave it RUNNING.
+
+    :raises LeadershipError: This process does not lead any more; nothing is noted.
+    """
+    return _answer(leader, paths, operation.model_copy(update={"result": dict(result)}))
 
 
 def complete(
@@ -213,8 +228,9 @@ def abandon(leader: Leader, paths: JobPaths, operation: Operation, *, reason: st
 
 
 def completed_op(paths: JobPaths, operation: Operation, *, result: Mapping[str, Any], at: datetime) -> SetData:
-    """Return the write of an answer, for the transaction that ends the run."""
-    return _write(paths, _answered(operation, OperationState.COMPLETED, at, result=result))
+    """Return the write of an answer, for the transaction that ends the run. What was noted of it stays."""
+    whole = {**operation.result, **result}  # guard: cancels-forget-their-savepoint
+    return _write(paths, _answered(operation, OperationState.COMPLETED, at, result=whole))
 
 
 def expired(operations: Iterable[Operation], now: datetime) -> list[Operation]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.operators._base import as_flag
 from airflow_provider_ha.operators._failures import because, read_log
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
 from airflow_provider_ha.views.task_results import CanceledView
@@ -22,9 +24,12 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
     """End a job at once, in the middle of a batch if need be. Works without a live driver too.
 
     The latest checkpoint stays; a restore from it reads the sources again from there. Returns ``job_id``, ``run`` and
-    ``operation_id``.
+    ``operation_id``; with *savepoint* also ``savepoint_id`` and ``path``.
 
     :param job_id: Stable id of the job.
+    :param savepoint: Take a savepoint first. When that fails the job goes on, and the task fails. Both are one
+        operation, which a retry finds again. It needs a driver: of a job that has lost its own the task waits for the
+        next one, and its log names what helps.
     :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
@@ -34,12 +39,19 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
     :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
     """
 
+    template_fields: Sequence[str] = (*SparkHaOperationOperator.template_fields, "savepoint")
     result = CanceledView
     until_ended = True
 
+    def __init__(self, *, savepoint: bool | str = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.savepoint = savepoint
+
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Ask for the cancellation."""
-        return job.request_cancel(operation_id=operation_id, requested_by=requested_by)
+        return job.request_cancel(
+            operation_id=operation_id, requested_by=requested_by, savepoint=as_flag(self.savepoint)
+        )
 
     def check_end(self, operation: Operation, event: dict[str, Any]) -> None:
         """Succeed only when the run is CANCELED."""

@@ -103,7 +103,14 @@ class StoppedView(OperationResultView):
 
 
 class CanceledView(OperationResultView):
-    """A cancel of a run that is CANCELED."""
+    """A cancel of a run that is CANCELED.
+
+    :param savepoint_id: The savepoint, when one was requested.
+    :param path: Where it lies.
+    """
+
+    savepoint_id: str | None = None
+    path: str | None = None
 
 
 class SavepointTakenView(OperationResultView):

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.driver.stop_job import StopFailedError
@@ -171,3 +172,89 @@ def test_what_needs_queries_waits_until_the_script_has_started_them(job: Job, ki
 
     assert (waiting, driver.serve().state) == (OperationState.REQUESTED, OperationState.COMPLETED)
     assert set(asked) == {kind}
+
+
+SAVED = {"savepoint_id": "s1", "path": "/savepoints/s1"}
+
+
+class Canceling(Driver):
+    """A driver that is asked for a cancel with a savepoint.
+
+    :ivar ended: The operations for which its process was to end, as ZooKeeper had them at that moment.
+    """
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job, OperationKind.CANCEL_WITH_SAVEPOINT)
+        self.ended: list[Operation] = []
+        self.loop.handlers = replace(
+            self.loop.handlers, savepoint=self._save, cancel=lambda _: self.ended.append(self.asked())
+        )
+
+    def _save(self, _: Operation) -> dict[str, object]:
+        self.work()
+        return SAVED
+
+
+def test_a_cancel_with_a_savepoint_ends_the_run_once_the_savepoint_is_noted(job: Job) -> None:
+    driver = Canceling(job)
+
+    driver.serve()
+
+    [noted] = driver.ended
+    assert (noted.state, noted.result) == (OperationState.RUNNING, SAVED)
+    assert operations.open_cancels(job.coordinator, job.paths, 1) == [noted]
+
+
+def test_a_cancel_whose_savepoint_fails_ends_nothing(job: Job) -> None:
+    driver = Canceling(job)
+
+    def refuse() -> None:
+        raise OperationFailedError("the disk is full", next_step="Make room")
+
+    driver.work = refuse
+
+    answered = driver.serve()
+
+    assert (answered.state, answered.error) == (OperationState.FAILED, "the disk is full. Make room.")
+    assert driver.ended == []
+    assert driver.left == []
+    assert operations.open_cancels(job.coordinator, job.paths, 1) == []
+
+
+def test_a_driver_that_loses_its_lead_during_the_savepoint_leaves_the_cancel_to_the_next_one(job: Job) -> None:
+    driver = Canceling(job)
+
+    def lose() -> None:
+        raise LeadershipLostError("the lease ran out")
+
+    driver.work = lose
+    driver.loop.look()
+    with pytest.raises(LeadershipError):
+        driver.loop._do(driver.loop._work.get(timeout=1))
+
+    assert (driver.asked().state, driver.ended) == (OperationState.RUNNING, [])
+    assert operations.open_cancels(job.coordinator, job.paths, 1) == [], "no process ends the run yet"
+
+
+def test_a_cancel_whose_savepoint_an_earlier_driver_took_ends_the_run_before_the_script_is_ready(job: Job) -> None:
+    driver = Canceling(job)
+    operations.note(job.leadership, job.paths, driver.asked(), result=SAVED)
+    driver.loop.handlers = replace(driver.loop.handlers, ready=lambda _: False)
+
+    driver.loop.look()
+
+    assert [each.result for each in driver.ended] == [SAVED]
+
+
+def test_a_cancel_that_was_removed_during_its_savepoint_ends_nothing(job: Job) -> None:
+    driver = Canceling(job)
+
+    def remove() -> None:
+        job.coordinator.commit(Delete(job.paths.operation("asked")))
+
+    driver.work = remove
+    driver.loop.look()
+
+    driver.loop._do(driver.loop._work.get(timeout=1))
+
+    assert driver.ended == []

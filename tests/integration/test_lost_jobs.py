@@ -359,6 +359,57 @@ def test_a_cancel_that_the_driver_has_left_open_comes_before_a_stop(cluster: Clu
     assert job.snapshot().state is JobState.CANCELED
 
 
+SAVED = {"savepoint_id": "s1", "path": "/savepoints/s1"}
+
+
+def cancel_with_savepoint(cluster: Cluster) -> Operation:
+    return cluster.client.job("flights").request_cancel(operation_id="cancel-1", requested_by="test", savepoint=True)
+
+
+def test_a_cancel_with_a_savepoint_waits_for_a_driver_and_says_what_helps(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = lose(cluster)
+
+    with caplog.at_level(logging.WARNING):
+        asked = cancel_with_savepoint(cluster)
+
+    assert (asked.state, job.snapshot().state) == (OperationState.REQUESTED, JobState.LOST)
+    for named in ("spark-ha job cancel flights", "spark-ha savepoint trigger flights"):
+        assert named in caplog.text
+    assert recover(job, by="test").attempt == 2, "the next driver takes the savepoint"
+
+
+@pytest.mark.parametrize("by", ["the same request", "a recovery"])
+def test_a_driver_that_died_between_savepoint_and_cancel_leaves_a_run_that_is_ended(cluster: Cluster, by: str) -> None:
+    job = cluster.submitted("flights")
+    with lead_newest(cluster.config, cluster.coordinator, job) as leadership:
+        asked = cancel_with_savepoint(cluster)
+        operations.note(leadership, job.paths, asked, result=SAVED)
+    cluster.exit("flights")
+
+    if by == "the same request":
+        cancel_with_savepoint(cluster)
+    else:
+        with pytest.raises(JobStateError, match="is CANCELED"):
+            recover(job, by="test")
+
+    answer = cluster.client.job("flights").operation("cancel-1")
+    assert answer is not None
+    assert (answer.state, answer.result, job.snapshot().state) == (OperationState.COMPLETED, SAVED, JobState.CANCELED)
+
+
+def test_a_plain_cancel_ends_a_run_whose_savepoint_is_not_taken_yet(cluster: Cluster) -> None:
+    lose(cluster)
+    cancel_with_savepoint(cluster)
+
+    cluster.client.job("flights").request_cancel(operation_id="cancel-2", requested_by="test")
+
+    answer = cluster.client.job("flights").operation("cancel-1")
+    assert answer is not None
+    assert (answer.state, answer.error) == (OperationState.ABANDONED, "run 1 ended CANCELED before this was done")
+
+
 def test_canceled_is_left_to_the_supervisor_until_its_driver_is_proven_dead(cluster: Cluster) -> None:
     job = lose(cluster)
     ask_in_vain(job, "cancel-1", OperationKind.CANCEL)

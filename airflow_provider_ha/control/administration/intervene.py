@@ -22,21 +22,33 @@ def fail(job: JobContext, reason: str, *, by: str) -> None:
     conclude(job, JobState.FAILED, reason=reason, by=by)
 
 
-def cancel(job: JobContext, *, operation_id: str, requested_by: str) -> Operation:
+def cancel(job: JobContext, *, operation_id: str, requested_by: str, savepoint: bool = False) -> Operation:
     """Ask the driver to end at once; when there is none, end the run here.
 
+    :param savepoint: Take a savepoint first. When that fails the job goes on. Only a driver can take it: of a job that
+        has lost its own the request stays for the next one, with a line in the log that says what helps.
     :raises JobStateError: There is no live run.
     """
     operation = operations.request(
         job.coordinator,
         job.paths,
-        OperationKind.CANCEL,
+        OperationKind.CANCEL_WITH_SAVEPOINT if savepoint else OperationKind.CANCEL,
         operation_id=operation_id,
         arguments={},
         requested_by=requested_by,
         clock=job.clock,
     )
     if operation.state.final or job.snapshot().leader is not None:
+        return operation
+    if not operations.cancel_is_due(operation):  # guard: lost-run-is-canceled-without-its-savepoint
+        log.warning(
+            "Job %r has no driver at the moment, and a savepoint of a live run needs one: it is cancelled once it is "
+            "recovered. `spark-ha job cancel %s` ends it at once, and `spark-ha savepoint trigger %s` then copies its "
+            "newest checkpoint",
+            job.job_id,
+            job.job_id,
+            job.job_id,
+        )
         return operation
     try:
         conclude_canceled(job, operation, by=requested_by)

@@ -4,7 +4,7 @@ Invariants:
 
 - Nothing waits for the copy. It is made without the job's lock, so a driver may start in that time; a reader's lease
   keeps the checkpoint until the copy is verified.
-- Each copy has a directory of its own, also where two calls have one operation id: none replaces files of another.
+- Each copy has a separate directory, also where two calls have one operation id: none replaces files of another.
 - One transaction, made as the leader of a job that no process leads, makes the pointer and the answer known. It checks
   that the job was not deleted since, and creates the operation's node: of two calls with one id one wins, and the other
   removes its own copy. Nothing is recorded before it, so the next call with the id begins again.

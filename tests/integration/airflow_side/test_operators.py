@@ -16,7 +16,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.counter import counter_op
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import OperationKind
+from airflow_provider_ha.jobs.model import OperationKind, OperationState
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.watchers import release
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
@@ -247,6 +247,23 @@ def test_cancel_works_without_a_driver(coordinator: Coordinator, paths: JobPaths
     view = RunStore(coordinator, paths).get(1)
     assert view.result is not None
     assert view.result.state.value == "CANCELED"
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind"),
+    [("true", OperationKind.CANCEL_WITH_SAVEPOINT), ("false", OperationKind.CANCEL)],
+)
+def test_a_cancel_asks_for_a_savepoint_first_when_its_template_says_so(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig, asked: str, kind: OperationKind
+) -> None:
+    submit(coordinator, paths)
+    with lead(coordinator, paths, config):
+        operator = SparkHaCancelOperator(task_id="task", job_id="flights", savepoint=asked)
+        first, again = deferral(operator, context()), deferral(operator, context(ti_id="try-2"))
+
+    [operation] = operations.list_operations(coordinator, paths)
+    assert (operation.operation, operation.state) == (kind, OperationState.REQUESTED)
+    assert first.trigger.operation_id == again.trigger.operation_id == operation.operation_id
 
 
 @pytest.mark.parametrize(

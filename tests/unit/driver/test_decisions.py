@@ -92,6 +92,7 @@ def test_submission_that_may_not_lead_is_refused(seen: RunView, pointer: int | N
         (operation(OperationKind.SAVEPOINT, epoch=4), True),
         (operation(OperationKind.STOP, epoch=4), False),
         (operation(OperationKind.CANCEL, epoch=4), False),
+        (operation(OperationKind.CANCEL_WITH_SAVEPOINT, epoch=4), False),
         (operation(OperationKind.CHECKPOINT, epoch=4), False),
         (operation(OperationKind.STOP, run=1), True),
     ],

@@ -84,11 +84,11 @@ def job(world: World, monkeypatch: pytest.MonkeyPatch) -> JobRecords:
     return records
 
 
-def cancel_is_open(job: JobRecords) -> None:
+def cancel_is_open(job: JobRecords, kind: OperationKind = OperationKind.CANCEL) -> None:
     operations.request(
         job.coordinator,
         PATHS,
-        OperationKind.CANCEL,
+        kind,
         operation_id="cancel-1",
         arguments={},
         requested_by="a person",
@@ -265,6 +265,34 @@ def test_a_cancel_outlives_a_status_that_cannot_be_read(job: JobRecords) -> None
     assert ended is not None
     assert ended.state is JobState.CANCELED
     assert [each.state for each in operations.list_operations(job.coordinator, PATHS)] == [OperationState.COMPLETED]
+
+
+def test_a_death_during_the_savepoint_of_a_cancel_ends_no_run(job: JobRecords) -> None:
+    cancel_is_open(job, OperationKind.CANCEL_WITH_SAVEPOINT)
+
+    after_death.carry_out_cancel(SPEC)
+
+    assert job.runs.result(1) is None
+    assert [each.state for each in operations.list_operations(job.coordinator, PATHS)] == [OperationState.REQUESTED]
+
+
+def test_a_death_after_the_savepoint_of_a_cancel_ends_the_run_and_the_answer_names_it(
+    world: World, job: JobRecords
+) -> None:
+    cancel_is_open(job, OperationKind.CANCEL_WITH_SAVEPOINT)
+    driver = world.job(world.session("driver"))
+    with world.lead(driver, run=1, attempt=1) as leadership:
+        [asked] = operations.list_operations(job.coordinator, PATHS)
+        operations.note(leadership, PATHS, asked, result={"savepoint_id": "s1", "path": "/savepoints/s1"})
+
+    after_death.carry_out_cancel(SPEC)
+
+    ended = job.runs.result(1)
+    assert ended is not None
+    assert ended.state is JobState.CANCELED
+    [answer] = operations.list_operations(job.coordinator, PATHS)
+    assert answer.state is OperationState.COMPLETED
+    assert answer.result == {"savepoint_id": "s1", "path": "/savepoints/s1", "checkpoint": None}
 
 
 def test_a_canceled_run_keeps_where_its_queries_stood(job: JobRecords) -> None:

@@ -49,10 +49,19 @@ def completed(kind: OperationKind, result: dict[str, Any]) -> Operation:
         (StoppedView, OperationKind.STOP, {"checkpoint": 7, **SAVEPOINT}),
         (StoppedView, OperationKind.STOP, {"checkpoint": None}),
         (CanceledView, OperationKind.CANCEL, {}),
+        (CanceledView, OperationKind.CANCEL_WITH_SAVEPOINT, SAVEPOINT),
         (SavepointTakenView, OperationKind.SAVEPOINT, SAVEPOINT),
         (SavepointTakenView, OperationKind.SAVEPOINT, {**SAVEPOINT, "disposed": ["s0"]}),
     ],
-    ids=["stop", "stop with a savepoint", "stop without a checkpoint", "cancel", "savepoint", "savepoint with limits"],
+    ids=[
+        "stop",
+        "stop with a savepoint",
+        "stop without a checkpoint",
+        "cancel",
+        "cancel with a savepoint",
+        "savepoint",
+        "savepoint with limits",
+    ],
 )
 def test_a_task_returns_its_request_and_the_result_of_the_operation(
     view: type[OperationResultView], kind: OperationKind, result: dict[str, Any]
