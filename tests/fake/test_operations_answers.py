@@ -174,7 +174,7 @@ def test_what_needs_queries_waits_until_the_script_has_started_them(job: Job, ki
     assert set(asked) == {kind}
 
 
-SAVED = {"savepoint_id": "s1", "path": "/savepoints/s1"}
+SAVED: dict[str, object] = {"savepoint_id": "s1", "path": "/savepoints/s1"}
 
 
 class Canceling(Driver):
