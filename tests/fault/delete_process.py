@@ -1,6 +1,7 @@
 """A process that deletes a job and kills itself before one of its steps: a write to ZooKeeper, a removal of files.
 
-Arguments: configuration, file for the session, job id, number of the step from 1, and whether savepoints are kept.
+Arguments: configuration, file for the session, job id, number of the step from 1, and ``all``, ``keep`` (the
+savepoints) or ``cluster``: then the whole cluster is erased.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkA
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration import delete
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.erase import erase_cluster
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.jobs.driver_spec import write_session
 from airflow_provider_ha.storage.local import LocalStore
@@ -51,7 +54,12 @@ def main() -> int:
     patched = delete
     patched.remove_tree = steps.before(patched.remove_tree)
     with HaClient(config, session) as client:
-        client.job(sys.argv[3]).delete(requested_by="test", keep_savepoints=sys.argv[5] == "keep")
+        if sys.argv[5] == "cluster":
+            with ClusterLeader(client, by="test") as leader:
+                leader.lead(timeout=0)
+                erase_cluster(client, leader.leadership, by="test")
+        else:
+            client.job(sys.argv[3]).delete(requested_by="test", keep_savepoints=sys.argv[5] == "keep")
     return 0
 
 

@@ -12,6 +12,8 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.delete import DeletionState
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.erase import erase_cluster
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
@@ -23,6 +25,7 @@ from tests.support.clusters.whole_jobs import SAVEPOINT, files_of, whole_job
 
 
 MOST = 60  # steps; the deletion has fewer
+KEPT = {"savepoints", "checkpoints"}  # with the payloads that a restore from a savepoint reads
 
 
 def is_whole(client: HaClient, job_id: str) -> bool:
@@ -80,3 +83,40 @@ def test_a_deletion_is_whole_or_done_after_a_kill_before_any_step(
     assert set(seen) == {True, False}
     assert len(seen) >= 10
     assert list_jobs(coordinator, client.paths) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_an_erased_cluster_has_whole_jobs_or_none_of_them_after_a_kill_before_some_step(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """Every third step: the deletion of one job is killed before each of its steps above."""
+    for step in range(1, 10 * MOST, 3):
+        place = config.model_copy(update={"cluster_id": f"erased-{step}"})
+        client = HaClient(place, coordinator)
+        jobs = [helpers.context(place, coordinator, job_id=each) for each in ("one", "two")]
+        for job in jobs:
+            whole_job(job, helpers.script(tmp_path))
+        session = tmp_path / f"session-{step}"
+        words = [place.to_private_json(), str(session), "-", str(step), "cluster"]
+
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.fault.delete_process", *words], check=False, capture_output=True, text=True
+        )
+
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        credentials = read_session(session)
+        assert credentials is not None
+        close_session(place, credentials)
+        for job in jobs:
+            is_whole(client, job.job_id)  # which asserts that it is gone where it is not whole
+        with ClusterLeader(client, by="test") as leader:
+            leader.lead(timeout=30)
+            erase_cluster(client, leader.leadership, by="test")
+        assert client.list_jobs() == []
+        for job in jobs:
+            assert {path.relative_to(job.config.work_path / job.keys.base).parts[0] for path in files_of(job)} <= KEPT
+            assert [each.savepoint_id for each in client.job(job.job_id).savepoints.list().pointers] == [SAVEPOINT]
+    assert done.returncode == 0
