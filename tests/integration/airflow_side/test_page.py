@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
 from airflow_provider_ha.config import HaConfig, S3Options
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -26,6 +27,7 @@ from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._rendering import NOTHING
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.conftest import FAST
 from tests.support import airflow_auth
 from tests.support.clusters.rebuild_helpers import job
 from tests.support.clusters.shown_cluster import write_cluster
@@ -62,22 +64,40 @@ def rows(text: str) -> list[str]:
     return re.findall(r'data-key="job-([^"]+)"', text)
 
 
+@pytest.fixture(scope="module")
+def filled(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaConfig]:
+    """A cluster with jobs in every state, which tests only read."""
+    root = f"file://{tmp_path_factory.mktemp('shown')}/storage"
+    config = HaConfig.build(zookeeper=zookeeper_server.hosts, storage_root=root, cluster_id="shown", timings=FAST)
+    coordinator = KazooCoordinator.connect(config)
+    write_cluster(coordinator, open_store(config), ClusterPaths(config.root, config.cluster_id), others=3)
+    yield config
+    coordinator.close()
+
+
+@pytest.fixture(scope="module")
+def shared(filled: HaConfig) -> Iterator[Clusters]:
+    made = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: filled)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def filled(config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths) -> None:
-    """A cluster with jobs in every state."""
-    write_cluster(coordinator, open_store(config), cluster_paths, others=3)
+def shown_page(shared: Clusters, monkeypatch: pytest.MonkeyPatch) -> Page:
+    """The pages of that cluster."""
+    made = create_app(shared)
+    airflow_auth.signed_in(made, monkeypatch)
+    return Page(made)
 
 
-@pytest.mark.usefixtures("filled")
-def test_the_list_begins_with_what_needs_attention_and_says_why(page: Page) -> None:
-    shown = page.get("/").text
+def test_the_list_begins_with_what_needs_attention_and_says_why(shown_page: Page) -> None:
+    shown = shown_page.get("/").text
 
     assert rows(shown) == ["payments", "clicks", "orders", "sensor-00", "sensor-01", "sensor-02"]
     assert "2 need attention" in shown
     assert "the same error came 3 times at batch 310" in shown
 
 
-@pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
@@ -93,13 +113,12 @@ def test_the_list_begins_with_what_needs_attention_and_says_why(page: Page) -> N
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
 )
-def test_the_list_is_searched_filtered_and_sorted(page: Page, asked: dict[str, str], found: list[str]) -> None:
-    assert rows(page.get("/", params=asked).text) == found
+def test_the_list_is_searched_filtered_and_sorted(shown_page: Page, asked: dict[str, str], found: list[str]) -> None:
+    assert rows(shown_page.get("/", params=asked).text) == found
 
 
-@pytest.mark.usefixtures("filled")
-def test_the_list_has_the_lag_that_a_leader_tells_and_no_other(page: Page) -> None:
-    shown = page.get("/").text
+def test_the_list_has_the_lag_that_a_leader_tells_and_no_other(shown_page: Page) -> None:
+    shown = shown_page.get("/").text
 
     lag = dict(re.findall(r'data-key="job-([^"]+)".*?data-label="Lag \(rows\)">([^<]+)<', shown, re.DOTALL))
     unknown = dict.fromkeys(("payments", "clicks", "sensor-00"), NOTHING)
@@ -114,9 +133,8 @@ def test_an_address_that_cannot_be_used_is_a_page_that_says_so(page: Page, asked
     assert "This address cannot be used" in answer.text
 
 
-@pytest.mark.usefixtures("filled")
-def test_a_jobs_page_shows_who_led_and_what_can_be_restored(page: Page) -> None:
-    shown = page.get("/jobs/orders").text
+def test_a_jobs_page_shows_who_led_and_what_can_be_restored(shown_page: Page) -> None:
+    shown = shown_page.get("/jobs/orders").text
 
     for text in (
         "led by <strong>worker-1</strong>",
@@ -131,9 +149,8 @@ def test_a_jobs_page_shows_who_led_and_what_can_be_restored(page: Page) -> None:
         assert text in shown
 
 
-@pytest.mark.usefixtures("filled")
-def test_a_jobs_page_shows_what_the_last_verification_has_found(page: Page) -> None:
-    bad, good, none = (page.get(f"/jobs/{job_id}").text for job_id in ("payments", "orders", "clicks"))
+def test_a_jobs_page_shows_what_the_last_verification_has_found(shown_page: Page) -> None:
+    bad, good, none = (shown_page.get(f"/jobs/{job_id}").text for job_id in ("payments", "orders", "clicks"))
 
     assert "NOT RESTORABLE" in bad
     assert "310.delta: it is not there" in bad
@@ -145,19 +162,17 @@ def test_a_jobs_page_shows_what_the_last_verification_has_found(page: Page) -> N
     assert "SparkHaVerifyCheckpointOperator" in none
 
 
-@pytest.mark.usefixtures("filled")
-def test_a_lost_jobs_page_says_why_and_what_happens_next(page: Page) -> None:
-    shown = page.get("/jobs/payments").text
+def test_a_lost_jobs_page_says_why_and_what_happens_next(shown_page: Page) -> None:
+    shown = shown_page.get("/jobs/payments").text
 
     assert "Its driver is lost:" in shown
     assert "nothing is there to make it" in shown
     assert "unpause the DAG recover_jobs" in shown
 
 
-@pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize("path", ["/", "/jobs/payments", "/jobs/orders", "/jobs/clicks", "/jobs/sensor-00"])
-def test_no_text_of_a_record_becomes_a_part_of_the_page(page: Page, path: str) -> None:
-    shown = page.get(path).text
+def test_no_text_of_a_record_becomes_a_part_of_the_page(shown_page: Page, path: str) -> None:
+    shown = shown_page.get(path).text
 
     assert "<script>document" not in shown
     assert ("&lt;script&gt;document" in shown) or path == "/jobs/clicks"
@@ -178,12 +193,12 @@ def test_a_job_that_is_not_there_is_named(page: Page) -> None:
     assert "Job &#39;nothing&#39; is not known" in answer.text
 
 
-@pytest.mark.usefixtures("filled")
 def test_without_storage_a_page_shows_what_zookeeper_knows_and_what_is_missing(
-    page: Page, config: HaConfig, tmp_path: Path
+    page: Page, clusters: Clusters, filled: HaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "storage").rename(tmp_path / "away")
-    (tmp_path / "storage").write_text("no directory")
+    (tmp_path / "away").write_text("no directory")
+    away = filled.model_copy(update={"storage_root": f"file://{tmp_path}/away"})
+    monkeypatch.setattr(clusters, "_config_of", lambda _: away)
 
     shown = page.get("/jobs/orders").text
 
@@ -192,13 +207,12 @@ def test_without_storage_a_page_shows_what_zookeeper_knows_and_what_is_missing(
     assert "What the batches took cannot be shown" in shown
 
 
-@pytest.mark.usefixtures("filled")
 def test_storage_that_does_not_answer_costs_its_parts_of_a_page_and_no_others(
-    page: Page, clusters: Clusters, config: HaConfig, monkeypatch: pytest.MonkeyPatch
+    page: Page, clusters: Clusters, filled: HaConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         s3 = {"endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}", "access_key": "a", "secret_key": "s"}
-        away = config.model_copy(update={"storage_root": "s3://bucket/root", "s3": S3Options.model_validate(s3)})
+        away = filled.model_copy(update={"storage_root": "s3://bucket/root", "s3": S3Options.model_validate(s3)})
         monkeypatch.setattr(clusters, "_config_of", lambda _: away)
         monkeypatch.setattr(clusters, "storage", Bounded("storage", next_step="Check it", seconds=0.3))
 
@@ -209,9 +223,8 @@ def test_storage_that_does_not_answer_costs_its_parts_of_a_page_and_no_others(
         assert f"{part} cannot be shown: storage does not answer: no answer within 0.3 s" in shown
 
 
-@pytest.mark.usefixtures("filled")
-def test_a_jobs_page_has_the_figures_of_its_batches_and_queries_by_any_name(page: Page) -> None:
-    shown = page.get("/jobs/orders", params={"span": "1h"}).text
+def test_a_jobs_page_has_the_figures_of_its_batches_and_queries_by_any_name(shown_page: Page) -> None:
+    shown = shown_page.get("/jobs/orders", params={"span": "1h"}).text
     row = re.search(r'<tr data-at="\d+" data-series="2">.*?>revenue</td>.*?</tr>', shown)
 
     assert row is not None
@@ -221,9 +234,8 @@ def test_a_jobs_page_has_the_figures_of_its_batches_and_queries_by_any_name(page
     assert "<script>document" not in shown
 
 
-@pytest.mark.usefixtures("filled")
-def test_a_jobs_page_without_a_history_says_so_and_shows_the_rest(page: Page) -> None:
-    shown = page.get("/jobs/clicks").text
+def test_a_jobs_page_without_a_history_says_so_and_shows_the_rest(shown_page: Page) -> None:
+    shown = shown_page.get("/jobs/clicks").text
 
     assert "No figures of batches in this time" in shown
     assert "the same error came 3 times" in shown
