@@ -2,7 +2,8 @@
 
 Real triggers of real jobs, each of them led, are started one in each turn of the loop, as a triggerer does. The
 baseline arms the same watches with kazoo alone, pipelined. Then nothing happens for a minute: processor time and
-requests of this process. At last a leader is gone: how long until its trigger looks at the job.
+requests of this process. At last a leader is gone: how long until its trigger looks at the job. Then the same once more
+while Airflow sends metrics: all jobs are reported to a StatsD once a minute.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import tempfile
 import time
 from dataclasses import dataclass
@@ -28,10 +30,12 @@ from airflow_provider_ha.config import HaConfig  # noqa: E402  # Airflow's home 
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator  # noqa: E402
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper  # noqa: E402
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths  # noqa: E402
+from airflow_provider_ha.jobs.model import QueryStatus  # noqa: E402
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger  # noqa: E402
 from benchmarks.shared import quick, show  # noqa: E402
 from benchmarks.watches import Gaps, until  # noqa: E402
-from tests.support.clusters.jobs_helpers import a_leader, submit  # noqa: E402
+from tests.support.airflow_stats import initialized  # noqa: E402
+from tests.support.clusters.jobs_helpers import NOON, a_leader, a_status, submit  # noqa: E402
 
 
 @dataclass
@@ -41,6 +45,7 @@ class Figures:
     registration: float = 0.0
     gap: float = 0.0
     announced: float = 0.0
+    idle_gap: float = 0.0
     idle_cpu: float = 0.0
     idle_requests: float = 0.0
     noticed: float = 0.0
@@ -76,14 +81,18 @@ def fill(config: HaConfig, count: int) -> list[JobPaths]:
     writer = KazooClient(config.zookeeper)
     writer.start()
     leader = a_leader(1, run=1, attempt=1).to_bytes()
-    for answer in [writer.create_async(paths.leader, leader) for paths in jobs]:
+    query = QueryStatus(planned=7, committed=7, batch_seconds=1.0, input_rate=2.0, lag=3, committed_at=NOON)
+    status = a_status().model_copy(update={"queries": {"rows": query}}).to_bytes()
+    made = [writer.create_async(paths.leader, leader) for paths in jobs]
+    made += [writer.create_async(paths.status, status) for paths in jobs]
+    for answer in made:
         answer.get()
     writer.stop()
     writer.close()
     return jobs
 
 
-async def followed(config: HaConfig, jobs: list[JobPaths], idle: float) -> Figures:
+async def followed(config: HaConfig, jobs: list[JobPaths], idle: float, settle: float) -> Figures:
     """Follow all jobs."""
     figures, gaps = Figures(), Gaps()
     triggers = [
@@ -102,17 +111,21 @@ async def followed(config: HaConfig, jobs: list[JobPaths], idle: float) -> Figur
     figures.gap = gaps.longest
     gaps.stop()
 
-    await asyncio.sleep(5)
+    await asyncio.sleep(settle)
+    idling = Gaps()
     requests, cpu, begin = received(config), time.process_time(), time.perf_counter()
     await asyncio.sleep(idle)
     passed = time.perf_counter() - begin
+    figures.idle_gap = idling.longest
+    idling.stop()
     figures.idle_cpu = (time.process_time() - cpu) / passed
     figures.idle_requests = (received(config) - requests) / passed
 
-    looks, begin = triggers[0].looks, time.perf_counter()
+    looks, begin, lost = triggers[0].looks, time.perf_counter(), writer.get(jobs[0].leader)[0]
     writer.delete_async(jobs[0].leader)
     await until(lambda: triggers[0].looks > looks)
     figures.noticed = time.perf_counter() - begin
+    writer.create(jobs[0].leader, lost)
     writer.stop()
     writer.close()
     for task in tasks:
@@ -129,6 +142,17 @@ def received(config: HaConfig) -> int:
     client.stop()
     client.close()
     return next(int(line.split()[1]) for line in answer.splitlines() if line.startswith("Received"))
+
+
+def reported(config: HaConfig, jobs: list[JobPaths], idle: float, settle: float) -> Figures:
+    """Follow all jobs while metrics are sent, to a socket that nothing reads from."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        os.environ["AIRFLOW__METRICS__STATSD_ON"] = "True"
+        os.environ["AIRFLOW__METRICS__STATSD_HOST"] = "127.0.0.1"
+        os.environ["AIRFLOW__METRICS__STATSD_PORT"] = str(receiver.getsockname()[1])
+        with initialized():
+            return asyncio.run(followed(config, jobs, idle, settle))
 
 
 def by_kazoo_alone(config: HaConfig, jobs: list[JobPaths]) -> float:
@@ -154,13 +178,15 @@ def by_kazoo_alone(config: HaConfig, jobs: list[JobPaths]) -> float:
 def main() -> None:
     """Measure and print."""
     is_quick = quick(__doc__ or "")
-    count, idle = (100, 2.0) if is_quick else (5000, 60.0)
+    # With metrics, each job is read as a whole first: a hundred in a second.
+    count, idle, settle = (100, 2.0, 2.0) if is_quick else (5000, 60.0, 70.0)
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
         os.environ["AIRFLOW_CONN_SPARK_HA_DEFAULT"] = connection_json(config)
         jobs = fill(config, count)
-        figures = asyncio.run(followed(config, jobs, idle))
+        figures = asyncio.run(followed(config, jobs, idle, min(settle, 5.0)))
+        sent = reported(config, jobs, idle, settle)
         raw = by_kazoo_alone(config, jobs)
     show(
         f"{count} tasks that follow idle jobs",
@@ -171,6 +197,10 @@ def main() -> None:
             ("until the last of them is shown to people", f"{figures.announced:.2f} s", "", ""),
             ("idle: processor", f"{figures.idle_cpu:.1%} of a core", "", ""),
             ("idle: requests a second", f"{figures.idle_requests:.0f}", "", ""),
+            ("idle: longest gap of the event loop", f"{figures.idle_gap * 1e3:.0f} ms", "", ""),
+            ("idle, with metrics: processor", f"{sent.idle_cpu:.1%} of a core", "", ""),
+            ("idle, with metrics: requests a second", f"{sent.idle_requests:.0f}", "", ""),
+            ("idle, with metrics: longest gap of the event loop", f"{sent.idle_gap * 1e3:.0f} ms", "", ""),
             ("a leader is gone, until its trigger looks", f"{figures.noticed * 1e3:.0f} ms", "", ""),
         ],
     )

@@ -101,7 +101,7 @@ class Hub:
         self._announced: dict[str, Announcement] = {}
         self._to_compare: deque[str] = deque()
         self._upkeep = asyncio.ensure_future(self._look_after_the_session())
-        self._stats = JobStats(config.cluster_id, self._client)
+        self._stats = JobStats(config.cluster_id, self._opened)
 
     def waiter(self, paths: Sequence[str]) -> AbstractAsyncContextManager[Waiter]:
         """Register interest in *paths* for the time of the block."""
@@ -224,10 +224,6 @@ class Hub:
         if task is None or not task.done() or task.cancelled() or task.exception() is not None or task.result().lost:
             return None
         return task.result()
-
-    def _client(self) -> HaClient | None:
-        session = self._opened()
-        return session.client if session is not None else None
 
     async def _current(self) -> Session:
         """Return the session, opening or replacing it when needed; concurrent callers share one attempt."""

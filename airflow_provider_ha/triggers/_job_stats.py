@@ -29,7 +29,7 @@ from airflow_provider_ha.triggers._stat_names import stat_of
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.triggers._session import Session
 
 
 INTERVAL = 60.0  # seconds between two reports of a job
@@ -45,12 +45,12 @@ class JobStats:
     """What one session reports. For the thread of its loop.
 
     :param cluster: Id of the cluster.
-    :param client: Returns the session's client; ``None`` while there is none.
+    :param session: Returns the session; ``None`` while there is none.
     """
 
-    def __init__(self, cluster: str, client: Callable[[], HaClient | None]) -> None:
+    def __init__(self, cluster: str, session: Callable[[], Session | None]) -> None:
         self._cluster = cluster
-        self._client = client
+        self._session = session
         self._carrier = stats.carrier()
         self._watched = Counter[str]()
         self._due: dict[str, float] = {}
@@ -84,9 +84,9 @@ class JobStats:
         """Report what was left last, if the session answers within seconds."""
         if self._task is not None:
             self._task.cancel()
-            client, last = self._client(), list(self._left)[:_AT_LEAST]
-            if client is not None and last:
-                turn = self._executor.submit(self._report, client, last)
+            session, last = self._session(), list(self._left)[:_AT_LEAST]
+            if session is not None and last:
+                turn = self._executor.submit(self._report, session, last)
                 await asyncio.wait({asyncio.wrap_future(turn)}, timeout=_LAST)
         self._executor.shutdown(wait=False)
 
@@ -97,12 +97,12 @@ class JobStats:
     async def _report_again_and_again(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
-            client = self._client()
+            session = self._session()
             # guard: turns-pile-up
-            if client is None or (self._turn is not None and not self._turn.done()):
+            if session is None or (self._turn is not None and not self._turn.done()):
                 continue
             if jobs := self._next(time.monotonic()):
-                self._turn = self._executor.submit(self._report, client, jobs)
+                self._turn = self._executor.submit(self._report, session, jobs)
 
     def _next(self, now: float) -> Sequence[str]:
         """Return the jobs of one turn: a share of all, so that each is reported once in an interval."""
@@ -112,12 +112,12 @@ class JobStats:
         self._due.update(dict.fromkeys(due, now + INTERVAL))  # guard: jobs-are-reported-all-the-time
         return [*left, *due]
 
-    def _report(self, client: HaClient, job_ids: Sequence[str]) -> None:
+    def _report(self, session: Session, job_ids: Sequence[str]) -> None:
         """Read jobs and send what is known of them. Called in the thread. Raises nothing."""
         try:
-            read = self._known.read(client, job_ids)
+            read = self._known.read(session, job_ids)
             self._known.forget(job_id for job_id in job_ids if job_id not in self._watched)
-            now = client.clock.now()
+            now = session.client.clock.now()
             for job_id, job in read.items():
                 for sample in of_state(None) if job is None else samples(job, now):
                     name, tags = stat_of(sample, self._cluster, job_id, self._carrier)

@@ -1,8 +1,8 @@
-"""Reads jobs for their metrics, again and again, at three requests each while nothing has happened.
+"""Reads jobs for their metrics, again and again, at one request each while nothing has happened.
 
-A job is read as a whole at first, and when its leader or its graph pointer has changed: each submission writes the
-pointer, and each leadership the leader. In between a job that is led has a new status, and one whose run is over has
-not even that. Every other job is read as a whole each time.
+A job that is led is read as a whole when it has another leader; in between only its status is news. One whose run is
+over is read as a whole when it has a leader or a graph pointer again, or is deleted. Every other job is read as a whole
+each time. What the triggers of the session watch of these nodes is known without a request.
 
 The options of a run lie in storage, in its graph. They are read once for each run, and what goes wrong with that is no
 trouble of the other values.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
 from airflow_provider_ha.errors import HaError, RecordCorruptError, StorageUnavailableError, UnknownJobError
 from airflow_provider_ha.jobs.ha_options import HaOptions
@@ -24,10 +24,12 @@ from airflow_provider_ha.jobs.model import Status
 from airflow_provider_ha.jobs.runs import decode
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, snapshot_steps
 from airflow_provider_ha.triggers._samples import ReadJob
+from airflow_provider_ha.triggers._watched_nodes import Nodes
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.triggers._session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,13 @@ class KnownJobs:
         self._known: dict[str, _Known] = {}
         self._options: dict[str, tuple[int, HaOptions | None]] = {}
 
-    def read(self, client: HaClient, job_ids: Sequence[str]) -> dict[str, ReadJob | None]:
+    def read(self, session: Session, job_ids: Sequence[str]) -> dict[str, ReadJob | None]:
         """Return jobs as they are; ``None`` for one that does not exist, and nothing of one that cannot be read.
 
         :raises NotConnectedError: They could not be read.
         """
         found = dict[str, ReadJob | None]()
-        for job_id, read in zip(job_ids, self._read(client, job_ids), strict=True):
+        for job_id, read in zip(job_ids, self._read(session, job_ids), strict=True):
             if isinstance(read, _Known):
                 self._known[job_id] = read
                 found[job_id] = ReadJob(snapshot=read.snapshot, checkpoint=read.checkpoint)
@@ -72,7 +74,7 @@ class KnownJobs:
             self.forget([job_id])
             if isinstance(read, UnknownJobError):
                 found[job_id] = None
-        return found | self._with_options(client, found)
+        return found | self._with_options(session.client, found)
 
     def forget(self, job_ids: Iterable[str]) -> None:
         """Drop what is known of jobs."""
@@ -80,12 +82,16 @@ class KnownJobs:
             self._known.pop(job_id, None)
             self._options.pop(job_id, None)
 
-    def _read(self, client: HaClient, job_ids: Sequence[str]) -> list[_Known | HaError]:
+    def _read(self, session: Session, job_ids: Sequence[str]) -> list[_Known | HaError]:
+        client = session.client
+        jobs = [client.paths.job(job_id) for job_id in job_ids]
+
         def read() -> list[_Known | HaError]:
-            steps = [or_error(_steps(client.paths.job(job_id), self._known.get(job_id))) for job_id in job_ids]
+            kept = session.nodes.kept(path for job in jobs for path in (job.leader, job.job_graph))
+            steps = [or_error(_steps(job, self._known.get(job.job_id), kept)) for job in jobs]
             return follow_all(client.coordinator, steps)
 
-        return in_one_session(client.coordinator, f"{len(job_ids)} jobs", read)
+        return in_one_session(client.coordinator, f"{len(jobs)} jobs", read)
 
     def _with_options(self, client: HaClient, found: dict[str, ReadJob | None]) -> dict[str, ReadJob]:
         known, answers = dict[str, ReadJob](), True
@@ -109,13 +115,17 @@ class KnownJobs:
         return known
 
 
-def _steps(paths: JobPaths, known: _Known | None) -> Steps[_Known]:
+def _steps(paths: JobPaths, known: _Known | None, kept: Nodes) -> Steps[_Known]:
     marked = (paths.leader, paths.job_graph, paths.base)
     if known is not None and known.is_settled:
         led = known.snapshot.leader is not None
-        compared = marked[:2] if led else marked  # a job that is led is not deleted
-        seen = yield Reads((*compared, paths.status) if led else compared)
-        if _mark(seen, compared) == known.mark[: len(compared)]:  # guard: metrics-of-an-earlier-leader
+        compared = marked[:1] if led else marked  # a job that is led is not deleted
+        watched = {path: kept[path] for path in compared if path in kept}
+        unknown = tuple(path for path in compared if path not in watched)
+        seen = yield Reads((*unknown, paths.status) if led else unknown)
+        if (
+            _mark({**seen.nodes, **watched}, compared) == known.mark[: len(compared)]
+        ):  # guard: metrics-of-an-earlier-leader
             if not led:
                 return known
             status = decode(seen.nodes[paths.status], Status)
@@ -123,12 +133,11 @@ def _steps(paths: JobPaths, known: _Known | None) -> Steps[_Known]:
     # Before the rest: what changes in between has another mark the next time.
     first = yield Reads(marked)
     snapshot = yield from snapshot_steps(paths)
-    return (yield from _with_checkpoint(paths, _Known(snapshot, _mark(first, marked))))
+    return (yield from _with_checkpoint(paths, _Known(snapshot, _mark(first.nodes, marked))))
 
 
-def _mark(seen: Seen, paths: Iterable[str]) -> tuple[int | None, ...]:
-    nodes = (seen.nodes[path] for path in paths)
-    return tuple(None if node is None else node.modified_zxid for node in nodes)
+def _mark(nodes: Nodes, paths: Iterable[str]) -> tuple[int | None, ...]:
+    return tuple(None if (node := nodes[path]) is None else node.modified_zxid for path in paths)
 
 
 def _with_checkpoint(paths: JobPaths, known: _Known) -> Steps[_Known]:

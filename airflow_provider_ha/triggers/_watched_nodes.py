@@ -54,6 +54,11 @@ class WatchedNodes:
             self._kept.update({path: node for path, node in read.items() if path in self._armed})
         return found | dict(read)
 
+    def kept(self, paths: Iterable[str]) -> Nodes:
+        """Return those of the nodes that are watched, as they are; reads nothing."""
+        with self._lock:
+            return {path: self._kept[path] for path in paths if path in self._kept}
+
     def compare(self, paths: Sequence[str]) -> None:
         """Read nodes again and wake those that wait for one that has changed without an event.
 
