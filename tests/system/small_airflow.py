@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,10 +43,12 @@ class SmallAirflow(Servers):
     """ZooKeeper and Airflow, with the tests' own DAGs and thresholds of seconds.
 
     :param shipped_dags: Whether it also has the DAGs that we ship.
+    :param more: What Airflow has in its environment beside that.
     """
 
-    def __init__(self, home: Path, *, shipped_dags: bool = False) -> None:
+    def __init__(self, home: Path, *, shipped_dags: bool = False, more: Mapping[str, str] | None = None) -> None:
         super().__init__(home)
+        self._more = dict(more or {})
         self._bundles = [_TESTS, _SHIPPED] if shipped_dags else [_TESTS]
 
     @contextmanager
@@ -70,7 +72,7 @@ class SmallAirflow(Servers):
     def environment(self) -> dict[str, str]:
         """What Airflow is told."""
         bundles = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(self._bundles)}
-        return super().environment() | _SMALL | bundles | {"SPARK_HA_TEST_CONTROL": str(self.control)}
+        return super().environment() | _SMALL | bundles | {"SPARK_HA_TEST_CONTROL": str(self.control)} | self._more
 
     def triggerers(self) -> list[psutil.Process]:
         """Return the processes of every triggerer that runs."""
