@@ -35,6 +35,11 @@ def _widget(field: Mapping[str, Any]) -> Any:
 
     schema = field["schema"]
     checks = [validators.Optional(), *([validators.any_of(schema["enum"])] if "enum" in schema else [])]
-    kinds = {"boolean": wtforms.BooleanField, "number": wtforms.IntegerField, "string": wtforms.StringField}
+    kinds = {
+        "boolean": wtforms.BooleanField,
+        "integer": wtforms.IntegerField,
+        "number": wtforms.IntegerField,  # Airflow has no stand-in for a field of fractions
+        "string": wtforms.StringField,
+    }
     kind = wtforms.PasswordField if schema.get("format") == "password" else kinds[schema["type"][0]]
     return kind(field["label"], validators=checks, description=field["description"], default=schema.get("default"))

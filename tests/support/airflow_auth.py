@@ -92,7 +92,10 @@ def auth_manager(monkeypatch: pytest.MonkeyPatch, kind: type[Any] | None = None)
     monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", SECRET)
     monkeypatch.setenv("AIRFLOW__API__SECRET_KEY", SECRET)
     made = (kind or app.get_auth_manager_cls())()
-    monkeypatch.setattr(app._AuthManagerState, "instance", made)
+    if hasattr(app, "_AuthManagerState"):  # from Airflow 3.2 on
+        monkeypatch.setattr(app._AuthManagerState, "instance", made)
+    else:
+        monkeypatch.setattr(app, "auth_manager", made)
     return made
 
 

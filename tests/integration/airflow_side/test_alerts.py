@@ -196,8 +196,9 @@ def test_the_dag_alerts_tells_of_what_started_it(cluster: Cluster, monkeypatch: 
     """The events are a trigger's own, of a job that has really lost its leader."""
     cluster.lost("flights")
     events = [SimpleNamespace(extra={"payload": each}, timestamp=None) for each in told_by(1, emit=["no_leader"])]
-    tell = dag_of("alerts").get_task("tell").python_callable
-    context = {"triggering_asset_events": {"spark_ha_alerts": events}}
+    dag = dag_of("alerts")
+    tell = dag.get_task("tell").python_callable
+    context = {"triggering_asset_events": {"spark_ha_alerts": events}, "dag": dag}
     monkeypatch.setitem(inspect.unwrap(tell).__globals__, "get_current_context", lambda: context)
 
     [text] = tell()

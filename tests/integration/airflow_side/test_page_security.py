@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from itsdangerous import URLSafeTimedSerializer
 
+from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
@@ -34,7 +35,10 @@ from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_status,
 from tests.support.mounted_page import Page
 
 
-pytestmark = pytest.mark.airflow
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow shows the pages of plugins from 3.1 on"),
+]
 WAYS = ("/restore", "/recover")
 ROUTES = [
     (method, route.path)

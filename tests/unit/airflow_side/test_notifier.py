@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from airflow.sdk import BaseNotifier
+from airflow.sdk import DAG, BaseNotifier
 
 from airflow_provider_ha.notifications.message import compose, compose_all
 from airflow_provider_ha.notifications.spark_ha import SparkHaNotifier
@@ -57,7 +57,7 @@ def sent() -> list[tuple[str, str]]:
 
 def context_of(*payloads: dict[str, Any]) -> dict[str, Any]:
     events = [SimpleNamespace(extra={"from_trigger": True, "payload": each}, timestamp=AT) for each in payloads]
-    return {"triggering_asset_events": {"alerts": events}}
+    return {"triggering_asset_events": {"alerts": events}, "dag": DAG("alerts", schedule=None)}
 
 
 def notifier(**changed: Any) -> SparkHaNotifier:
@@ -121,7 +121,8 @@ def test_html_is_escaped() -> None:
 
 
 def test_a_task_that_fails_is_told_with_the_job_of_its_operator(sent: list[tuple[str, str]]) -> None:
-    notifier()({"exception": ValueError("no such bucket"), "task": SimpleNamespace(job_id="orders")})
+    failed = {"exception": ValueError("no such bucket"), "task": SimpleNamespace(job_id="orders")}
+    notifier()(context_of() | failed)
 
     assert sent[0][0] == "#orders"
     assert "Why: no such bucket" in sent[0][1]

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 import pytest
 from airflow.configuration import conf
 
+from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.links.page_urls import has_pages
 from airflow_provider_ha.plugins import spark_ha
 from airflow_provider_ha.plugins._app import create_app
@@ -20,6 +21,9 @@ from tests.support.mounted_page import Page
 
 pytestmark = pytest.mark.slow  # the API server of Airflow takes seconds to import
 RESERVED = ("/api/v2", "/ui", "/execution", "/auth", "/pluginsv2")  # airflow.api_fastapi.app
+
+
+ON_3_1 = pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow shows the pages of plugins from 3.1 on")
 
 
 @pytest.fixture
@@ -58,6 +62,7 @@ def test_airflow_3_0_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (SparkHaPlugin().fastapi_apps, SparkHaPlugin().external_views) == ([], [])
 
 
+@ON_3_1
 def test_the_application_is_one_and_not_below_a_path_of_airflow() -> None:
     (first,), (second,) = SparkHaPlugin().fastapi_apps, SparkHaPlugin().fastapi_apps
 
@@ -65,6 +70,7 @@ def test_the_application_is_one_and_not_below_a_path_of_airflow() -> None:
     assert not first["url_prefix"].startswith(RESERVED)
 
 
+@ON_3_1
 @pytest.mark.parametrize(
     ("base_url", "href"), [("", "/spark-ha/"), ("http://airflow.example:8080/team/a/", "/team/a/spark-ha/")]
 )
@@ -93,6 +99,7 @@ def test_airflow_takes_every_entry_as_it_is() -> None:
     assert len({view.url_route for view in taken}) == len(views), "Airflow drops the second of two equal ones"
 
 
+@ON_3_1
 @pytest.mark.parametrize("path", ["/", "/static/page.css", "/docs", "/redoc", "/openapi.json", "/unknown"])
 def test_without_a_user_there_is_no_page(path: str, client: Page) -> None:
     answer = client.get(path)
@@ -101,6 +108,7 @@ def test_without_a_user_there_is_no_page(path: str, client: Page) -> None:
     assert "leader" not in answer.text
 
 
+@ON_3_1
 def test_who_is_not_logged_in_is_told_what_to_do(client: Page) -> None:
     answer = client.get("/")
 
@@ -108,6 +116,7 @@ def test_who_is_not_logged_in_is_told_what_to_do(client: Page) -> None:
     assert "Log in to Airflow in this browser" in answer.text
 
 
+@ON_3_1
 def test_every_answer_forbids_scripts_and_frames_from_elsewhere(client: Page) -> None:  # also an error page
     policy = client.get("/").headers["Content-Security-Policy"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, BaseOperatorLink
 
+from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.get_provider_info import get_provider_info
 from airflow_provider_ha.jobs.model import JobState
@@ -53,6 +54,7 @@ class Instance:
 @pytest.fixture
 def base_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://air.example/team/flow/")
+    monkeypatch.setattr("airflow.__version__", "3.1.0")
 
 
 @pytest.fixture
@@ -90,6 +92,7 @@ def test_links_lead_below_the_path_of_airflow() -> None:
 
 
 def test_a_link_without_a_base_url_is_a_path_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow.__version__", "3.1.0")
     monkeypatch.delenv("AIRFLOW__API__BASE_URL", raising=False)
 
     assert SparkHaJobLink().get_link(follow(), ti_key=Instance()) == "/spark-ha/jobs/flights?cluster=spark_ha_default"
@@ -140,12 +143,13 @@ def test_a_resumed_task_keeps_the_links_of_the_one_that_deferred() -> None:
 
 
 def test_links_survive_the_serialization_of_their_dag() -> None:
-    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.serialization import serialized_objects
 
+    serialization: Any = getattr(serialized_objects, "DagSerialization" if AIRFLOW_V_3_2_PLUS else "SerializedDAG")
     with DAG("d", schedule=None) as dag:
         follow()
 
-    task = DagSerialization.from_dict(DagSerialization.to_dict(dag)).get_task("t")
+    task = serialization.from_dict(serialization.to_dict(dag)).get_task("t")
 
     assert {(link.name, link.xcom_key) for link in task.operator_extra_links} == {
         ("Spark HA job", "_link_SparkHaJobLink"),
