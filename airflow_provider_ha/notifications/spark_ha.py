@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
+from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.links import page_urls
 from airflow_provider_ha.notifications.message import TASK_FAILED, AlertMessage, compose, compose_all
@@ -54,6 +55,19 @@ class SparkHaNotifier(BaseNotifier):
         self.arguments = dict(arguments or {})
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
+
+    def __call__(self, *args: Any) -> None:
+        """Render and send, as Airflow does. A message that is not sent is an error on each release.
+
+        Airflow 3.0 logs it only: the task that is to tell would succeed.
+        """
+        if AIRFLOW_V_3_1_PLUS or len(args) != 1:
+            super().__call__(*args)
+            return
+        (context,) = args
+        self._update_context(context)
+        self.render_template_fields(context)
+        self.notify(context)
 
     def notify(self, context: Any) -> None:
         """Compose and send. Nothing is sent when the context has no event and no failure."""

@@ -6,6 +6,7 @@ scheduler, workers and triggerer load a name and a few dictionaries.
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from airflow import __version__ as airflow_version
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.links.page_urls import PREFIX as URL_PREFIX
 from airflow_provider_ha.links.page_urls import dag_path, dag_run_path, has_pages, task_path
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 
 NAME = "Spark HA"
+_log = logging.getLogger(__name__)
 
 
 def base_path() -> str:
@@ -31,23 +34,34 @@ def base_path() -> str:
 
 
 class SparkHaPlugin(AirflowPlugin):
-    """The pages of the jobs, and what leads to them in Airflow. Without either before Airflow 3.1."""
+    """The pages of the jobs, and what leads to them in Airflow. Neither before Airflow 3.1, nor outside the range."""
 
     name = "spark_ha"
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow only reads it
         """The application, made when it is first asked for."""
-        if not has_pages(airflow_version):
+        if not _offered():
             return []
         return [{"app": _app(), "url_prefix": URL_PREFIX, "name": NAME}]
 
     @property
     def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow only reads it
         """The entry in the navigation, and the tabs of a DAG, a DAG run and a task instance."""
-        if not has_pages(airflow_version):
-            return []
-        return _views()
+        return _views() if _offered() else []
+
+
+def _offered() -> bool:
+    """Whether this Airflow gets the pages. To one outside the range the log says why it does not.
+
+    An error here would be one of the whole API server.
+    """
+    try:
+        from airflow_provider_ha import compat  # noqa: F401, PLC0415  # refuses a release outside the range
+    except ConfigurationError as refused:
+        _log.warning("the pages of Spark HA are not offered: %s", refused)
+        return False  # guard: pages-on-any-airflow
+    return has_pages(airflow_version)
 
 
 @cache

@@ -63,6 +63,20 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What a release of Airflow needs beside it, and does not say itself: its own constraints do.
+
+    :param airflow: Releases of Airflow.
+    :param packages: Requirements, for the installer.
+    :param reason: One sentence.
+    """
+
+    airflow: tuple[str, ...]
+    packages: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Matrix:
     """All releases that the package claims, which of their combinations are tried, and why the others are not."""
 
@@ -71,6 +85,7 @@ class Matrix:
     pyspark: tuple[str, ...]
     cells: tuple[Cell, ...]
     missing: tuple[Missing, ...]
+    beside: tuple[Beside, ...] = ()
 
     @classmethod
     def read(cls, file: Path = FILE) -> Matrix:
@@ -81,7 +96,14 @@ class Matrix:
             **axes,
             cells=tuple(Cell(**cell) for cell in told["cell"]),
             missing=tuple(_missing(entry) for entry in told["missing"]),
+            beside=tuple(
+                Beside(tuple(entry["airflow"]), tuple(entry["packages"]), entry["reason"]) for entry in told["beside"]
+            ),
         )
+
+    def packages_beside(self, cell: Cell) -> list[str]:
+        """Return the requirements that the environment of a cell has as well."""
+        return [package for entry in self.beside if cell.airflow in entry.airflow for package in entry.packages]
 
     def absent(self) -> list[Cell]:
         """Return the combinations that are not tried."""

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-from tests.matrix.cells import Cell
+from tests.matrix.cells import Cell, Matrix
 from tests.support.interpreters import interpreter
 from tests.support.wheel import GIVEN
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "airflow_provider_ha"
 
 _UV = Path(sys.executable).with_name("uv")  # .ci/bootstrap puts it there
-_EXTRAS = "airflow,spark,demo,test"
+_EXTRAS = "airflow,openlineage,spark,demo,test"
 _BESIDE = (
     ".ci",
     ".github",
@@ -54,6 +54,7 @@ class Environment:
         "unit": ("tests/unit", "-m", _QUICK, "--ignore", "tests/unit/mutants", "--ignore-glob", "*/test_import_rules*"),
         "operators": ("tests/integration/airflow_side", "-m", _QUICK),
         "install": ("tests/system/test_install.py", "-k", "not resolve"),
+        "airflow": ("tests/system/test_first_dag.py",),
     }
 
     def __init__(self, cell: Cell, place: Path) -> None:
@@ -81,7 +82,15 @@ class Environment:
 
     def passes(self, suite: str, wheel: Path, workers: str) -> bool:
         """Run one suite; its output is in a file of its name."""
-        program = [str(self._venv / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        program = [
+            str(self._venv / "bin" / "python"),
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *self._warnings(),
+        ]
         variables = os.environ | {GIVEN: str(wheel), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": "1"}
         variables.pop("PYTHONPATH", None)
         with (self.place / f"{suite}.log").open("w", encoding="utf-8") as log:
@@ -99,6 +108,12 @@ class Environment:
                 return False
         return done.returncode == 0
 
+    def _warnings(self) -> list[str]:
+        """Return options: what an older Airflow says of the newest providers beside it is no error of ours."""
+        if self.cell.airflow == Matrix.read().airflow[-1]:
+            return []
+        return ["-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning"]
+
     def _install(self, wheel: Path) -> None:
         python = interpreter([int(self.cell.python.removeprefix("3."))])
         if python is None:
@@ -111,6 +126,7 @@ class Environment:
             f"{wheel}[{_EXTRAS}]",
             f"apache-airflow=={self.cell.airflow}",
             f"pyspark=={self.cell.pyspark}",
+            *Matrix.read().packages_beside(self.cell),
             "uv",
         )
 

@@ -1,4 +1,4 @@
-"""``make matrix``: unit, operator and install tests in the environments of ``.ci/matrix.toml``.
+"""``make matrix``: unit, operator and install tests, and a real Airflow, in the environments of ``.ci/matrix.toml``.
 
 Every cell has its own environment with the wheel, and a tree in which ``airflow_provider_ha`` is what the wheel
 installed. What passed is not run again until the wheel or the tests change, so a run that was interrupted, or whose

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
 from tests.support import airflow_auth
 
 
@@ -16,17 +18,19 @@ DAGS = Path(__file__).parents[2] / "dags"
 @contextmanager
 def shipped(*dag_ids: str) -> Iterator[None]:
     """Let Airflow know these DAGs, unpaused, for the time of the block. Each has a file of its name."""
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
     from airflow.utils.db import synchronize_log_template
     from airflow.utils.session import create_session
 
+    # Airflow 3.1 has both elsewhere, and its bag asks for no bundle.
+    module: Any = import_module("airflow.dag_processing.dagbag" if AIRFLOW_V_3_2_PLUS else "airflow.models.dagbag")
+    bundle = {"bundle_name": airflow_auth.BUNDLE} if AIRFLOW_V_3_2_PLUS else {}
     synchronize_log_template()  # each run refers to it
     with airflow_auth.dags(*dag_ids):
         for name in dag_ids:
-            bag = DagBag(DAGS / f"{name}.py", bundle_path=DAGS, bundle_name=airflow_auth.BUNDLE)
+            bag = module.DagBag(DAGS / f"{name}.py", bundle_path=DAGS, **bundle)
             assert bag.import_errors == {}
             with create_session() as session:
-                sync_bag_to_db(bag, airflow_auth.BUNDLE, None, session=session)
+                module.sync_bag_to_db(bag, airflow_auth.BUNDLE, None, session=session)
         set_paused(dag_ids, paused=False)
         try:
             yield

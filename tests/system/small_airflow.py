@@ -44,12 +44,21 @@ class SmallAirflow(Servers):
 
     :param shipped_dags: Whether it also has the DAGs that we ship.
     :param more: What Airflow has in its environment beside that.
+    :param dags: Folder with the DAGs that it has in place of those of the tests.
     """
 
-    def __init__(self, home: Path, *, shipped_dags: bool = False, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        shipped_dags: bool = False,
+        more: Mapping[str, str] | None = None,
+        dags: Path | None = None,
+    ) -> None:
         super().__init__(home)
         self._more = dict(more or {})
-        self._bundles = [_TESTS, _SHIPPED] if shipped_dags else [_TESTS]
+        given = {"name": "given", "classpath": _LOCAL, "kwargs": {"path": str(dags)}}
+        self._bundles = [given if dags else _TESTS, *([_SHIPPED] if shipped_dags else [])]
 
     @contextmanager
     def running(self, *dag_ids: str) -> Iterator[SmallAirflow]:

@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+from airflow_provider_ha.compat import NEWEST, OLDEST
 from tests.support.wheel import wheel as built_wheel
 
 
@@ -52,6 +55,19 @@ def test_without_extras_there_is_no_airflow_and_the_command_works(driver_host: P
     assert "No module named 'airflow'" in imported.stderr
     assert verified.returncode == 0
     assert '"EMPTY"' in verified.stdout
+
+
+def test_the_wheel_requires_the_releases_of_airflow_that_the_package_takes(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        written = message_from_bytes(archive.read(name))
+    wanted = [Requirement(line) for line in written.get_all("Requires-Dist", [])]
+    (airflow,) = (one.specifier for one in wanted if one.name == "apache-airflow")
+
+    assert all(airflow.contains(f"{major}.{minor}.0") for major, minor in (OLDEST, NEWEST))
+    assert not airflow.contains("2.11.0")
+    assert not airflow.contains(f"{NEWEST[0]}.{NEWEST[1] + 1}.0")
+    assert "wtforms" in {one.name for one in wanted}, "of which older releases make the connection form"
 
 
 def test_the_wheel_brings_the_pages_along(wheel: Path) -> None:

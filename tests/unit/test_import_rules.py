@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "links": set(),
     "hooks": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "operators": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
-    "notifications": {"hooks", "links"},
+    "notifications": {"compat", "hooks", "links"},
     "plugins": {
         "compat",
         "hooks",

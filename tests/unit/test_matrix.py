@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from tests.matrix import run
-from tests.matrix.cells import Cell, Matrix, Missing, as_json
+from tests.matrix.cells import Beside, Cell, Matrix, Missing, as_json
 from tests.matrix.environment import Environment
 from tests.mutants.catalogue import read_toml
 
@@ -75,13 +75,27 @@ def test_the_pythons_are_those_of_the_metadata(matrix: Matrix, project: dict[str
 def test_the_releases_are_in_the_range_that_the_metadata_claims(
     package: str, axis: str, extra: str, matrix: Matrix, project: dict[str, Any]
 ) -> None:
-    (wanted,) = map(Requirement, project["optional-dependencies"][extra])
+    (wanted,) = (one for one in map(Requirement, project["optional-dependencies"][extra]) if one.name == package)
     releases = getattr(matrix, axis)
     oldest = next(part.version for part in wanted.specifier if part.operator == ">=")
 
-    assert wanted.name == package
     assert all(wanted.specifier.contains(release) for release in releases)
     assert Version(min(releases, key=Version)) == Version(oldest)
+
+
+def test_what_an_airflow_needs_beside_it_is_for_releases_of_the_axis(matrix: Matrix) -> None:
+    named = [release for entry in matrix.beside for release in entry.airflow]
+
+    assert set(named) <= set(matrix.airflow)
+    assert len(set(named)) == len(named)
+
+
+def test_a_cell_gets_what_its_airflow_needs_beside_it() -> None:
+    beside = Beside(("3.0.6",), ("fastapi<1",), "Because.")
+    matrix = Matrix(("3.12",), ("3.0.6", "3.3.2"), ("4.3.0",), (CELL,), (), (beside,))
+
+    assert matrix.packages_beside(Cell("3.12", "3.0.6", "4.3.0")) == ["fastapi<1"]
+    assert matrix.packages_beside(CELL) == []
 
 
 def test_a_combination_without_a_cell_and_without_a_reason_is_found() -> None:

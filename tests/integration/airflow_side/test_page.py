@@ -16,7 +16,6 @@ from fastapi import FastAPI
 
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
-from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
@@ -35,10 +34,7 @@ from tests.support.clusters.shown_cluster import write_cluster
 from tests.support.mounted_page import Page
 
 
-pytestmark = [
-    pytest.mark.airflow,
-    pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow shows the pages of plugins from 3.1 on"),
-]
+pytestmark = pytest.mark.airflow
 HOSTILE = "<script>alert(1)</script>"
 
 

@@ -18,7 +18,6 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
@@ -35,10 +34,7 @@ from tests.support.clusters.shown_cluster import ShownJob, now, write_cluster
 from tests.support.mounted_page import mounted
 
 
-pytestmark = [
-    pytest.mark.airflow,
-    pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow shows the pages of plugins from 3.1 on"),
-]
+pytestmark = pytest.mark.airflow
 FRAME = """<!doctype html><html class="{theme}" lang="en"><title>Airflow</title><body>
 <iframe title="Spark HA" id="page" src="/spark-ha/" width="900" height="600"
 sandbox="allow-scripts allow-same-origin allow-forms allow-downloads"></iframe></body></html>"""

@@ -14,7 +14,6 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from itsdangerous import URLSafeTimedSerializer
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
@@ -35,10 +34,7 @@ from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_status,
 from tests.support.mounted_page import Page
 
 
-pytestmark = [
-    pytest.mark.airflow,
-    pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow shows the pages of plugins from 3.1 on"),
-]
+pytestmark = pytest.mark.airflow
 WAYS = ("/restore", "/recover")
 ROUTES = [
     (method, route.path)

@@ -132,16 +132,28 @@ class AirflowApi:
         return [line for entry in content for line in _text(entry)]
 
     def request(self, method: str, path: str, **arguments: Any) -> Any:
-        """Ask the API; a token that is missing or has expired is fetched."""
+        """Ask the API.
+
+        :raises DagRunFailedError: It answered with an error.
+        """
+        answer = self._signed_in(method, path, **arguments)
+        if answer.is_error:
+            message = f"{method} {path}: {answer.status_code} {answer.text[:500]}"
+            raise DagRunFailedError(message)
+        return answer.json() if answer.content else None
+
+    def page(self, path: str) -> httpx.Response:
+        """Load a page, as the user."""
+        return self._signed_in("GET", path)
+
+    def _signed_in(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        """Send a request; a token that is missing or has expired is fetched."""
         answer = self._patiently(method, path, **arguments)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             token = self._client.post("/auth/token", json=self._credentials).raise_for_status().json()
             self._client.headers["Authorization"] = f"Bearer {token['access_token']}"
             answer = self._patiently(method, path, **arguments)
-        if answer.is_error:
-            message = f"{method} {path}: {answer.status_code} {answer.text[:500]}"
-            raise DagRunFailedError(message)
-        return answer.json() if answer.content else None
+        return answer
 
     def _patiently(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """Ask again when Airflow's SQLite was locked by another of its processes: that is a 500, and passes."""

@@ -129,6 +129,7 @@ class Servers:
             "AIRFLOW_CONN_SPARK_HA_DEFAULT": json.dumps(self._connection()),
             "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__ENABLE_XCOM_DESERIALIZE_SUPPORT": "True",  # Airflow 3.0 refuses the question otherwise
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",

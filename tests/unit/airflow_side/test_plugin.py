@@ -12,7 +12,6 @@ from airflow.configuration import conf
 from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.links.page_urls import has_pages
 from airflow_provider_ha.plugins import spark_ha
-from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._rendering import static_files
 from airflow_provider_ha.plugins.spark_ha import SparkHaPlugin
@@ -28,6 +27,8 @@ ON_3_1 = pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow shows the pa
 
 @pytest.fixture
 def client() -> Page:
+    from airflow_provider_ha.plugins._app import create_app  # Airflow 3.0 has not all that it imports
+
     return Page(create_app(Clusters(names=lambda: ["spark_ha_default"])))
 
 
@@ -62,6 +63,19 @@ def test_airflow_3_0_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (SparkHaPlugin().fastapi_apps, SparkHaPlugin().external_views) == ([], [])
 
 
+def test_an_airflow_outside_the_range_gets_nothing_and_is_told_the_range() -> None:
+    program = (
+        "import airflow; airflow.__version__ = '3.4.0'\n"
+        "from airflow_provider_ha.plugins.spark_ha import SparkHaPlugin\n"
+        "print((SparkHaPlugin().fastapi_apps, SparkHaPlugin().external_views))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip().splitlines()[-1] == "([], [])"
+    assert "runs on Airflow 3.0 to 3.3; Airflow 3.4.0 is installed" in done.stdout + done.stderr
+
+
 @ON_3_1
 def test_the_application_is_one_and_not_below_a_path_of_airflow() -> None:
     (first,), (second,) = SparkHaPlugin().fastapi_apps, SparkHaPlugin().fastapi_apps
@@ -89,6 +103,7 @@ def test_the_navigation_leads_below_the_path_of_airflow(
     assert views["task_instance"]["href"] == f"{href}dag-runs/{{DAG_ID}}/{{RUN_ID}}/tasks/{{TASK_ID}}/{{MAP_INDEX}}"
 
 
+@ON_3_1
 def test_airflow_takes_every_entry_as_it_is() -> None:
     from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
 
