@@ -1,0 +1,72 @@
+"""A job whose checkpoints are on S3 or on HDFS is deleted: first all but its savepoint, then everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.delete import DeletionState
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.jobs.model import JobState
+from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
+from tests.support.spark.driver_helpers import Stream
+from tests.support.spark.layered_job import LayeredJob, on_hdfs, on_s3, s3a_class_path
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+HDFS_CLIENT = {"spark.hadoop.dfs.replication": "1", "spark.hadoop.dfs.client.use.datanode.hostname": "true"}
+
+
+@pytest.fixture(scope="module")
+def hdfs() -> Iterator[Hdfs]:
+    with hdfs_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["s3", "hdfs"])
+def config(config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path) -> HaConfig:
+    if request.param == "s3":
+        return on_s3(config, request.getfixturevalue("s3"), tmp_path)
+    return on_hdfs(config, request.getfixturevalue("hdfs"), tmp_path)
+
+
+def left(job: LayeredJob) -> set[str]:
+    """Return the first names below the job of every file in the store that it works in."""
+    base = f"{job.job._job.keys.base}/"
+    found = [*job.files.list(base), *job.files.prepared(base)]
+    return {file.key.removeprefix(base).partition("/")[0] for file in found}
+
+
+def test_a_deleted_job_leaves_its_savepoint_or_nothing(client: HaClient, config: HaConfig, tmp_path: Path) -> None:
+    conf = s3a_class_path() if config.s3 is not None else dict(HDFS_CLIENT)
+    job = LayeredJob(client, Stream(tmp_path), ("windows",), conf=conf)
+    job.stream.feed(3)
+    job.submit()
+    job.await_sink(2)
+    job.kill()  # so that a second epoch has a base on the first one's files
+    job.recover()
+    job.stream.feed(1)
+    job.await_read(2)
+    asked = job.job.request_savepoint(operation_id=new_id(), requested_by="test")
+    job.await_alive(lambda: job.operation(asked.operation_id).state.final, "the savepoint")
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
+    savepoint = str(job.operation(asked.operation_id).result["savepoint_id"])
+    assert {"live", "savepoints"} <= left(job)
+
+    kept = client.job(job.job_id).delete(requested_by="test", keep_savepoints=True)
+
+    assert kept.state is DeletionState.DELETED
+    assert client.list_jobs() == []
+    assert left(job) <= {"savepoints"}
+    assert client.job(job.job_id).savepoints.verify(savepoint) == []
+
+    gone = client.job(job.job_id).delete(requested_by="test", keep_savepoints=False)
+
+    assert gone.state is DeletionState.DELETED
+    assert left(job) == set()
+    assert list(client.store.list(f"{job.job._job.keys.base}/")) == []
