@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseOperator, BaseSensorOperator
+from airflow.sdk.bases.notifier import BaseNotifier  # Airflow 3.0.0 looks for that of airflow.sdk elsewhere
 
 from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS, AIRFLOW_V_3_2_PLUS, AIRFLOW_V_3_3_PLUS
 
@@ -46,6 +47,7 @@ __all__ = [
     "AirflowNotFoundException",
     "AirflowSkipException",
     "BaseHook",
+    "BaseNotifier",
     "BaseOperator",
     "BaseSensorOperator",
     "TaskDeferralTimeout",

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseNotifier
-
 from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
+from airflow_provider_ha.compat.sdk import BaseNotifier
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.links import page_urls
 from airflow_provider_ha.notifications.message import TASK_FAILED, AlertMessage, compose, compose_all

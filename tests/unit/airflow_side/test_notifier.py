@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from airflow.sdk import DAG, BaseNotifier
+from airflow.sdk import DAG
 
+from airflow_provider_ha.compat.sdk import BaseNotifier
 from airflow_provider_ha.notifications.message import compose, compose_all
 from airflow_provider_ha.notifications.spark_ha import SparkHaNotifier
 from airflow_provider_ha.views.events import CLUSTER_EVENTS
