@@ -20,6 +20,7 @@ PAGE = ROOT / "docs" / "reference" / "api.md"
 # Internal: they pass the names of a neighbour on.
 PASSED_ON = {
     "airflow_provider_ha.checkpoints.verify.findings",
+    "airflow_provider_ha.compat.openlineage",
     "airflow_provider_ha.compat.sdk",
     "airflow_provider_ha.compat.triggers",
     "airflow_provider_ha.control.rebuild",
