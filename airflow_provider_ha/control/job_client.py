@@ -109,7 +109,7 @@ class JobClient:
         return stores.select_checkpoint(self._job, start_from=start_from, fallback=fallback, depth=depth)
 
     def lineage(self, run: int) -> RunLineage:
-        """Return what OpenLineage is told of a run (``lineage.run_lineage``)."""
+        """Return what OpenLineage receives of a run (``lineage.run_lineage``)."""
         return run_lineage(self._job, run)
 
     def recover(self, *, by: str, wait: bool = True) -> SubmittedRun:
@@ -160,7 +160,7 @@ class JobClient:
 
         The copy takes as long as its files take; the answer is COMPLETED then (``savepoint_at_rest.take_savepoint``).
 
-        :param tell: Is told what the copy does, for people who wait.
+        :param tell: Called with each step of the copy, for people who wait.
         :raises ConfigurationError: No savepoint can be kept for *retain_days*, or no schedule is named for it.
         :raises CheckpointMissingError: The job is over, and no checkpoint of it is proven.
         :raises JobStateError: The job has no run.

@@ -34,7 +34,7 @@ def start_metrics(
 ) -> Callable[[str, Trigger], None]:
     """Serve the metrics when the options of the job say so, and have the status say where.
 
-    :returns: What has to be told of each trigger.
+    :returns: What has to receive each trigger.
     """
     if led.graph.options.metrics_port is None:
         return _ignore

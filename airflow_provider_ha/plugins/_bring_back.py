@@ -135,7 +135,7 @@ def if_lost_at_first(snapshot: JobSnapshot) -> str:
 
 
 def sources(checkpoints: CheckpointListView, savepoints: SavepointListView) -> Sequence[tuple[str, str, Any]]:
-    """Return what a restore can start from: its name, what is told beside it, and when it was taken. Newest first."""
+    """Return what a restore can start from: its name, its description, and when it was taken. Newest first."""
     found = [(f"checkpoint-{each.number}", f"epoch {each.epoch}", each.created_at) for each in checkpoints.checkpoints]
     found += [
         (f"savepoint-{each.savepoint_id}", each.label or each.schedule or "", each.created_at)

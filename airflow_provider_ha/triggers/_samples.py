@@ -1,4 +1,4 @@
-"""What Airflow's ``Stats`` is told of a job. Pure: what was read goes in, values come out.
+"""The samples of a job for Airflow's ``Stats``. Pure: what was read goes in, values come out.
 
 A run that is over has a state and nothing else: its figures are those of a driver that is gone.
 """

@@ -1,7 +1,7 @@
 """Under which name, and with which tags, a value of a job goes to Airflow's ``Stats``. Pure.
 
 - OpenTelemetry: the labels are attributes, under the names that they have for Prometheus.
-- StatsD with tags: the same, but the job is told under ``spark_job``. Airflow drops ``job_id`` by default
+- StatsD with tags: the same, but the tag of the job is ``spark_job``. Airflow drops ``job_id`` by default
   (``[metrics] statsd_disabled_tags``): its own jobs have numbers that grow.
 - StatsD without tags: the values of the labels follow the name, as in Airflow's own names. Else each job would
   overwrite the one before it.

@@ -1,4 +1,4 @@
-"""What OpenLineage is told of a run: what it started from, where it stands, what it reads and writes.
+"""What OpenLineage receives of a run: what it started from, where it stands, what it reads and writes.
 
 The truth about inputs and outputs is in the checkpoints: a script is never read for it.
 """
@@ -43,7 +43,7 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLineage:
-    """One run, as OpenLineage is told of it.
+    """One run, as OpenLineage receives it.
 
     :param attempt: Its newest submission; ``None`` before the first one.
     :param epoch: Of its leader, or of its result; ``None`` before a driver leads.

@@ -65,7 +65,7 @@ def take_savepoint(
 
     :param arguments: Of the operation.
     :param retention: What *arguments* say of the savepoints of its schedule.
-    :param tell: Is told what the call does, for people who wait.
+    :param tell: Called with each step, for people who wait.
     :raises UnknownJobError: There is no such job.
     :raises CheckpointMissingError: The job is over, and no checkpoint of it is proven.
     :raises JobStateError: It has no run, was deleted in that time, or the id was used for something else.

@@ -1,6 +1,6 @@
 """Holds the gate of the JVM open while this process leads.
 
-The JVM knows nothing of ZooKeeper: it is told until when the lease goes on. When this process is frozen, nothing tells
+The JVM knows nothing of ZooKeeper: the driver sends it the end of the lease. When this process is frozen, nothing tells
 it any more, and the gate closes by itself; when the machine is suspended, the gate's clock counts that time.
 """
 
