@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from http import HTTPStatus
 from typing import cast
+from urllib.parse import urlencode, urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -18,6 +19,7 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
     UnknownJobError,
 )
+from airflow_provider_ha.links.page_urls import base_url
 from airflow_provider_ha.plugins._bounded import OverTimeError
 from airflow_provider_ha.plugins._rendering import SECURITY_HEADERS, render
 
@@ -91,7 +93,14 @@ def _page(request: Request, status: HTTPStatus, title: str, next_step: str, deta
         detail=detail,
         next_step=next_step,
         at=status.value,
+        login=_login(request) if status is HTTPStatus.UNAUTHORIZED and request.method == "GET" else "",
     )
+
+
+def _login(request: Request) -> str:
+    """Return where Airflow has a user log in, and leads back from."""
+    back = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+    return f"{urlsplit(base_url()).path}/api/v2/auth/login?{urlencode({'next': back})}"
 
 
 def sentence(message: str) -> str:

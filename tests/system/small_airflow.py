@@ -241,6 +241,22 @@ class CountedJob:
         return view.result.state.value if view and view.result else None
 
 
+def lose_host(job: CountedJob) -> None:
+    """Kill the driver and what would start it again: its supervisor, before that can report."""
+    [driver] = job.drivers()
+    for parent in psutil.Process(driver.pid).parents():
+        if "airflow_provider_ha.supervisor" in " ".join(parent.cmdline()):
+            kill(parent.pid)
+    wait_until(lambda: not job.drivers(), timeout=60, what="the driver to die with its supervisor")
+
+
+def told(api: AirflowApi) -> list[str]:
+    """Return what the runs of the DAG ``alerts`` have told until now."""
+    found = api.request("GET", "/api/v2/dags/alerts/dagRuns")["dag_runs"]
+    over = [DagRun("alerts", each["dag_run_id"]) for each in found if each["state"] == "success"]
+    return [text for run in over for text in api.xcom(run, "tell")]
+
+
 def alive(process: psutil.Process) -> bool:
     """Whether a process exists and can still run."""
     try:

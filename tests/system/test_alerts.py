@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import psutil
 import pytest
 
 from airflow_provider_ha.control.client import HaClient
@@ -18,9 +17,8 @@ from airflow_provider_ha.jobs.metrics import Metric
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.airflow_stats import environment
 from tests.support.receivers import Received, statsd
-from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY
-from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow, kill
+from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow, lose_host, told
 
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
@@ -106,15 +104,15 @@ def test_the_metrics_of_a_job_without_a_task_come_from_the_triggerer(receiver: R
 def test_a_driver_that_is_lost_with_its_host_is_told_and_so_is_its_recovery(
     airflow: SmallAirflow, client: HaClient, job: CountedJob
 ) -> None:
-    assert told(airflow) == [], "nothing was lost yet"
+    assert told(airflow.api) == [], "nothing was lost yet"
 
     lose_host(job)
-    wait_until(lambda: any("has no leader" in text for text in told(airflow)), timeout=PATIENCE, what="the alert")
+    wait_until(lambda: any("has no leader" in text for text in told(airflow.api)), timeout=PATIENCE, what="the alert")
     client.job(JOB_ID).recover(by="the person on call")
     job.wait_until_running(epoch=2)
-    wait_until(lambda: any("is led again" in text for text in told(airflow)), timeout=PATIENCE, what="its end")
+    wait_until(lambda: any("is led again" in text for text in told(airflow.api)), timeout=PATIENCE, what="its end")
 
-    lost = next(text for text in told(airflow) if "has no leader" in text)
+    lost = next(text for text in told(airflow.api) if "has no leader" in text)
     assert lost.startswith(f"Spark HA job {JOB_ID} has no leader\nWhy: run 1 has lost its driver, epoch 1")
     assert f"/spark-ha/jobs/{JOB_ID}" in lost
     assert "It had no leader for" in next(text for text in told(airflow) if "is led again" in text)

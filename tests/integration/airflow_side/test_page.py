@@ -21,6 +21,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._bounded import Bounded
 from airflow_provider_ha.plugins._clusters import Clusters
@@ -334,3 +335,17 @@ def test_a_connection_that_was_edited_does_not_end_the_session_of_a_request(conf
 
         assert client.list_jobs() == []
     clusters.close()
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_job_that_only_event_triggers_watch_says_that_these_start_dags(
+    page: Page, coordinator: Coordinator, cluster_paths: ClusterPaths
+) -> None:
+    said = "An event trigger only starts a DAG"
+    coordinator.ensure(cluster_paths.watchers)
+
+    assert said not in page.get("/jobs/payments").text
+    coordinator.commit(Announcement.of_cluster(cluster_paths, "event trigger of spark_ha_default").create())
+    assert said in page.get("/jobs/payments").text
+    coordinator.commit(Announcement.of_cluster(cluster_paths, "recoverer").create())
+    assert said not in page.get("/jobs/payments").text

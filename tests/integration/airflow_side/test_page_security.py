@@ -125,6 +125,7 @@ def test_no_route_answers_without_a_user(page: Page, manager: Any, job: Any, met
     job()
 
     assert page.request(method, address(path)).status_code == 401
+    assert "/api/v2/auth/login?next=%2Fspark-ha%2F" in page.request("GET", address(path)).text or method != "GET"
     forged = {"Cookie": "_token=x.y.z"}
     assert page.request(method, address(path), headers=forged).status_code == 403
 

@@ -108,10 +108,10 @@ class Servers:
 
         wait_until(known, timeout=300, what=f"Airflow to know {', '.join(dag_ids)}", interval=0.3)
 
-    def password(self) -> str:
-        """Airflow's own generated password of the user ``admin``."""
+    def password(self, user: str = USER) -> str:
+        """Airflow's own generated password of a user."""
         path = self.airflow_home / "simple_auth_manager_passwords.json.generated"
-        return str(json.loads(path.read_text())[USER])
+        return str(json.loads(path.read_text())[user])
 
     def stop(self) -> list[int]:
         """End everything that the demo started. Returns the ids of processes that had to be killed."""

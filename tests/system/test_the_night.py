@@ -1,0 +1,230 @@
+"""A night, click by click, as the how-to page "The night" tells it: lost for good at three, restored from the page.
+
+Both tests look at one job in one Airflow, through its own login, in a real Chromium; the second one stops the job. The
+pictures of the how-to are taken on the way: ``PICTURES=write``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.proofs.first_dag import Output
+from tests.support.browser import browser
+from tests.system.harness.servers import REPOSITORY, USER
+from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow, lose_host, told
+
+
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
+
+JOB_ID = "orders"
+VIEWER = "vera"
+IMAGES = REPOSITORY / "docs" / "images"
+MOST_BYTES = 150_000
+PATIENT = PATIENCE * 1000  # milliseconds
+# What a picture must not show of this machine.
+RENAME = """([from, to]) => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(from, to);
+}"""
+
+
+@pytest.fixture(scope="module")
+def airflow() -> Iterator[SmallAirflow]:
+    """An Airflow with the DAGs that we ship, a person on call and a viewer; nothing in it recovers a job."""
+    home, users = REPOSITORY / "build" / "test-airflow-night", f"{USER}:admin,{VIEWER}:viewer"
+    servers = SmallAirflow(home, shipped_dags=True, more={"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": users})
+    with servers.running("alerts", "disaster_recovery", "recover_jobs"):
+        servers.api.request("PATCH", "/api/v2/dags/recover_jobs", json={"is_paused": True})
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def client(airflow: SmallAirflow) -> Iterator[HaClient]:
+    with HaClient.open(airflow.config) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def output(airflow: SmallAirflow) -> Output:
+    """Where the job writes: numbers from 0 on, each once."""
+    return Output(airflow.home / "orders")
+
+
+@pytest.fixture(scope="module")
+def job(airflow: SmallAirflow, client: HaClient, output: Output) -> Iterator[CountedJob]:
+    """A job that no task follows, running."""
+    client.job(JOB_ID).submit(
+        SubmitRequest(
+            job_id=JOB_ID,
+            request_id="by-day",
+            application=str(REPOSITORY / "tests" / "apps" / "system" / "counting.py"),
+            arguments=["--output", str(output.path)],
+            conf={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1"},
+            master="local[1]",
+            driver_memory="512m",
+        )
+    )
+    counted = CountedJob.of(airflow, client.coordinator, JOB_ID)
+    counted.wait_until_running()
+    yield counted
+    if counted.result() is None:
+        client.job(JOB_ID).request_cancel(operation_id="the-end", requested_by="test")
+    wait_until(lambda: counted.result() and not counted.drivers(), timeout=PATIENCE, what="the job to be over")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Callable[[], Page]]:
+    """Open an empty page of a browser in which no user has logged in."""
+    contexts = []
+
+    def opened() -> Page:
+        contexts.append(chromium.new_context(viewport={"width": 1280, "height": 900}, timezone_id="UTC"))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(60_000)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def log_in(page: Page, airflow: SmallAirflow, user: str = USER) -> None:
+    """Fill in Airflow's own form."""
+    page.locator('input[name="username"]').fill(user)
+    page.locator('input[name="password"]').fill(airflow.password(user))
+    page.locator('button[type="submit"]').click()
+
+
+def picture(page: Page, airflow: SmallAirflow, name: str, height: int) -> None:
+    """Take a picture of the how-to, and compare its size with the one that is kept."""
+    page.set_viewport_size({"width": 1280, "height": height})
+    for found, shown in ((str(airflow.home), "/srv/spark-ha"), (socket.gethostname(), "worker-1")):
+        page.evaluate(RENAME, [found, shown])
+    taken, kept = page.screenshot(), IMAGES / f"{name}.png"
+    if os.environ.get("PICTURES") == "write":
+        kept.write_bytes(taken)
+    assert kept.read_bytes()[16:24] == taken[16:24], "width and height: take the pictures again, see CONTRIBUTING.md"
+    assert kept.stat().st_size < MOST_BYTES
+
+
+def is_accessible(page: Page) -> bool:
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    return True
+
+
+def test_a_driver_that_is_lost_for_good_is_restored_from_its_page(
+    airflow: SmallAirflow, job: CountedJob, output: Output, open_page: Callable[[], Page]
+) -> None:
+    assert told(airflow.api) == [], "nothing was lost yet"
+    page = open_page()
+
+    # Three o'clock: the host of the driver is gone. Then the alert, which names the page.
+    lose_host(job)
+    wait_until(lambda: any("has no leader" in text for text in told(airflow.api)), timeout=PATIENCE, what="the alert")
+    [alert] = [text for text in told(airflow.api) if "has no leader" in text][:1]
+    link = re.search(rf"{re.escape(airflow.url)}/spark-ha/jobs/\S+", alert)
+    assert link is not None, alert
+
+    # The link leads to the job, by Airflow's login.
+    page.goto(link[0])
+    page.get_by_role("link", name="Log in").click()
+    log_in(page, airflow)
+    page.get_by_role("heading", name=JOB_ID, exact=True).wait_for()
+
+    # What happened in the last hour: who led, and why that changed.
+    page.get_by_role("link", name="1h", exact=True).click()
+    page.wait_for_url("**span=1h**")
+    assert page.locator(".headline").get_by_text("LOST").is_visible()
+    [why] = page.locator('#epoch-table td[data-label="Why it changed"]').all_inner_texts()
+    assert len(why) > 1, "a dash says nothing"
+    assert page.locator("svg.timeline .bar-lost").count() == 1
+    picture(page, airflow, "night-lost", 900)
+
+    # The plan, to decide from.
+    page.get_by_role("link", name="Restore from a checkpoint").click()
+    page.get_by_role("heading", name="The plan").wait_for()
+    assert page.get_by_text("SAFE", exact=True).first.is_visible()
+    assert page.get_by_text("The lost run 1 ends.").is_visible()
+    assert job.counts().submissions == {1: 1}, "nothing has happened yet"
+    assert is_accessible(page)
+    picture(page, airflow, "night-plan", 900)
+
+    # Restore, and see it run with its first new checkpoint.
+    page.get_by_role("button", name="Restore", exact=True).click()
+    page.wait_for_url("**/restore-runs/**")
+    followed = page.url
+    page.get_by_text("Its first new checkpoint is number").wait_for(timeout=PATIENT)
+    assert is_accessible(page)
+    picture(page, airflow, "night-restored", 700)
+    page.locator("main").get_by_role("link", name=JOB_ID, exact=True).click()
+    page.locator(".headline").get_by_text("RUNNING").wait_for(timeout=PATIENT)
+
+    counts = job.counts()
+    assert (counts.submissions, counts.epoch, counts.drivers) == ({1: 1, 2: 1}, 3, 1), "the end of the lost run took epoch 2"
+    rows, wrong = output.compare()
+    assert (rows > 0, wrong) == (True, [])
+
+    # Inside Airflow, a link out of the frame takes Airflow along.
+    page.goto(f"{airflow.url}/plugin/spark-ha")
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("heading", name="Jobs").wait_for()
+    page.locator("iframe").evaluate("(frame, to) => { frame.contentWindow.location = to; }", followed)
+    frame.get_by_role("link", name="disaster_recovery, page-restore-").click()
+    page.wait_for_url("**/dags/disaster_recovery/runs/page-restore-*")
+
+
+def test_the_page_inside_airflow_is_for_its_users_and_stops_a_job(
+    airflow: SmallAirflow, job: CountedJob, output: Output, open_page: Callable[[], Page]
+) -> None:
+    stop = f"{airflow.url}/spark-ha/jobs/{JOB_ID}/actions/stop"
+    viewer, page = open_page(), open_page()
+
+    # Without a user there is nothing to see, and a viewer only looks.
+    without = viewer.goto(stop)
+    viewer.get_by_role("link", name="Log in").click()
+    log_in(viewer, airflow, VIEWER)
+    viewer.get_by_role("heading", name="You may not see or do this").wait_for()
+    refused = viewer.goto(stop)
+    viewer.goto(f"{airflow.url}/spark-ha/jobs/{JOB_ID}")
+    assert without is not None
+    assert refused is not None
+    assert (without.status, refused.status) == (401, 403)
+    assert viewer.get_by_text("You may look at this job.").is_visible()
+
+    # An editor finds it in Airflow's navigation, takes a savepoint and stops the job.
+    page.goto(airflow.url)
+    log_in(page, airflow)
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("menuitem", name="Spark HA").click()
+    page.wait_for_url("**/plugin/spark-ha")
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("link", name=JOB_ID, exact=True).click()
+    frame.get_by_role("link", name="Take a savepoint").click()
+    frame.get_by_role("button", name="Take a savepoint").click()
+    frame.get_by_text("The operation is COMPLETED").wait_for(timeout=PATIENT)
+    frame.get_by_role("link", name=JOB_ID, exact=True).click()
+    frame.get_by_role("link", name="Stop with a checkpoint").click()
+    frame.get_by_role("button", name="Stop with a checkpoint").click()
+    frame.get_by_text("FINISHED").first.wait_for(timeout=PATIENT)
+
+    assert job.result() == "FINISHED"
+    assert job.operations("COMPLETED") == 2
+    rows, wrong = output.compare()
+    assert (rows > 0, wrong) == (True, [])
