@@ -75,22 +75,6 @@ def sent(receiver: Received, metric: Metric, *labels: str) -> list[float]:
     return receiver.values(".".join((f"airflow.{metric.stats_name}.demo.{JOB_ID}", *labels)))
 
 
-def told(airflow: SmallAirflow) -> list[str]:
-    """Return what the runs of the DAG have told until now."""
-    found = airflow.api.request("GET", "/api/v2/dags/alerts/dagRuns")["dag_runs"]
-    over = [DagRun("alerts", each["dag_run_id"]) for each in found if each["state"] == "success"]
-    return [text for run in over for text in airflow.api.xcom(run, "tell")]
-
-
-def lose_host(job: CountedJob) -> None:
-    """Kill the driver and what would start it again: its supervisor, before that can report."""
-    [driver] = job.drivers()
-    for parent in psutil.Process(driver.pid).parents():
-        if "airflow_provider_ha.supervisor" in " ".join(parent.cmdline()):
-            kill(parent.pid)
-    wait_until(lambda: not job.drivers(), timeout=60, what="the driver to die with its supervisor")
-
-
 @pytest.mark.usefixtures("job")
 def test_the_metrics_of_a_job_without_a_task_come_from_the_triggerer(receiver: Received) -> None:
     wait_until(lambda: 1.0 in sent(receiver, metrics.JOB_STATE, "RUNNING"), timeout=PATIENCE, what="its state")
@@ -115,7 +99,7 @@ def test_a_driver_that_is_lost_with_its_host_is_told_and_so_is_its_recovery(
     lost = next(text for text in told(airflow.api) if "has no leader" in text)
     assert lost.startswith(f"Spark HA job {JOB_ID} has no leader\nWhy: run 1 has lost its driver, epoch 1")
     assert f"/spark-ha/jobs/{JOB_ID}" in lost
-    assert "It had no leader for" in next(text for text in told(airflow) if "is led again" in text)
+    assert "It had no leader for" in next(text for text in told(airflow.api) if "is led again" in text)
 
 
 @pytest.mark.usefixtures("job")

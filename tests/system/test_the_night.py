@@ -123,10 +123,15 @@ def picture(page: Page, airflow: SmallAirflow, name: str, height: int) -> None:
     assert kept.stat().st_size < MOST_BYTES
 
 
-def is_accessible(page: Page) -> bool:
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
-    return True
+def check_accessible(page: Page) -> None:
+    """Check the page wide and light, and narrow and dark."""
+    for theme, width in (("dark", 400), ("light", 1280)):
+        page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        page.set_viewport_size({"width": width, "height": 900})
+        page.locator(f'html[data-theme="{theme}"]').wait_for()
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_driver_that_is_lost_for_good_is_restored_from_its_page(
@@ -163,7 +168,7 @@ def test_a_driver_that_is_lost_for_good_is_restored_from_its_page(
     assert page.get_by_text("SAFE", exact=True).first.is_visible()
     assert page.get_by_text("The lost run 1 ends.").is_visible()
     assert job.counts().submissions == {1: 1}, "nothing has happened yet"
-    assert is_accessible(page)
+    check_accessible(page)
     picture(page, airflow, "night-plan", 900)
 
     # Restore, and see it run with its first new checkpoint.
@@ -171,13 +176,14 @@ def test_a_driver_that_is_lost_for_good_is_restored_from_its_page(
     page.wait_for_url("**/restore-runs/**")
     followed = page.url
     page.get_by_text("Its first new checkpoint is number").wait_for(timeout=PATIENT)
-    assert is_accessible(page)
+    check_accessible(page)
     picture(page, airflow, "night-restored", 700)
     page.locator("main").get_by_role("link", name=JOB_ID, exact=True).click()
     page.locator(".headline").get_by_text("RUNNING").wait_for(timeout=PATIENT)
 
     counts = job.counts()
-    assert (counts.submissions, counts.epoch, counts.drivers) == ({1: 1, 2: 1}, 3, 1), "the end of the lost run took epoch 2"
+    assert (counts.submissions, counts.drivers) == ({1: 1, 2: 1}, 1)
+    assert counts.epoch == 3, "the end of the lost run took epoch 2"
     rows, wrong = output.compare()
     assert (rows > 0, wrong) == (True, [])
 
@@ -222,7 +228,7 @@ def test_the_page_inside_airflow_is_for_its_users_and_stops_a_job(
     frame.get_by_role("link", name=JOB_ID, exact=True).click()
     frame.get_by_role("link", name="Stop with a checkpoint").click()
     frame.get_by_role("button", name="Stop with a checkpoint").click()
-    frame.get_by_text("FINISHED").first.wait_for(timeout=PATIENT)
+    frame.get_by_role("row", name="The run is FINISHED").wait_for(timeout=PATIENT)
 
     assert job.result() == "FINISHED"
     assert job.operations("COMPLETED") == 2
