@@ -337,15 +337,18 @@ def test_a_connection_that_was_edited_does_not_end_the_session_of_a_request(conf
     clusters.close()
 
 
-@pytest.mark.usefixtures("filled")
 def test_a_job_that_only_event_triggers_watch_says_that_these_start_dags(
-    page: Page, coordinator: Coordinator, cluster_paths: ClusterPaths
+    page: Page, config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths
 ) -> None:
-    said = "An event trigger only starts a DAG"
+    write_cluster(coordinator, open_store(config), cluster_paths)
     coordinator.ensure(cluster_paths.watchers)
+    said = "An event trigger only starts a DAG"
 
-    assert said not in page.get("/jobs/payments").text
+    unwatched = page.get("/jobs/payments").text
     coordinator.commit(Announcement.of_cluster(cluster_paths, "event trigger of spark_ha_default").create())
-    assert said in page.get("/jobs/payments").text
+    told = page.get("/jobs/payments").text
     coordinator.commit(Announcement.of_cluster(cluster_paths, "recoverer").create())
-    assert said not in page.get("/jobs/payments").text
+    recovered = page.get("/jobs/payments").text
+
+    assert "Its driver is lost:" in unwatched
+    assert (said in unwatched, said in told, said in recovered) == (False, True, False)
