@@ -1,4 +1,7 @@
-"""The shipped DAG ``recover_jobs`` on a real Airflow: a job that no task follows loses its driver and gets another."""
+"""The shipped DAG ``recover_jobs`` on a real Airflow: a job that no task follows loses its driver and gets another.
+
+Airflow sends metrics to a collector of OpenTelemetry: the triggerer reports the job to it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,14 @@ import pytest
 
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.jobs import metrics
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.metrics import Metric
+from airflow_provider_ha.recovery.timeline import RestartReason
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.airflow_stats import environment
+from tests.support.receivers import Received, otlp
 from tests.system.harness.rest import FINAL, DagRun
 from tests.system.harness.servers import REPOSITORY
 from tests.system.small_airflow import PATIENCE, CountedJob, Counts, SmallAirflow, kill
@@ -22,9 +30,16 @@ JOB_ID = "unfollowed"
 
 
 @pytest.fixture(scope="module")
-def airflow() -> Iterator[SmallAirflow]:
+def collector() -> Iterator[Received]:
+    with otlp() as received:
+        yield received
+
+
+@pytest.fixture(scope="module")
+def airflow(collector: Received) -> Iterator[SmallAirflow]:
     """An Airflow with the DAGs that we ship."""
-    servers = SmallAirflow(REPOSITORY / "build" / "test-airflow-recoverer", shipped_dags=True)
+    home = REPOSITORY / "build" / "test-airflow-recoverer"
+    servers = SmallAirflow(home, shipped_dags=True, more=environment("opentelemetry", collector))
     with servers.running("recover_jobs"):
         yield servers
 
@@ -80,3 +95,16 @@ def test_a_job_that_nobody_follows_is_recovered_by_the_dag(
     reports = [airflow.api.xcom(run, "recover_jobs") for run in runs_of(airflow)]
     assert [report for report in reports if JOB_ID in report.get("recovered", ())] == [{"recovered": [JOB_ID]}]
     assert read_cluster_leader(client.coordinator, client.paths) is None, "between two runs it has no leader"
+
+
+@pytest.mark.usefixtures("job")
+def test_the_metrics_of_a_job_without_a_task_come_from_the_triggerer(collector: Received) -> None:
+    def sent(metric: Metric, **labels: str) -> list[float]:
+        return collector.values(f"airflow.{metric.stats_name}", cluster="demo", job_id=JOB_ID, **labels)
+
+    wait_until(lambda: sent(metrics.RECOVERY, phase="lead"), timeout=PATIENCE, what="the recovery")
+    # The first report after the takeover may find it STARTING; the next one comes within a minute.
+    wait_until(lambda: 1.0 in sent(metrics.JOB_STATE, state="RUNNING"), timeout=PATIENCE, what="its state")
+
+    assert sent(metrics.LEADER_EPOCH)[-1] == 2.0
+    assert sum(sent(metrics.RESTARTS, reason=reason.value)[-1] for reason in RestartReason) == 1.0
