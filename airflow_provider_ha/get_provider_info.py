@@ -41,6 +41,7 @@ def get_provider_info() -> dict[str, Any]:
             "checkpoint",
             "stop",
             "cancel",
+            "delete_job",
             "move",
             "select_checkpoint",
             "plan_restore",

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from airflow_provider_ha.links.known_run import XCOM_KEY
 from airflow_provider_ha.views import events
 from airflow_provider_ha.views.commands import COMMANDS
+from airflow_provider_ha.views.deletion import DeletionView
 from airflow_provider_ha.views.drills import DrillResultView
 from airflow_provider_ha.views.errors import ErrorDocument
 from airflow_provider_ha.views.move import MoveView
@@ -42,6 +43,7 @@ OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
     "SparkHaCheckpointOperator": {"": CheckpointTakenView},
     "SparkHaStopOperator": {"": StoppedView},
     "SparkHaCancelOperator": {"": CanceledView},
+    "SparkHaDeleteJobOperator": {"": DeletionView},
     "SparkHaMoveOperator": {"": MoveView},
     "SparkHaRestoreOperator": {"": RunReachedView},
     "SparkHaFollowOperator": {"": RunReachedView},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.coordination.node_names import is_plain, ours
-from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.errors import JobStateError, UnknownJobError
 
 
 def require_over(job: JobContext) -> None:
@@ -31,6 +31,22 @@ def require_over(job: JobContext) -> None:
         raise JobStateError(
             f"a reader holds {what!r} of job {job.job_id!r}", next_step="Wait for its end; nothing was removed"
         )
+
+
+def in_use(job: JobContext) -> list[str]:
+    """Return what uses a job whose run is over, and ends by itself: a driver that is ending, and readers.
+
+    Empty for a live run, and for a job that is not known: whether these are refused is asked of what removes the job.
+    """
+    try:
+        snapshot = job.snapshot()
+    except UnknownJobError:
+        return []
+    if snapshot.run is not None and snapshot.run.result is None:
+        return []
+    leader = snapshot.leader
+    led = [] if leader is None else [f"it is led by epoch {leader.epoch} on {leader.host}"]
+    return led + [f"a reader holds {what}" for what in readers(job)]
 
 
 def readers(job: JobContext) -> list[str]:

@@ -14,6 +14,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
+from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
 from airflow_provider_ha.operators.plan_restore import SparkHaPlanRestoreOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
@@ -35,6 +36,7 @@ OF_A_JOB = [
     SparkHaStopOperator,
     SparkHaCancelOperator,
     SparkHaCheckpointOperator,
+    SparkHaDeleteJobOperator,
     SparkHaSelectCheckpointOperator,
 ]
 OF_A_CUT = [SparkHaSelectCheckpointOperator, SparkHaPlanRestoreOperator, SparkHaRestoreOperator]

@@ -108,6 +108,7 @@ def test_every_kind_has_its_public_classes() -> None:
         "SparkHaStopOperator",
         "SparkHaCancelOperator",
         "SparkHaCheckpointOperator",
+        "SparkHaDeleteJobOperator",
         "SparkHaMoveOperator",
         "SparkHaSelectCheckpointOperator",
         "SparkHaRecoverJobsOperator",

@@ -16,6 +16,7 @@ from packaging.version import Version
 
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
+from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
@@ -47,6 +48,7 @@ EVERY_KIND = [
     (SparkHaStopOperator, JOB, 99, TEN),
     (SparkHaCancelOperator, JOB, 99, TEN),
     (SparkHaCheckpointOperator, JOB, 99, TEN),
+    (SparkHaDeleteJobOperator, JOB, 99, TEN),
     (SparkHaLeaderSensor, JOB, 99, TEN),
     (SparkHaCheckpointSensor, JOB, 99, TEN),
     (SparkHaJobStatusSensor, JOB | {"target_states": ["RUNNING"]}, 99, TEN),

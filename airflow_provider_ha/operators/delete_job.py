@@ -1,0 +1,113 @@
+"""Delete a job that is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
+from airflow_provider_ha.compat.triggers import TimeDeltaTrigger
+from airflow_provider_ha.errors import LeadershipUnavailableError
+from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, as_flag
+from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
+from airflow_provider_ha.views.deletion import DeletionView
+
+
+__all__ = ["SparkHaDeleteJobOperator"]
+
+
+class SparkHaDeleteJobOperator(SparkHaBaseOperator):
+    """Delete a job that is over: runs, checkpoints, working directories, and its savepoints unless they are kept.
+
+    A live run is refused, and so is a job that is moved: the task fails for good, and nothing is removed. A driver that
+    is just ending and a reader (restore, drill, copy) are waited for, without a worker: the task may follow that of
+    ``SparkHaStopOperator``. The job is gone at once or stays as it was. A retry completes what a try before it has
+    begun, and one that finds the job deleted succeeds. A clear deletes what the job is then, also when it was submitted
+    again since.
+
+    Returns ``job_id``, ``state`` (``"deleted"``; ``"planned"`` with *plan_only*), ``runs``, ``checkpoints``,
+    ``savepoints``, ``keep_savepoints`` and ``waiting``, which is empty. Logs of drivers on other hosts stay.
+
+    :param job_id: Stable id of the job.
+    :param keep_savepoints: Its savepoints stay: a later run of the same id starts from the newest one.
+    :param plan_only: Only return what would go.
+    :param wait_timeout: Longest wait for a driver that ends, and for readers; ``None`` for no limit.
+    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
+        uses them.
+    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks at what is waited for.
+    """
+
+    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "keep_savepoints", "plan_only", "force")
+
+    def __init__(
+        self,
+        *,
+        keep_savepoints: bool | str = False,
+        plan_only: bool | str = False,
+        wait_timeout: timedelta | None = timedelta(minutes=10),
+        force: bool | str = False,
+        retries: int | None = WAIT_RETRIES,
+        retry_delay: timedelta | float = RETRY_DELAY,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**retry_kwargs(retries, retry_delay, WAIT_RETRIES), **kwargs)
+        self.own_retries = is_own(retries, WAIT_RETRIES)
+        self.keep_savepoints = keep_savepoints
+        self.plan_only = plan_only
+        self.wait_timeout = wait_timeout
+        self.force = force
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Delete the job, or wait for what uses it."""
+        return self._delete(context, 0.0)
+
+    def execute_complete(self, context: Any, event: Any = None, waited: float = 0.0) -> dict[str, Any]:
+        """Try again.
+
+        :param waited: Seconds that the task has waited for.
+        """
+        del event  # only says that the time is over
+        return self._delete(context, waited)
+
+    def _delete(self, context: Any, waited: float) -> dict[str, Any]:
+        from airflow_provider_ha.control.job.job_owner import refuse_others  # noqa: PLC0415  # brings the stores
+        from airflow_provider_ha.control.job.over import in_use  # noqa: PLC0415  # as above
+
+        who, keep, plan_only = acting(context, force=self.force), as_flag(self.keep_savepoints), as_flag(self.plan_only)
+        with self.client() as client:
+            job = client.context(self.job_id)
+            refuse_others(job, who, "a deletion")
+            used = [] if plan_only else in_use(job)  # guard: deletions-do-not-wait
+            if not used:
+                try:
+                    done = client.job(self.job_id, acting=who).delete(
+                        requested_by=request_id(context), keep_savepoints=keep, dry_run=plan_only
+                    )
+                except LeadershipUnavailableError as error:
+                    used = [str(error)]
+                else:
+                    used = list(done.waiting)  # guard: gone-jobs-count-as-deleted
+        if used:
+            self._wait_for(used, waited)
+        shown = DeletionView.of(done)
+        self.log.info("Job %s is %s: %s", self.job_id, shown.state, shown.to_json())
+        return shown.to_json()
+
+    def _wait_for(self, used: list[str], waited: float) -> NoReturn:
+        if self.wait_timeout is not None and waited >= self.wait_timeout.total_seconds():
+            kind = AirflowFailException if self.own_retries else AirflowException
+            raise kind(
+                f"Job {self.job_id!r} is still used after {waited:.0f} s: {'; '.join(used)}. "
+                "Clear the task once nothing uses the job; it completes the deletion."
+            )
+        self.log.info("Job %s is used: %s; next look in %.0f s", self.job_id, "; ".join(used), self.poll_interval)
+        self.defer(
+            trigger=TimeDeltaTrigger(timedelta(seconds=self.poll_interval)),
+            method_name="execute_complete",
+            kwargs={"waited": waited + self.poll_interval},
+        )
