@@ -21,13 +21,14 @@ import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import write_secrets
 from airflow_provider_ha.jobs.model import JobState
@@ -199,6 +200,44 @@ def test_a_page_that_begins_dark_is_dark_at_once(open_page: Callable[..., Page])
 
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     assert Axe().run(page).violations_count == 0
+
+
+def once(route: Route) -> None:
+    """Let a page through that would load itself again, which it may do while axe looks at it."""
+    answer = route.fetch()
+    kept = {name: value for name, value in answer.headers.items() if name != "refresh"}
+    route.fulfill(response=answer, headers=kept)
+
+
+def test_an_action_is_taken_with_the_keyboard_alone(open_page: Callable[..., Page], served: Served) -> None:
+    page = open_page("jobs/sensor-02")
+    page.route("**/operations/**", once)
+    page.locator('[data-key="savepoint"]').focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/actions/savepoint")
+
+    page.get_by_label("Label (optional)").focus()
+    page.keyboard.type("before the upgrade")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Take a savepoint"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/operations/page-savepoint-*")
+
+    (asked,) = operations.list_operations(served.coordinator, served.cluster.job("sensor-02"))
+    assert asked.arguments["label"] == "before the upgrade"
+    assert page.get_by_role("status").inner_text().startswith("The operation is REQUESTED.")
+    check_accessible(page)
+
+
+def test_a_log_is_scrolled_with_the_keyboard(open_page: Callable[..., Page]) -> None:
+    page = open_page("jobs/sensor-01/log")
+    page.get_by_role("region", name="Last lines").focus()
+
+    page.keyboard.press("End")
+
+    scrolled = "document.activeElement.scrollTop"
+    wait_until(lambda: page.evaluate(scrolled) > 0, timeout=20, what="the log to be scrolled")
+    assert "batch 199 <b>is committed</b>" in page.get_by_role("region", name="Last lines").inner_text()
 
 
 @pytest.mark.long
