@@ -18,7 +18,7 @@ BUNDLE = "spark-ha-tests"
 
 
 def make_database() -> None:
-    """Make Airflow's tables where they are missing; test processes share a home."""
+    """Make Airflow's tables where they are missing; two runs of the tests share a home."""
     from airflow import settings
     from airflow.models import import_all_models
     from airflow.models.base import Base
@@ -64,7 +64,13 @@ def dag_run(
     from sqlalchemy import delete, insert
 
     run = {"dag_id": dag_id, "run_id": run_id}
+
+    def forget(session: Any) -> None:
+        for model in (XComModel, TaskInstance, DagRun):
+            session.execute(delete(model).where(model.dag_id == dag_id, model.run_id == run_id))
+
     with create_session() as session:
+        forget(session)  # of a test process that was killed
         session.execute(
             insert(DagRun).values(**run, run_type="manual", state=state, logical_date=None, data_interval_end=None)
         )
@@ -78,8 +84,7 @@ def dag_run(
         yield
     finally:
         with create_session() as session:
-            for model in (XComModel, TaskInstance, DagRun):
-                session.execute(delete(model).where(model.dag_id == dag_id, model.run_id == run_id))
+            forget(session)
 
 
 def auth_manager(monkeypatch: pytest.MonkeyPatch, kind: type[Any] | None = None) -> Any:

@@ -12,7 +12,9 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.config import HaConfig
 
 
-AIRFLOW_HOME = Path(__file__).parents[3] / "build" / "test-cache" / "airflow-home"
+# One for each test process: a test that ends removes DAGs and runs that another one may have under the same name.
+_PROCESS = os.environ.get("PYTEST_XDIST_WORKER", "main")
+AIRFLOW_HOME = Path(__file__).parents[3] / "build" / "test-cache" / "airflow-home" / _PROCESS
 
 
 def use_own_airflow_home() -> None:
