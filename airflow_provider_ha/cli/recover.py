@@ -61,6 +61,7 @@ def _once(client: HaClient, leader: ClusterLeader, wait: float, *, as_json: bool
     with leader:
         leader.lead(timeout=0)
         epoch, attended = leader.epoch, leader.settle(wait)
+        leader.collect_blobs()  # guard: recoveries-keep-old-graphs
     if as_json:
         console.print_json(recovery_view(client.config.cluster_id, epoch, attended))
     else:

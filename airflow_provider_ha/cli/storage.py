@@ -16,10 +16,11 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError, HaError, UnknownJobError
 from airflow_provider_ha.pointers.orphans import Orphans, delete_orphans, find_orphans
 from airflow_provider_ha.storage.store import ObjectInfo
-from airflow_provider_ha.views.prune import JobPruneView, PruneView, job_prune_view
+from airflow_provider_ha.views.prune import BlobPruneView, JobPruneView, PruneView, blob_prune_view, job_prune_view
 from airflow_provider_ha.views.storage import (
     CollectionView,
     JobCollectionView,
+    ProblemView,
     StorageCheckView,
     job_collection_view,
     orphans_view,
@@ -135,17 +136,21 @@ def prune(
     Drivers do that by themselves, a little at a time, and so does the leader of the cluster for jobs without a driver.
     A job that has a live run is left to its driver.
 
-    What cannot be read stops the removal for its job. Exit 2: that was so.
+    Then the blobs of the cluster go that nothing names any more and that are older than 24 hours: the job graphs and
+    applications of runs that are removed. A dry run does not count those of runs that are still there.
+
+    What cannot be read stops the removal for its job, and the removal of blobs. Exit 2: that was so.
     """
     with cluster(context, as_json=as_json) as client:
         rows = [_prune(client, job_id, dry_run=dry_run) for job_id in jobs or client.list_jobs()]
         kept = client.config.retention
-    view = PruneView(retained_runs=kept.runs, retained_days=kept.days, dry_run=dry_run, jobs=tuple(rows))
+        blobs = _prune_blobs(client, dry_run=dry_run)
+    view = PruneView(retained_runs=kept.runs, retained_days=kept.days, dry_run=dry_run, jobs=tuple(rows), blobs=blobs)
     if as_json:
         console.print_json(view)
     else:
         _print_pruned(view)
-    if any(row.problem for row in rows):
+    if blobs.problems or any(row.problem for row in rows):
         raise typer.Exit(Exit.UNKNOWN)
 
 
@@ -158,6 +163,16 @@ def _prune(client: HaClient, job_id: str, *, dry_run: bool) -> JobPruneView:
         except HaError as error:
             return JobPruneView(job_id=job_id, problem=str(error))
     return job_prune_view(job_id, found)
+
+
+def _prune_blobs(client: HaClient, *, dry_run: bool) -> BlobPruneView:
+    try:
+        found = find_orphans(client.coordinator, client.paths, client.store, client.area, clock=client.clock)
+        # guard: prunes-leave-the-graphs-of-past-runs
+        removed = [] if dry_run or found.problems else delete_orphans(client.store, found)
+    except HaError as error:
+        return BlobPruneView(problems=(ProblemView(where=client.store.uri, reason=str(error)),))
+    return blob_prune_view(found, len(removed))
 
 
 def _print_pruned(view: PruneView) -> None:
@@ -177,6 +192,10 @@ def _print_pruned(view: PruneView) -> None:
             console.err.print(f"{row.job_id}: left to {row.left_to}", markup=False)
         for run, reason in row.kept.items():
             console.err.print(f"{row.job_id}: run {run} stays: {reason}", markup=False)
+    blobs = view.blobs
+    console.out.print(f"blobs that nothing names: {blobs.needless} of {blobs.bytes} bytes, {blobs.removed} removed")
+    for problem in blobs.problems:
+        console.err.print(f"no blob is removed: {problem.where}: {problem.reason}", markup=False)
     console.err.print(
         f"kept are the newest {view.retained_runs} runs of a job, and each run for {view.retained_days:g} days"
     )

@@ -55,6 +55,7 @@ from airflow_provider_ha.jobs.output_claims import OutputClaims
 from airflow_provider_ha.jobs.past_runs import PastRuns
 from airflow_provider_ha.jobs.progress_history import ProgressHistory
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
 from airflow_provider_ha.storage.keys import JobKeys
 
 
@@ -256,6 +257,9 @@ class Assembly:
                 self.clock,
                 partial(runs_in_use, led.coordinator, led.paths),
             ),
+            blobs=OrphanCollection(
+                led.coordinator, led.paths.cluster, led.store, self.area, self.clock, led.leadership.prove
+            ).begin,
         )
         files = open_files(self.spec.config)
         collector = (

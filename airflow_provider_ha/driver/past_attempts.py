@@ -51,6 +51,7 @@ class PastAttempts:
     :param home_path: Directory of what drivers keep on this host.
     :param own: The submission of this driver.
     :param runs: The runs that are long over.
+    :param blobs: Begins to remove the blobs that nothing names any more.
     """
 
     coordinator: Coordinator
@@ -62,6 +63,7 @@ class PastAttempts:
     options: HaOptions
     own: Attempt
     runs: PastRuns
+    blobs: Callable[[], object]
 
     def clear(self) -> Iterator[None]:
         """Remove what is over; yields after each step.
@@ -82,6 +84,8 @@ class PastAttempts:
 
         yield from self.journal.forget(forgotten, before_epoch=self.leadership.epoch - ATTEMPTS)
         yield from self.runs.clear(self.leadership.commit)  # guard: drivers-leave-past-runs
+        if self.runs.removed:  # guard: every-driver-reads-the-cluster
+            self.blobs()  # guard: drivers-leave-the-graphs-of-past-runs
 
     @property
     def _kept(self) -> int:

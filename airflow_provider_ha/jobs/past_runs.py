@@ -92,6 +92,7 @@ class PastRuns:
     :param retention: What is kept.
     :param in_use: Returns the runs that checkpoints, savepoints and claims refer to.
     :ivar kept: Run -> why it stays, of those that are old enough to go; complete after :meth:`find` or :meth:`clear`.
+    :ivar removed: How many runs this has removed.
     """
 
     coordinator: Coordinator
@@ -101,6 +102,7 @@ class PastRuns:
     clock: Clock
     in_use: Callable[[], AbstractSet[int]]
     kept: dict[int, str] = field(default_factory=dict)
+    removed: int = field(default=0, init=False)
 
     def find(self) -> Iterator[PastRun]:
         """Yield the runs that can go, oldest first. Changes nothing.
@@ -230,6 +232,7 @@ class PastRuns:
             self._keep(number, f"it changes at this moment ({error.message})")
             return
         followers.forget(past.run)
+        self.removed += 1
         log.info("run %d of %s, which ended %s, is removed", number, self.paths.job_id, past.result.at)
         yield number
 

@@ -124,6 +124,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
                     self._wait_for_leader(earlier, waited + here, error)
                 attended = leader.settle(_HERE)
                 left = leader.waiting
+                leader.collect_blobs()  # guard: recovery-tasks-keep-old-graphs
         found: dict[str, list[str]] = {}
         for each in attended:
             self.log.info("%s: %s (%s)", each.job_id, each.outcome.value, each.detail)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_ha.views.storage import ProblemView
 from airflow_provider_ha.views.view import View
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.administration.prune import Pruned
+    from airflow_provider_ha.pointers.orphans import Orphans
 
 
 class JobPruneView(View):
@@ -40,6 +42,21 @@ class JobPruneView(View):
     problem: str = ""
 
 
+class BlobPruneView(View):
+    """Blobs of the cluster that nothing names any more, and that are older than 24 hours.
+
+    :param needless: How many there are.
+    :param bytes: Their size.
+    :param removed: How many were removed.
+    :param problems: What could not be read. While there is one, no blob is removed.
+    """
+
+    needless: int = 0
+    bytes: int = 0
+    removed: int = 0
+    problems: tuple[ProblemView, ...] = ()
+
+
 class PruneView(View):
     """Jobs whose past runs were looked through.
 
@@ -47,12 +64,14 @@ class PruneView(View):
     :param retained_days: For how many days a run stays in any case after its end.
     :param dry_run: Whether nothing was to be removed.
     :param jobs: The jobs, in order.
+    :param blobs: What was found of blobs after that; in a dry run without those that runs still name.
     """
 
     retained_runs: int
     retained_days: float
     dry_run: bool
     jobs: tuple[JobPruneView, ...]
+    blobs: BlobPruneView
 
 
 def job_prune_view(job_id: str, found: Pruned) -> JobPruneView:
@@ -68,4 +87,17 @@ def job_prune_view(job_id: str, found: Pruned) -> JobPruneView:
         removed=found.removed,
         kept=found.kept,
         left_to=found.left_to,
+    )
+
+
+def blob_prune_view(found: Orphans, removed: int) -> BlobPruneView:
+    """Return what was found of blobs.
+
+    :param removed: How many were removed.
+    """
+    return BlobPruneView(
+        needless=len(found.garbage),
+        bytes=sum(info.size for info in found.garbage),
+        removed=removed,
+        problems=tuple(ProblemView.of(problem) for problem in found.problems),
     )

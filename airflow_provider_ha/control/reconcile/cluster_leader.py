@@ -26,7 +26,7 @@ from typing_extensions import Self
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun
 from airflow_provider_ha.control.job_client import JobClient
-from airflow_provider_ha.control.reconcile.blob_collection import BlobCollection
+from airflow_provider_ha.control.reconcile.blob_collection import BlobCollection, cluster_collection
 from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue, Touch
 from airflow_provider_ha.control.reconcile.reconciler import (
     Reconciled,
@@ -185,6 +185,14 @@ class ClusterLeader:
                     break
                 self._agenda.changed.wait(pause)
         return [last[name] for name in sorted(last)]
+
+    def collect_blobs(self) -> None:
+        """Remove the blobs that nothing names, when that was not done in the last 24 hours.
+
+        For a leader that does not stay; :meth:`watch` does it by itself. Problems are logged, a lost leadership too.
+        """
+        if self._leadership is not None:
+            cluster_collection(self._client, self._leadership).attempt()
 
     def watch(self, stop: threading.Event, report: Report | None = None) -> None:
         """Reconcile the jobs as they change, until *stop* is set.

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.reconcile import blob_collection
-from airflow_provider_ha.control.reconcile.blob_collection import collect_blobs
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import LeadershipLostError
+from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.testing.waiting import wait_until
@@ -43,6 +45,10 @@ def age(path: Path, *, days: float) -> None:
 
 def led() -> None:
     """Prove nothing: this process leads."""
+
+
+def collect_blobs(client: HaClient, prove: Callable[[], None]) -> int | None:
+    return OrphanCollection(client.coordinator, client.paths, client.store, client.area, client.clock, prove).collect()
 
 
 def test_what_nothing_names_goes_and_what_the_job_needs_stays(client: HaClient) -> None:
@@ -102,3 +108,11 @@ def test_a_leader_that_stays_looks_after_a_while(
         finally:
             stop.set()
             thread.join()
+
+
+def test_a_recovery_that_does_not_stay_does_it_at_its_end(client: HaClient, spark_ha: Any) -> None:
+    before = len(blobs(client))
+
+    code, _, said = spark_ha("recover", "--wait", "0")
+
+    assert len(blobs(client)) == before - 1, (code, said)

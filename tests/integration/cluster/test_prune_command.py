@@ -74,9 +74,36 @@ def test_why_an_old_run_stays_is_said(spark_ha: Any, job: AgedJob) -> None:
     assert left(job)[:2] == [1, RUNS - KEPT + 1]
 
 
+def test_a_run_takes_its_graph_with_it(spark_ha: Any, job: AgedJob) -> None:
+    """The job's clock is months behind: its graphs are old."""
+    code, printed, _ = spark_ha("storage", "prune", "--json")
+
+    assert code == YES
+    assert json.loads(printed)["blobs"]["removed"] == RUNS - KEPT
+    assert job.measure().blobs == KEPT
+
+
+def test_a_dry_run_removes_no_blob(spark_ha: Any, job: AgedJob) -> None:
+    spark_ha("storage", "prune", "--dry-run")
+
+    assert job.measure().blobs == RUNS
+
+
+def test_a_record_that_cannot_be_read_keeps_every_blob(spark_ha: Any, job: AgedJob) -> None:
+    job.context.store.write(job.keys.journal("submission", "garbage"), b"garbage")
+
+    code, _, said = spark_ha("storage", "prune")
+
+    assert code == UNKNOWN
+    assert "no blob is removed" in said
+    assert job.measure().blobs == RUNS
+    assert len(left(job)) == KEPT
+
+
 def test_a_job_with_a_live_run_is_left_to_its_driver(spark_ha: Any, job: AgedJob) -> None:
     """To take its lock would look as if that run had been led, and lost."""
-    run = Run(number=RUNS + 1, graph=BLOB, start=StartPoint(), request_id="new", created_at=NOON)
+    graph = job.context.runs.get(RUNS).run.graph
+    run = Run(number=RUNS + 1, graph=graph, start=StartPoint(), request_id="new", created_at=NOON)
     job.coordinator.commit(job.context.runs.create_op(run))
     epoch = job.coordinator.get(job.paths.epoch).version
 

@@ -9,6 +9,7 @@ lease of a reader that came too late. Between two runs an hour passes by its clo
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,7 +55,9 @@ from airflow_provider_ha.jobs.past_runs import PastRuns
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.jobs.watchers import FOLLOWED, FollowedRun, WatcherClaim, WhenKilled, claim, follow_first
+from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
 from airflow_provider_ha.recovery.claim import new_submission
+from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from tests.engine_helpers import NothingToSee, handle
@@ -231,7 +234,9 @@ class AgedJob:
             application=Artifact(name="app.py", blob=Blob(sha256="0" * 64, size=1)),
             arguments=("--date", str(self.clock.now())),
         )
-        return self.context.graphs.write_graph(graph)
+        blob = self.context.graphs.write_graph(graph)
+        self._stamp(keys.blob(blob.sha256))
+        return blob
 
     def _lead(self, run: int) -> Leadership:
         job = self.context
@@ -310,8 +315,21 @@ class AgedJob:
                 self.clock,
                 partial(runs_in_use, job.coordinator, job.paths),
             ),
+            blobs=lambda: self._collect_blobs(leadership),
         )
         Cleaning(checkpoints, leadership, self.clock, past.clear).turn(lambda: True)
+
+    def _collect_blobs(self, leadership: Leadership) -> None:
+        job = self.context
+        OrphanCollection(
+            job.coordinator, job.paths.cluster, job.store, self.area, self.clock, leadership.prove
+        ).collect()
+        self._stamp(keys.BLOB_COLLECTION)
+
+    def _stamp(self, key: str) -> None:
+        """Set the time of an object that was written now to that of the job's clock."""
+        at = self.clock.now().timestamp()
+        os.utime(self.config.work_path / key, (at, at))
 
     def _stop(self, leadership: Leadership, run: int, request: str) -> None:
         """Be stopped: the answer of the operation and the result in one transaction."""
