@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
@@ -191,6 +195,19 @@ def test_one_task_does_for_every_job(cluster: Cluster) -> None:
     assert found == {"recovered": ["first", "second"], "cleaned up": ["over"], "left alone": ["running"]}
     assert sorted(cluster.engine.launches()[-2:]) == [("first", 2), ("second", 2)]
     assert read_cluster_leader(cluster.coordinator, cluster.client.paths) is None, "the lock is given back"
+
+
+def test_a_task_removes_blobs_that_nothing_names(cluster: Cluster) -> None:
+    cluster.ended("over")
+    store = cluster.client.store
+    blob = put_blob(store, b"an old graph")
+    file = cluster.client.config.work_path / keys.blob(blob.sha256)
+    two_days_ago = file.stat().st_mtime - timedelta(days=2).total_seconds()
+    os.utime(file, (two_days_ago, two_days_ago))
+
+    recover()
+
+    assert store.info(keys.blob(blob.sha256)) is None
 
 
 def test_a_task_is_skipped_when_another_process_recovers(cluster: Cluster) -> None:
