@@ -321,10 +321,11 @@ class AgedJob:
 
     def _collect_blobs(self, leadership: Leadership) -> None:
         job = self.context
-        OrphanCollection(
+        collection = OrphanCollection(
             job.coordinator, job.paths.cluster, job.store, self.area, self.clock, leadership.prove
-        ).collect()
-        self._stamp(keys.BLOB_COLLECTION)
+        )
+        if collection.collect() is not None:
+            self._stamp(keys.BLOB_COLLECTION)
 
     def _stamp(self, key: str) -> None:
         """Set the time of an object that was written now to that of the job's clock."""
