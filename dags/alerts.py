@@ -38,7 +38,8 @@ alerts = Asset(
         AssetWatcher(
             name="spark_ha_alerts",
             # A driver that is lost and comes back within half a minute is not worth a call; recover_jobs is faster.
-            trigger=SparkHaClusterTrigger(emit=EVENTS, grace=30.0),
+            # It only tells: a job that nothing else looks after is still shown as such.
+            trigger=SparkHaClusterTrigger(emit=EVENTS, grace=30.0, recovers=False),
         )
     ],
 )

@@ -17,7 +17,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.views.deletion import ErasureView
 
 
-EXAMPLES = examples("spark-ha cluster erase --dry-run", "spark-ha --cluster-id old cluster erase --yes")
+EXAMPLES = examples("spark-ha cluster erase --dry-run", "spark-ha cluster erase --yes")
 app = typer.Typer(help="End the life of a cluster.", no_args_is_help=True)
 
 

@@ -66,6 +66,8 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     :param remind_after: Seconds after which any other condition than a missing leader is reported again.
     :param health_interval: Seconds between two looks at results and checkpoints.
     :param drill_interval: Seconds between two looks at drills; each lists a folder of the storage for each job.
+    :param recovers: Whether the DAG that is started recovers lost jobs. Only then `spark-ha job show` counts this
+        trigger among what recovers a job, and does not warn that nothing does.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         remind_after: float = 14_400.0,
         health_interval: float = 60.0,
         drill_interval: float = 900.0,
+        recovers: bool = True,
         **_later: Any,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not annotated
@@ -102,6 +105,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         self.remind_after = remind_after
         self.health_interval = health_interval
         self.drill_interval = drill_interval
+        self.recovers = recovers
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what makes this trigger again in another process."""
@@ -155,8 +159,8 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                     yield event
 
     def announcement(self, cluster: ClusterPaths) -> Announcement | None:
-        """Return how this is shown to people; ``None`` when it hears only of leaders that there are."""
-        if NO_LEADER not in self.emit:
+        """Return how this is shown to people; ``None`` when no DAG recovers what it reports."""
+        if NO_LEADER not in self.emit or not self.recovers:  # guard: triggers-that-only-tell-count-as-recoverers
             return None
         return Announcement.of_cluster(cluster, f"event trigger of {self.spark_ha_conn_id}")
 
@@ -231,4 +235,5 @@ class SparkHaClusterTrigger(BaseEventTrigger):
             "remind_after": self.remind_after,
             "health_interval": self.health_interval,
             "drill_interval": self.drill_interval,
+            "recovers": self.recovers,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tests.support.clusters.jobs_helpers import submit
 from tests.support.clusters.trigger_helpers import NEVER, cancelled, until
 
 
+EXAMPLES = Path(__file__).parents[3] / "dags"
 pytestmark = pytest.mark.usefixtures("airflow_connection")
 
 
@@ -102,6 +104,27 @@ def test_the_event_trigger_of_a_cluster_is_shown_for_every_job(
     assert seen.tasks == ()
     assert seen.cluster[0].startswith("event trigger of spark_ha_default")
     wait_until(lambda: not coordinator.children(cluster_paths.watchers), timeout=30, what="the trigger to be gone")
+
+
+@pytest.mark.parametrize(
+    "trigger", [SparkHaClusterTrigger(recovers=False), SparkHaClusterTrigger(emit=["checkpoint_old"])]
+)
+def test_a_trigger_whose_dag_recovers_nothing_is_not_shown(
+    trigger: SparkHaClusterTrigger, cluster_paths: ClusterPaths
+) -> None:
+    assert trigger.announcement(cluster_paths) is None
+
+
+def test_whether_its_dag_recovers_goes_with_the_trigger_to_another_process() -> None:
+    _, kwargs = SparkHaClusterTrigger(recovers=False).serialize()
+
+    assert not SparkHaClusterTrigger(**kwargs).recovers
+
+
+def test_the_dag_alerts_does_not_count_as_what_recovers_a_job() -> None:
+    (watcher,) = runpy.run_path(str(EXAMPLES / "alerts.py"))["alerts"].watchers
+
+    assert not watcher.trigger.recovers
 
 
 def test_an_announcement_never_makes_a_job_that_was_erased(coordinator: Coordinator, paths: JobPaths) -> None:
