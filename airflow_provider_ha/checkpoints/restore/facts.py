@@ -61,6 +61,12 @@ class QueryFacts:
         return {epoch: note for epoch, note in notes.items() if epoch in self.epochs}
 
     @property
+    def planned_at_least(self) -> int:
+        """Highest batch that is known to have been planned: what a fenced function was given was planned before."""
+        # guard: notes-count-only-together
+        return max((self.planned_to, *(note.begun for note in self.notes.values())))
+
+    @property
     def given_to(self) -> int | None:
         """Highest batch that a fenced function was given; ``None`` when not every such epoch has noted it."""
         if not self.notes or self.epochs - self.notes.keys():

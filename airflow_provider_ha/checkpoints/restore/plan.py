@@ -153,7 +153,7 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
         writers_dead=facts.writers_dead,
         is_known=facts.around is not None and facts.around.table_batch is not None,
         has_fresh_id=reset_query_id is not None,
-        planned_to=facts.planned_to,
+        planned_to=facts.planned_at_least,
         complete=facts.complete,
         noted_to=facts.given_to,
         drain_wrote=drained is not None and drained.wrote,

@@ -340,6 +340,13 @@ def test_an_epoch_that_kept_no_notes_may_have_given_what_was_planned() -> None:
     assert plan(noted(known, 5, 5)).verdict is Verdict.SAFE
 
 
+def test_a_batch_that_one_epoch_has_noted_may_be_lost_although_another_one_kept_no_notes() -> None:
+    known = replace(facts(TABLE, 5), epochs=frozenset({1, 2}))
+
+    assert plan(noted(known, 6)).verdict is Verdict.LOSS_POSSIBLE
+    assert plan(noted(known, 5)).verdict is Verdict.SAFE
+
+
 BOTH = frozenset({Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE})
 
 
