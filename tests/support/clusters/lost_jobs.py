@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.job.stores import checkpoint_store
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.jobs.model import Generation
 from tests.support.clusters.cluster_helpers import Cluster
@@ -52,3 +61,27 @@ def lose(cluster: Cluster, job_id: str = "flights", *, checkpoint: bool = True, 
         checkpoint_store(job).add(leadership, made)
     leadership.release()
     return job
+
+
+def again(cluster: Cluster, request_id: str = "request-2", **changes: Any) -> SubmitRequest:
+    """Return the same application as of :func:`lose`, asked for by another request."""
+    return dataclasses.replace(cluster.request("flights"), request_id=request_id, **changes)
+
+
+def other_graph(cluster: Cluster, **changes: Any) -> SubmitRequest:
+    """Return a request of another graph for the same job."""
+    return again(cluster, arguments=["--other"], **changes)
+
+
+@contextmanager
+def further_clients(config: HaConfig, cluster: Cluster) -> Iterator[Callable[[], HaClient]]:
+    """Make clients with separate sessions, as other processes have them, for the time of the block."""
+    sessions: list[KazooCoordinator] = []
+
+    def connect() -> HaClient:
+        sessions.append(KazooCoordinator.connect(config))
+        return cluster.open(sessions[-1])
+
+    yield connect
+    for session in sessions:
+        session.close()
