@@ -14,6 +14,7 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 from packaging.version import Version
 
+from airflow_provider_ha.compat import AIRFLOW
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
@@ -94,6 +95,7 @@ def test_mapped_tasks_have_them_too_where_airflow_asks_the_operator() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(AIRFLOW < (3, 0, 1), reason="Airflow 3.0.0 does not read its own setting")
 def test_default_task_retries_of_airflow_is_kept() -> None:
     """The value is read when Airflow is imported, so another process has to do that."""
     program = (
