@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Annotated
 
 import typer
 
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.help_examples import examples
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
+from airflow_provider_ha.control.administration.checkpoint_deletion import CheckpointRemoval
 from airflow_provider_ha.control.job.job_owner import Acting
-from airflow_provider_ha.errors import CheckpointMissingError
-from airflow_provider_ha.views.checkpoints import CheckpointView, checkpoint_list
+from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.views.checkpoints import CheckpointDeletedView, CheckpointView, checkpoint_list
 
 
-app = typer.Typer(help="List, show, request and verify checkpoints.", no_args_is_help=True)
+DELETE_EXAMPLES = examples(
+    "spark-ha checkpoint delete orders checkpoint-7 --yes",
+)
+app = typer.Typer(help="List, show, request, delete and verify checkpoints.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -95,3 +102,46 @@ def trigger(
         job.snapshot()  # an unknown job is refused as one, with the names of those that there are
         operation = job.request_checkpoint(operation_id=operation_id("checkpoint"), requested_by=who())
         await_operation(job, operation, seconds=wait, as_json=as_json)
+
+
+@app.command(epilog=DELETE_EXAMPLES)
+def delete(
+    context: typer.Context,
+    job_id: JobId,
+    checkpoint: Annotated[str, typer.Argument(help="checkpoint-7, or 7.", metavar="CHECKPOINT")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a retained checkpoint, with the files that only it needs. Exit 1: it is refused, or there is none.
+
+    Refused are the newest one, the newest that is proven, one that a restore, drill or copy reads, and the start of a
+    live run without a proven checkpoint of its own. The command reads the newest checkpoint whole, to prove it.
+    """
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id, acting=Acting(force=force))
+        begin = time.monotonic()
+        with console.phases(quiet=as_json) as tell:
+            removal = job.plan_checkpoint_deletion(checkpoint, tell=lambda step: tell(step, time.monotonic() - begin))
+        if not yes:
+            _confirm(job_id, removal, as_json=as_json)
+        job.delete_checkpoint(removal, requested_by=who())
+    if as_json:
+        console.print_json(CheckpointDeletedView(job_id=job_id, checkpoint=removal.number, proven=removal.proven))
+    else:
+        console.out.print(
+            f"checkpoint {removal.number} of job {job_id} is deleted; {removal.proven} is proven and stays"
+        )
+
+
+def _confirm(job_id: str, removal: CheckpointRemoval, *, as_json: bool) -> None:
+    """Ask, at a terminal.
+
+    :raises ConfigurationError: No terminal to ask at.
+    """
+    what = f"checkpoint {removal.number} of job {job_id}"
+    if as_json or not sys.stdin.isatty():
+        raise ConfigurationError(f"{what} is not deleted without a confirmation", next_step="Add --yes")
+    taken = f"taken {removal.created_at:%Y-%m-%d %H:%M} UTC, {console.cut_text(removal.cut)}"
+    if not typer.confirm(f"Delete {what} ({taken}) for good?", err=True):
+        raise typer.Exit(Exit.NO)

@@ -12,7 +12,15 @@ from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import delete, disposal, intervene, savepoint_at_rest, stop
+from airflow_provider_ha.control.administration import (
+    checkpoint_deletion,
+    delete,
+    disposal,
+    intervene,
+    savepoint_at_rest,
+    stop,
+)
+from airflow_provider_ha.control.administration.checkpoint_deletion import CheckpointRemoval
 from airflow_provider_ha.control.administration.lineage import RunLineage, run_lineage
 from airflow_provider_ha.control.job import stores
 from airflow_provider_ha.control.job.context import JobContext
@@ -228,6 +236,18 @@ class JobClient:
         """Remove a savepoint (``disposal.dispose_savepoint``)."""
         refuse_others(self._job, self._acting, "the removal of a savepoint")
         disposal.dispose_savepoint(self._job, self.savepoints, savepoint_id, requested_by=requested_by)
+
+    def plan_checkpoint_deletion(
+        self, checkpoint: str, *, tell: Callable[[str], None] = lambda _: None
+    ) -> CheckpointRemoval:
+        """Return what deleting a checkpoint removes, or refuse it (``checkpoint_deletion.plan_removal``)."""
+        refuse_others(self._job, self._acting, "the deletion of a checkpoint")
+        return checkpoint_deletion.plan_removal(self._job, checkpoint, tell=tell)
+
+    def delete_checkpoint(self, removal: CheckpointRemoval, *, requested_by: str) -> None:
+        """Delete a checkpoint as planned (``checkpoint_deletion.delete_checkpoint``)."""
+        refuse_others(self._job, self._acting, "the deletion of a checkpoint")
+        checkpoint_deletion.delete_checkpoint(self._job, removal, requested_by=requested_by)
 
     def _request(
         self, kind: OperationKind, operation_id: str, arguments: Mapping[str, object], requested_by: str

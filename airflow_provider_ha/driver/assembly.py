@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.checkpoint_figures import CheckpointFigures
 from airflow_provider_ha.driver.cleaning import Cleaning
+from airflow_provider_ha.driver.disposal_job import DisposalJob
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.housekeeping import Housekeeping
@@ -186,7 +187,7 @@ class Assembly:
             handlers=Handlers(
                 ready=parts.registry.ready_for,
                 savepoint=savepoints.create,
-                dispose=savepoints.dispose,
+                dispose=DisposalJob(self.checkpoints, self.led.leadership, savepoints.dispose).dispose,
                 stop=stop.run,
                 stopped=ending.stopped,
                 cancel=ending.cancel,

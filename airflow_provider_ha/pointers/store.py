@@ -158,6 +158,7 @@ class PointerStore(Generic[P]):
         directories: Sequence[str] = (),
         adopted: Sequence[AdoptedCheckpoint] = (),
         version: int = -1,
+        also: Sequence[Op] = (),
     ) -> str | None:
         """Mark for deletion: remove the pointer and list what has to go with it, in one transaction.
 
@@ -166,6 +167,7 @@ class PointerStore(Generic[P]):
         :param directories: Keys of directories that go.
         :param adopted: Checkpoint directories outside of the cluster that go.
         :param version: Only if the pointer still has this version.
+        :param also: What belongs into the same transaction: checks of what makes the removal safe.
         :returns: Id of the entry of the list; ``None`` when the pointer was removed before.
         :raises VersionConflictError: The pointer changed since it was read.
         :raises OutcomeUnknownError: Not answered, and not found again.
@@ -179,7 +181,7 @@ class PointerStore(Generic[P]):
             return self._coordinator.find(path) is None and self._holds(entry.path, entry.data)
 
         try:
-            commit(Delete(path, version), entry)  # guard: mark-leaves-no-entry
+            commit(Delete(path, version), entry, *also)  # guard: mark-leaves-no-entry
         except NodeMissingError as error:
             if error.path != path:  # guard: missing-entry-is-an-error
                 raise

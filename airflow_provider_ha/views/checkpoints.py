@@ -81,6 +81,21 @@ class CheckpointView(View):
     spark_version: str
 
 
+class CheckpointDeletedView(View):
+    """A checkpoint of a job that is gone.
+
+    :param job_id: The job.
+    :param checkpoint: Its number.
+    :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
+    :param deleted: Always true.
+    """
+
+    job_id: str
+    checkpoint: int
+    proven: str
+    deleted: bool = True
+
+
 def checkpoint_list(job_id: str, listing: Listing[CheckpointPointer]) -> CheckpointListView:
     """Return the checkpoints of a job."""
     return CheckpointListView(

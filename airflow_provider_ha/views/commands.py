@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider_ha.views.acl import AclsView
-from airflow_provider_ha.views.checkpoints import CheckpointListView, CheckpointView
+from airflow_provider_ha.views.checkpoints import CheckpointDeletedView, CheckpointListView, CheckpointView
 from airflow_provider_ha.views.comparison import ComparisonView
 from airflow_provider_ha.views.deletion import DeletionView, ErasureView
 from airflow_provider_ha.views.drills import DrillListView, DrillView
@@ -46,6 +46,7 @@ from airflow_provider_ha.views.view import View
 COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "acl check": {"": AclsView},
     "acl repair": {"": AclsView},
+    "checkpoint delete": {"": CheckpointDeletedView},
     "checkpoint diff": {"": ComparisonView},
     "checkpoint list": {"": CheckpointListView},
     "checkpoint plan": {"": PlanView},

@@ -6,8 +6,9 @@ import hashlib
 from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
-from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS
-from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
+from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
+from airflow_provider_ha.names import check_savepoint_id
 from airflow_provider_ha.pointers.payloads import Handle
 from airflow_provider_ha.pointers.scan import Unreadable
 from airflow_provider_ha.pointers.store import Loaded
@@ -61,6 +62,21 @@ def pointer_to(keys: JobKeys, checkpoint: Checkpoint, data: bytes) -> Checkpoint
 def node_name(number: int) -> str:
     """Return the name of a pointer's node."""
     return f"{number:0{CHECKPOINT_DIGITS}d}"  # guard: names-are-not-padded
+
+
+def pointer_path(paths: JobPaths, name: str) -> str:
+    """Return the node of the pointer to ``checkpoint-<n>`` or ``savepoint-<id>``.
+
+    :raises ConfigurationError: It names neither.
+    """
+    kind, _, its_id = name.partition("-")
+    if kind == "checkpoint" and its_id.isascii() and its_id.isdigit():
+        return paths.checkpoint(int(its_id))
+    if kind == "savepoint":
+        return paths.savepoint(check_savepoint_id(its_id))
+    raise ConfigurationError(
+        f"{name!r} names no checkpoint and no savepoint", next_step="Use 'checkpoint-<number>' or 'savepoint-<id>'"
+    )
 
 
 def lease_name(number: int) -> str:

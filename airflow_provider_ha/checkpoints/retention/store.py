@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
 from airflow_provider_ha.checkpoints.retention.claims import Claims
@@ -24,6 +24,7 @@ from airflow_provider_ha.checkpoints.retention.pointers import (
     handle_of,
     lease_name,
     node_name,
+    pointer_path,
     pointer_to,
     recovered,
 )
@@ -39,11 +40,15 @@ from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,
+    JobStateError,
     NodeExistsError,
+    NodeMissingError,
     ObjectExistsError,
+    VersionConflictError,
 )
 from airflow_provider_ha.pointers.payloads import Payloads
 from airflow_provider_ha.pointers.removal import Remover, WorkedOff
+from airflow_provider_ha.pointers.scan import ScannedPointer
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete, thing_of
 from airflow_provider_ha.storage.keys import JobKeys
@@ -230,6 +235,68 @@ class CheckpointStore:
         marked = self._mark(leadership, superfluous(pointers, keep, self._leased(pointers[max(keep, 1) :])))
         self.claims.subsume(leadership.commit, pointers, keep, lambda pointer: self.load(pointer).pin is not None)
         return marked
+
+    def dispose(self, leadership: Leadership, number: int, *, proven: str, also: Sequence[Op] = ()) -> None:
+        """Remove one checkpoint for its user: its pointer in one transaction, then its files.
+
+        :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
+        :param also: What else the transaction checks.
+        :raises CheckpointMissingError: There is no checkpoint of that number.
+        :raises JobStateError: It is the newest one, the newest proven one, or is being read; or another process changed
+            the checkpoints in that time. Nothing was removed.
+        :raises LeadershipError: This process may no longer write for the job.
+        """
+        found = self.removable(number, proven)
+        newest = self.latest_number()
+        assert newest is not None  # noqa: S101  # there is this one
+        # guard: checkpoints-go-without-a-newer-one
+        stays = [Check(path) for path in {self._paths.checkpoint(newest), pointer_path(self._paths, proven)}]
+        lease, pins = lease_name(number), (self._keys.pin(number, found.record.epoch),)
+        try:
+            marked = self._pointers.mark(
+                leadership.commit, found.name, lease, directories=pins, version=found.version, also=(*stays, *also)
+            )
+        except (NodeMissingError, NodeExistsError, VersionConflictError) as error:
+            raise JobStateError(
+                f"the checkpoints of job {self.job_id!r} were changed at this moment",
+                next_step="Repeat the request; nothing was removed",
+            ) from error
+        if marked is None:
+            raise self._no_checkpoint(number)
+        # A reader that came late holds a lease: then the files wait on the list.
+        self._remover.work_off(leadership.commit, entries=self._to_delete.waiting(lease))
+
+    def removable(self, number: int, proven: str) -> ScannedPointer[CheckpointPointer]:
+        """Return the pointer of a checkpoint that a user may remove; raises as :meth:`dispose`. Changes nothing."""
+        found = self._pointers.find(node_name(number))
+        if found is None:
+            raise self._no_checkpoint(number)
+        what = f"checkpoint {number} of job {self.job_id!r}"
+        if number == self.latest_number():  # guard: the-newest-checkpoint-is-removed
+            raise JobStateError(
+                f"{what} is the newest one, from which the job would go on",
+                next_step="Take a newer one first (`spark-ha checkpoint trigger`); nothing was removed",
+            )
+        if proven == lease_name(number):  # guard: the-proven-checkpoint-is-removed
+            raise JobStateError(
+                f"{what} is the newest one that is proven: those after it cannot be restored",
+                next_step="Take a newer one first (`spark-ha checkpoint trigger`); nothing was removed",
+            )
+        # guard: checkpoints-go-under-their-readers
+        for lease in active(self._coordinator, self._paths, lease_name(number), self._clock):
+            raise JobStateError(
+                f"{what} is being read by {lease.holder}", next_step="Wait for its end; nothing was removed"
+            )
+        return found
+
+    def _no_checkpoint(self, number: int) -> CheckpointMissingError:
+        parent = self._paths.checkpoints
+        names = node_numbers(self._coordinator.children(parent), parent=parent, digits=CHECKPOINT_DIGITS)
+        there = ", ".join(str(each) for each in sorted(names, reverse=True)) or "none"
+        return CheckpointMissingError(
+            f"job {self.job_id!r} has no checkpoint {number}; it has {there}",
+            next_step=f"List them with `spark-ha checkpoint list {self.job_id}`",
+        )
 
     def waiting(self) -> int:
         """Return how many entries of the job are on the list of deletions."""

@@ -1,10 +1,13 @@
-"""Removing a savepoint for its user: by the driver when there is one, else under the job's lock."""
+"""Removing a savepoint or a checkpoint for its user: by the driver when there is one, else under the job's lock."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import (
     LeadershipUnavailableError,
     OperationFailedError,
@@ -29,16 +32,40 @@ def dispose_savepoint(job: JobContext, savepoints: SavepointStore, savepoint_id:
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
     savepoints.pointer(savepoint_id)
+    dispose(
+        job,
+        {"savepoint_id": savepoint_id},
+        f"savepoint {savepoint_id!r}",
+        lambda leadership: savepoints.dispose(leadership.commit, savepoint_id),
+        requested_by=requested_by,
+    )
+
+
+def dispose(
+    job: JobContext,
+    arguments: dict[str, str],
+    what: str,
+    remove: Callable[[Leadership], None],
+    *,
+    requested_by: str,
+) -> None:
+    """Have the driver remove something, or remove it as the leader of a job that has none.
+
+    :param arguments: Of the operation; the first one says what is removed.
+    :param what: The same, for people.
+    :raises OperationFailedError: The driver could not remove it, and says why.
+    :raises OutcomeUnknownError: The driver did not answer in time.
+    """
     led, run = _led(job)
     if not led:
         try:
             with take_lock(job, run) as leadership:
-                savepoints.dispose(leadership.commit, savepoint_id)
+                remove(leadership)
         except LeadershipUnavailableError:
             pass  # a driver has come up: it is asked
         else:
             return
-    _await_answer(job, _open_request(job, savepoint_id) or _request(job, savepoint_id, requested_by), savepoint_id)
+    _await_answer(job, _open_request(job, arguments) or _request(job, arguments, requested_by), what)
 
 
 def _led(job: JobContext) -> tuple[bool, int]:
@@ -50,33 +77,30 @@ def _led(job: JobContext) -> tuple[bool, int]:
     return snapshot.leader is not None, snapshot.run.run.number if snapshot.run else 0
 
 
-def _open_request(job: JobContext, savepoint_id: str) -> Operation | None:
+def _open_request(job: JobContext, arguments: dict[str, str]) -> Operation | None:
     """Return the request that an earlier call did not see answered."""
+    name, value = next(iter(arguments.items()))
     for operation in operations.list_operations(job.coordinator, job.paths):
-        asked = operation.operation is OperationKind.DISPOSE and operation.arguments == _arguments(savepoint_id)
+        asked = operation.operation is OperationKind.DISPOSE and operation.arguments.get(name) == value
         if asked and not operation.state.final:  # guard: disposal-repeats-an-old-answer
             return operation
     return None
 
 
-def _request(job: JobContext, savepoint_id: str, requested_by: str) -> Operation:
+def _request(job: JobContext, arguments: dict[str, str], requested_by: str) -> Operation:
     """Ask the driver by a new id: what was answered about an earlier savepoint of that name is remembered."""
     return operations.request(
         job.coordinator,
         job.paths,
         OperationKind.DISPOSE,
         operation_id=f"dispose-{new_id()[:12]}",
-        arguments=_arguments(savepoint_id),
+        arguments=arguments,
         requested_by=requested_by,
         clock=job.clock,
     )
 
 
-def _arguments(savepoint_id: str) -> dict[str, str]:
-    return {"savepoint_id": savepoint_id}
-
-
-def _await_answer(job: JobContext, operation: Operation, savepoint_id: str) -> None:
+def _await_answer(job: JobContext, operation: Operation, what: str) -> None:
     deadline = job.clock.lease_time() + ANSWER_SECONDS
     while not operation.state.final:
         if job.clock.lease_time() >= deadline:
@@ -88,6 +112,6 @@ def _await_answer(job: JobContext, operation: Operation, savepoint_id: str) -> N
         operation = operations.read(job.coordinator, job.paths, operation.operation_id) or operation
     if operation.state is not OperationState.COMPLETED:
         raise OperationFailedError(
-            f"savepoint {savepoint_id!r} of job {job.job_id!r} was not removed: {operation.error.rstrip('.')}",
+            f"{what} of job {job.job_id!r} was not removed: {operation.error.rstrip('.')}",
             next_step="Resolve the reason, then repeat the request",
         )

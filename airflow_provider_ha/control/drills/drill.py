@@ -18,12 +18,13 @@ from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
+from airflow_provider_ha.checkpoints.retention.pointers import pointer_path
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.control.drills.drill_verdict import Limits, decide
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.reader_lease import held, pointer_path
+from airflow_provider_ha.control.job.reader_lease import held
 from airflow_provider_ha.control.job.stores import savepoint_store, select_checkpoint
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions, fetch, proof_place, prove_cut
 from airflow_provider_ha.control.verification.prove import ProofProgress

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from airflow_provider_ha.checkpoints.retention.pointers import pointer_path
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination import leases
 from airflow_provider_ha.coordination.leases import ReaderLease
-from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import CheckpointMissingError, HaError
 from airflow_provider_ha.jobs.job_records import who
-from airflow_provider_ha.jobs.model import StartKind
 
 
 log = logging.getLogger(__name__)
@@ -25,12 +24,6 @@ log = logging.getLogger(__name__)
 LEASE_SECONDS = 600.0
 RENEW_SECONDS = LEASE_SECONDS / 4
 _CHOICES = 5
-
-
-def pointer_path(paths: JobPaths, name: str) -> str:
-    """Return the node of the pointer to ``checkpoint-<n>`` or ``savepoint-<id>``."""
-    kind, _, its_id = name.partition("-")
-    return paths.checkpoint(int(its_id)) if kind == StartKind.CHECKPOINT.value else paths.savepoint(its_id)
 
 
 @contextmanager

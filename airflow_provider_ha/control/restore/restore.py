@@ -23,9 +23,9 @@ from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.planned_replays import planned_replays
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
+from airflow_provider_ha.checkpoints.retention.pointers import pointer_path
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import owner_of_job
-from airflow_provider_ha.control.job.reader_lease import pointer_path
 from airflow_provider_ha.control.job.requests import (
     RestoreRequest,
     SubmitRequest,

@@ -1,0 +1,125 @@
+"""Deleting one checkpoint for its user: what may not go, and who removes it.
+
+Invariants:
+
+- What a job goes on from stays: the newest checkpoint, the newest that is proven, what a reader holds, and the start of
+  a live run that has no proven checkpoint of its own: its driver has to begin from it, or would fall back to it.
+- The proof reads every byte, so it is made by the caller and not by a driver, which has other requests to serve. The
+  transaction checks that what was proven is still there.
+- The record of the batches stays as long as an older checkpoint or savepoint has to replay them (``retention.store``).
+  What a run has claimed is given up by the number of later checkpoints: with one less of them it stays longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from airflow_provider_ha.checkpoints.restore.wanted import LATEST
+from airflow_provider_ha.control.administration.disposal import dispose
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store, select_checkpoint
+from airflow_provider_ha.coordination.coordinator import Create, Delete
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.errors import ConfigurationError, JobStateError
+from airflow_provider_ha.jobs.model import StartKind
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRemoval:
+    """A checkpoint that may be deleted.
+
+    :param number: Its number.
+    :param cut: Query -> N.
+    :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
+    :param proven_run: Run that took that one.
+    """
+
+    number: int
+    cut: dict[str, int]
+    created_at: datetime
+    proven: str
+    proven_run: int
+
+
+def plan_removal(job: JobContext, word: str, *, tell: Callable[[str], None] = lambda _: None) -> CheckpointRemoval:
+    """Return what deleting a checkpoint removes; refuse what may not go. Changes nothing.
+
+    :param word: ``checkpoint-7``, or ``7``.
+    :param tell: Is told what the call does, for people who wait.
+    :raises ConfigurationError: It names no checkpoint.
+    :raises UnknownJobError: There is no such job.
+    :raises CheckpointMissingError: There is no such checkpoint; those that there are, are named. Or none is proven.
+    :raises JobStateError: It may not go.
+    :raises StorageUnavailableError: A checkpoint could not be read: which one is proven is unknown.
+    """
+    job.snapshot()  # an unknown job is refused as one
+    number, store = _number(job, word), checkpoint_store(job)
+    store.removable(number, proven="")  # before the proof, which takes long
+    tell("verifying the newest checkpoint")
+    proven = select_checkpoint(job, start_from=LATEST, fallback=True).require()
+    pointer = store.removable(number, proven.name).record
+    removal = CheckpointRemoval(number, dict(pointer.cut), pointer.created_at, proven.name, proven.run)
+    _refuse_start(job, removal)
+    return removal
+
+
+def delete_checkpoint(job: JobContext, removal: CheckpointRemoval, *, requested_by: str) -> None:
+    """Delete a checkpoint: its pointer in one transaction, then its files.
+
+    :raises CheckpointMissingError: It is gone already.
+    :raises JobStateError: It may not go any more, and no driver runs; nothing was removed.
+    :raises OperationFailedError: The driver could not remove it, and says why; so does one of an earlier release.
+    :raises OutcomeUnknownError: The driver did not answer in time.
+    """
+    dispose(
+        job,
+        {"checkpoint": str(removal.number), "proven": removal.proven},
+        f"checkpoint {removal.number}",
+        partial(_remove, job, removal),
+        requested_by=requested_by,
+    )
+
+
+def _remove(job: JobContext, removal: CheckpointRemoval, leadership: Leadership) -> None:
+    numbers = job.runs.numbers()
+    _refuse_start(job, removal)
+    # A submitter takes no lock. What can be made and removed at once is not there.
+    following = job.paths.run((numbers[-1] if numbers else 0) + 1)
+    absent = (Create(following), Delete(following))  # guard: a-run-begins-from-what-is-deleted
+    checkpoint_store(job).dispose(leadership, removal.number, proven=removal.proven, also=absent)
+
+
+def _refuse_start(job: JobContext, removal: CheckpointRemoval) -> None:
+    """Refuse the start of a live run that may still need it.
+
+    :raises JobStateError: It is.
+    """
+    newest = job.runs.latest()
+    if newest is None or newest.result is not None:
+        return
+    run, start = newest.run, newest.run.start
+    number = start.source_id if start.kind is StartKind.CHECKPOINT and start.source_job == job.job_id else None
+    if number == str(removal.number) and removal.proven_run != run.number:  # guard: the-start-of-a-run-is-removed
+        raise JobStateError(
+            f"run {run.number} of job {job.job_id!r} begins from checkpoint {number}, and has no proven one of its own",
+            next_step="Wait for its first checkpoint, or cancel the run; nothing was removed",
+        )
+
+
+def _number(job: JobContext, word: str) -> int:
+    digits = word.removeprefix("checkpoint-")
+    if digits.isascii() and digits.isdigit():
+        return int(digits)
+    savepoint = word.removeprefix("savepoint-")
+    if savepoint != word or any(word in (each.savepoint_id, each.label) for each in savepoint_store(job).list()):
+        raise ConfigurationError(
+            f"{word!r} is a savepoint of job {job.job_id!r}, not a checkpoint",
+            next_step=f"Remove it with `spark-ha savepoint dispose {job.job_id} {savepoint}`",
+        )
+    raise ConfigurationError(
+        f"{word!r} names no checkpoint of job {job.job_id!r}",
+        next_step=f"Use checkpoint-<number>; list them with `spark-ha checkpoint list {job.job_id}`",
+    )

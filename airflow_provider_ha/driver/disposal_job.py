@@ -1,0 +1,41 @@
+"""What a user asks a running job to remove: a savepoint, or a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.errors import OperationFailedError
+from airflow_provider_ha.jobs.model import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class DisposalJob:
+    """Does the operations of kind ``dispose``.
+
+    :param savepoint: Removes the savepoint that an operation names.
+    """
+
+    checkpoints: CheckpointStore
+    leadership: Leadership
+    savepoint: Callable[[Operation], dict[str, Any]]
+
+    def dispose(self, operation: Operation) -> dict[str, Any]:
+        """Remove what the operation names; returns its result.
+
+        :raises OperationFailedError: It names a checkpoint that is none, or nothing that is proven and stays.
+        :raises ConfigurationError, CheckpointMissingError, JobStateError: As ``CheckpointStore.dispose``.
+        """
+        if "checkpoint" not in operation.arguments:
+            return self.savepoint(operation)
+        number, proven = str(operation.arguments["checkpoint"]), str(operation.arguments.get("proven") or "")
+        if not (number.isascii() and number.isdigit()) or not proven:  # guard: checkpoints-go-without-a-proof
+            raise OperationFailedError(
+                f"checkpoint {number!r} is no number, or no proven one is named beside it",
+                next_step="Ask with `spark-ha checkpoint delete`",
+            )
+        self.checkpoints.dispose(self.leadership, int(number), proven=proven)
+        return {"checkpoint": int(number)}
