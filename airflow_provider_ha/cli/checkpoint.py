@@ -116,7 +116,7 @@ def delete(
     """Delete a retained checkpoint, with the files that only it needs. Exit 1: it is refused, or there is none.
 
     Refused are the newest one, the newest that is proven, one that a restore, drill or copy reads, and the start of a
-    live run without a proven checkpoint of its own. The command reads the newest checkpoint whole, to prove it.
+    live run that has taken no proven checkpoint yet. The command reads the newest checkpoint whole, to prove it.
     """
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id, acting=Acting(force=force))

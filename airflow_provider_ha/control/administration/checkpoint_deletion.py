@@ -3,7 +3,7 @@
 Invariants:
 
 - What a job goes on from stays: the newest checkpoint, the newest that is proven, what a reader holds, and the start of
-  a live run that has no proven checkpoint of its own: its driver has to begin from it, or would fall back to it.
+  a live run that has taken no proven checkpoint yet: its driver has to begin from it, or would fall back to it.
 - The proof reads every byte, so it is made by the caller and not by a driver, which has other requests to serve. The
   transaction checks that what was proven is still there.
 - The record of the batches stays as long as an older checkpoint or savepoint has to replay them (``retention.store``).
@@ -104,7 +104,7 @@ def _refuse_start(job: JobContext, removal: CheckpointRemoval) -> None:
     number = start.source_id if start.kind is StartKind.CHECKPOINT and start.source_job == job.job_id else None
     if number == str(removal.number) and removal.proven_run != run.number:  # guard: the-start-of-a-run-is-removed
         raise JobStateError(
-            f"run {run.number} of job {job.job_id!r} begins from checkpoint {number}, and has no proven one of its own",
+            f"run {run.number} of job {job.job_id!r} begins from checkpoint {number}, and has taken no proven one",
             next_step="Wait for its first checkpoint, or cancel the run; nothing was removed",
         )
 
