@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.checkpoint_deletion import CheckpointRemoval
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, owner_of_job
@@ -63,6 +64,11 @@ ACTS: dict[str, Any] = {
     "cancel": lambda it, _: it.request_cancel(operation_id="o", requested_by="r"),
     "savepoint": lambda it, _: it.request_savepoint(operation_id="o", requested_by="r"),
     "dispose": lambda it, _: it.dispose_savepoint("mine", requested_by="r"),
+    "delete": lambda it, _: it.delete(requested_by="r"),
+    "plan the deletion of a checkpoint": lambda it, _: it.plan_checkpoint_deletion("1"),
+    "delete a checkpoint": lambda it, _: it.delete_checkpoint(
+        CheckpointRemoval(1, {}, NOON, "checkpoint-2", 1), requested_by="r"
+    ),
     "restore": lambda it, _: it.restore(RestoreRequest(job_id="flights", request_id="r")),
     "upgrade": lambda it, root: it.submit(helpers.request(helpers.script(root), request_id="r")),
 }

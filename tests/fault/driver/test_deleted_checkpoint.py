@@ -17,6 +17,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 AN_HOUR = 3600.0
 
 
+def await_answer(job: SupervisedJob, operation_id: str) -> None:
+    wait_until(lambda: job.operation(operation_id).state.final, timeout=PATIENCE, what="the answer")
+
+
 def test_a_running_job_deletes_a_checkpoint_and_is_recovered_after_that(gated: Callable[..., SupervisedJob]) -> None:
     job = gated("rows")
     job.options = HaOptions(
@@ -27,7 +31,7 @@ def test_a_running_job_deletes_a_checkpoint_and_is_recovered_after_that(gated: C
     for name in ("first", "second"):
         job.await_read(1)
         job.job.request_checkpoint(operation_id=name, requested_by="test")
-        wait_until(lambda name=name: job.operation(name).state.final, timeout=PATIENCE, what="the checkpoint")
+        await_answer(job, name)
         job.stream.feed(1)
     newest, oldest = (pointer.number for pointer in job.job.checkpoints.list())
 
