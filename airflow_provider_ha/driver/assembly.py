@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.retention.runs_in_use import runs_in_use
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
@@ -33,6 +34,7 @@ from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.own_location import OwnLocations
 from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.past_attempts import PastAttempts
+from airflow_provider_ha.driver.past_notes import clear_notes
 from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.progress_recorder import ProgressRecorder
 from airflow_provider_ha.driver.progress_source import Heard, progress_source
@@ -257,6 +259,12 @@ class Assembly:
                 self.spec.config.retention,
                 self.clock,
                 partial(runs_in_use, led.coordinator, led.paths),
+            ),
+            notes=partial(
+                clear_notes,
+                self.checkpoints,
+                led.leadership,
+                lambda query: GivenLog(self.area.tree(self._keys.given(query))),
             ),
             blobs=OrphanCollection(
                 led.coordinator, led.paths.cluster, led.store, self.area, self.clock, led.leadership.prove

@@ -51,6 +51,7 @@ class PastAttempts:
     :param home_path: Directory of what drivers keep on this host.
     :param own: The submission of this driver.
     :param runs: The runs that are long over.
+    :param notes: Removes notes about fenced functions that no restore can need, and yields after each.
     :param blobs: Begins to remove the blobs that nothing names any more.
     """
 
@@ -63,6 +64,7 @@ class PastAttempts:
     options: HaOptions
     own: Attempt
     runs: PastRuns
+    notes: Callable[[], Iterator[None]]
     blobs: Callable[[], object]
 
     def clear(self) -> Iterator[None]:
@@ -83,6 +85,7 @@ class PastAttempts:
             return bool(known) and attempt < known[-1] - self._kept and attempt not in known
 
         yield from self.journal.forget(forgotten, before_epoch=self.leadership.epoch - ATTEMPTS)
+        yield from self.notes()  # guard: drivers-leave-past-notes
         yield from self.runs.clear(self.leadership.commit)  # guard: drivers-leave-past-runs
         if self.runs.removed:  # guard: every-driver-reads-the-cluster
             self.blobs()  # guard: drivers-leave-the-graphs-of-past-runs

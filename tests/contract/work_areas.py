@@ -28,6 +28,7 @@ JOB = JobKeys("flights")
 LIVE, NEXT = JOB.working_directory(1, "x"), JOB.working_directory(2, "y")
 PIN = JOB.pin(1, 1)
 LAST = 13  # of the recorded job
+NOTES = JOB.given("q")
 LEADING_OUT = ["../outside", "/etc", "jobs//flights", "jobs/./flights", "jobs/.hidden", "", "jobs/\n"]
 
 
@@ -62,6 +63,16 @@ class WorkAreaContract:
         tree.upload("q/large", source)
 
         assert tree.fresh().read("q/large") == b"of this host"
+
+    def test_a_file_is_removed_and_what_lies_beside_it_stays(self, area: WorkArea) -> None:
+        tree = area.tree(NOTES)
+        tree.write("e1.json", b"first")
+        tree.write("e10.json", b"second")
+
+        for _ in range(2):
+            tree.remove("e1.json")
+
+        assert tree.names() == area.tree(NOTES).names() == ["e10.json"]
 
     @pytest.mark.parametrize("key", LEADING_OUT)
     def test_a_key_never_leads_out(self, area: WorkArea, key: str) -> None:

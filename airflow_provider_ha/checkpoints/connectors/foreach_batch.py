@@ -97,6 +97,27 @@ class GivenLog:
         found = (match for name in names(self._directory) if (match := _FILE.fullmatch(name)))
         return {int(match[1]): self._read(match[0]) for match in found}
 
+    def needless(self, *, epoch: int, floor: int) -> list[int]:
+        """Return the earlier epochs whose notes no restore can need, ascending.
+
+        Such an epoch gave the function nothing from the lowest batch on that a restore can begin after. So its note
+        cannot be the one that shows a batch beyond the recorded ones.
+
+        :param epoch: The one that leads, whose note stays.
+        :param floor: Lowest batch of all cuts that can be restored.
+        :raises StorageUnavailableError, RecordCorruptError: As :meth:`epochs` does.
+        """
+        notes = self.epochs()
+        # guard: notes-that-a-restore-needs-go
+        return sorted(each for each, note in notes.items() if each < epoch and note.begun < floor)
+
+    def forget(self, epoch: int) -> None:
+        """Remove the note of an epoch.
+
+        :raises StorageUnavailableError: Whether it was removed is not known.
+        """
+        self._directory.remove(f"e{epoch}.json")
+
     def _of(self, epoch: int) -> ForeachBatchRecord:
         return (
             self._read(f"e{epoch}.json") if self._directory.has(f"e{epoch}.json") else ForeachBatchRecord(epoch=epoch)

@@ -89,6 +89,11 @@ class PayloadCollector:
         self._warn(self._collection.kept)
         return True
 
+    def floor(self) -> dict[str, int] | None:
+        """Return query -> lowest batch of all cuts that can be restored; ``None`` when one of them cannot be read."""
+        bounds = self._look()[2]
+        return None if bounds is None else bounds.floor
+
     def _look(self) -> tuple[int, set[int], Bounds | None]:
         """Return the counter, the numbers that something refers to, and what may go: ``None`` when that is unknown."""
         count = read_counter(self._coordinator, self._paths.checkpoint_id_counter)

@@ -339,6 +339,11 @@ class CheckpointStore:
         with self._collecting:
             return self._collector.collect(leadership, go_on)
 
+    def floor(self) -> dict[str, int] | None:
+        """Return query -> lowest batch of all cuts that can be restored; ``None`` when one of them cannot be read."""
+        with self._collecting:
+            return self._collector.floor()
+
     def shutdown(self, leadership: Leadership, *, terminal: bool, retained: bool = True) -> None:
         """Close the store: nothing is added any more. What goes depends on how the job ended (C5).
 

@@ -270,6 +270,15 @@ class LocalTree:
             aside.replace(target)
             flush_directory(target.parent)
 
+    def remove(self, name: str) -> None:
+        """Remove a file; of no effect when it is not there.
+
+        :raises StorageUnavailableError: The file system does not answer.
+        """
+        target = Path(f"{self._text}/{check_name(name)}")
+        with outages("removed", target):
+            target.unlink(missing_ok=True)
+
     def below(self, uri: str) -> str | None:  # noqa: ARG002  # the interface asks with it
         """Return nothing: what a log of this host names by URI is opened by that, wherever on this host it lies."""
         return None

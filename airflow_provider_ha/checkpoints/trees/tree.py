@@ -129,3 +129,9 @@ class WritableTree(Tree, Protocol):
 
     def upload(self, name: str, source: Path) -> None:
         """Write a file from one of this host, of any size; otherwise as :meth:`write`."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file that this tree itself has; of no effect when it is not there.
+
+        :raises StorageUnavailableError: Whether it was removed is not known.
+        """

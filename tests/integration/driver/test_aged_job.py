@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig, Retention
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from tests.support.clusters.aged_job import AgedJob, Size
+from tests.support.clusters.aged_job import RETAINED_CHECKPOINTS, AgedJob, Size
 
 
 EPOCHS = 50
@@ -37,6 +37,7 @@ def test_what_two_hundred_runs_leave_is_bounded(config: HaConfig, coordinator: C
     job.live(100)
 
     assert_bounded(job.measure(), earlier, runs=100)
+    assert len(job.given("rows").epochs()) <= RETAINED_CHECKPOINTS
 
 
 @pytest.fixture

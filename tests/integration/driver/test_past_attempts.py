@@ -60,6 +60,7 @@ def clear(job: Job, own: int) -> None:
         options=HaOptions(restart_attempts=3),
         own=(1, own),
         runs=PastRuns(job.coordinator, job.paths, journal, Retention(), SystemClock(), frozenset),
+        notes=lambda: iter(()),
         blobs=lambda: None,
     )
     for _ in past.clear():

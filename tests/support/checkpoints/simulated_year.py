@@ -259,6 +259,7 @@ class Driver:
             options=HaOptions(),
             own=(1, of.attempt),
             runs=PastRuns(of.coordinator, of.paths, of.journal, of.config.retention, of.clock, frozenset),
+            notes=lambda: iter(()),
             blobs=lambda: None,
         )
         self.cleaning = Cleaning(checkpoints, self.leadership, of.clock, past.clear)

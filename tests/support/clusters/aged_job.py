@@ -17,6 +17,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.retention.runs_in_use import runs_in_use
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
@@ -32,6 +33,7 @@ from airflow_provider_ha.driver.cleaning import Cleaning
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.lead import led_record
 from airflow_provider_ha.driver.past_attempts import PastAttempts
+from airflow_provider_ha.driver.past_notes import clear_notes
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.ha_options import HaOptions
@@ -271,6 +273,7 @@ class AgedJob:
         leadership.commit(
             Create(job.paths.generation, data) if node is None else SetData(node.path, data, node.version)
         )
+        self.given("rows").begin(leadership.epoch, run)
         OutputClaims(job.coordinator, job.paths, leadership.commit, run).claim(f"file:///out/{run}", "rows")
         return key
 
@@ -315,9 +318,14 @@ class AgedJob:
                 self.clock,
                 partial(runs_in_use, job.coordinator, job.paths),
             ),
+            notes=partial(clear_notes, checkpoints, leadership, self.given),
             blobs=lambda: self._collect_blobs(leadership),
         )
         Cleaning(checkpoints, leadership, self.clock, past.clear).turn(lambda: True)
+
+    def given(self, query: str) -> GivenLog:
+        """Return the notes about a query."""
+        return GivenLog(self.area.tree(self.keys.given(query)))
 
     def _collect_blobs(self, leadership: Leadership) -> None:
         job = self.context

@@ -245,6 +245,15 @@ class LayeredTree(ObjectTree):
         self._reader.files.upload(f"{self._prefix}{path}", source)
         self._listing.forget()
 
+    def remove(self, name: str) -> None:
+        """Remove an own file; of no effect when it is not there.
+
+        :raises StorageUnavailableError: Whether it was removed is not known.
+        """
+        path = self._path(check_name(name))
+        self._reader.files.delete(f"{self._prefix}{path}")
+        self._listing.forget()
+
     def entries(self) -> dict[str, BaseEntry]:
         """Return name -> what a base would say of each file below it, own or inherited.
 
