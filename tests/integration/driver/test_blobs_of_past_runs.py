@@ -37,6 +37,7 @@ def test_a_run_that_goes_takes_its_graph_with_it(job: AgedJob) -> None:
     assert graphs(job) == named(job)
 
 
+@pytest.mark.long
 def test_a_graph_that_another_run_needs_stays(job: AgedJob) -> None:
     job.live(1)
     shared = job.context.runs.get(1).run.graph
@@ -51,6 +52,7 @@ def test_a_graph_that_another_run_needs_stays(job: AgedJob) -> None:
     assert shared.sha256 in graphs(job)
 
 
+@pytest.mark.long
 def test_an_upload_that_nothing_names_yet_stays(job: AgedJob) -> None:
     job.live(RUNS - 1)
     upload = put_blob(job.context.store, b"of a submission on its way")
@@ -60,6 +62,7 @@ def test_an_upload_that_nothing_names_yet_stays(job: AgedJob) -> None:
     assert graphs(job) == named(job) | {upload.sha256}
 
 
+@pytest.mark.long
 def test_no_graph_goes_while_something_cannot_be_read(job: AgedJob) -> None:
     job.live(RUNS - 1)
     job.context.store.write(job.keys.journal("submission", f"{RUNS - 1}-1"), b"garbage")
