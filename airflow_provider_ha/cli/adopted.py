@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,20 +16,14 @@ from airflow_provider_ha.errors import ConfigurationError
 
 
 From = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--from",
-        help="Adopt a checkpoint directory that Spark wrote elsewhere, a path, s3://bucket/prefix or "
-        "hdfs://namenode:8020/path; once for each query of the script. The name of the directory is the query's when "
-        "none is given.",
-        metavar="[QUERY=]PATH",
-    ),
+    list[str] | None, typer.Option("--from", help="As --start-from [QUERY=]PATH, before 0.2.", hidden=True)
 ]
 Sink = Annotated[
     list[str] | None,
     typer.Option(
         "--sink",
-        help="With --from: output directory of the query's file sink, or 'foreachBatch', or another sink's format.",
+        help="Of a directory that --start-from names: output directory of the query's file sink, or 'foreachBatch', or "
+        "another sink's format.",
         metavar="[QUERY=]PATH|FORMAT",
     ),
 ]
@@ -42,15 +37,46 @@ class Adopted:
     sinks: dict[str, str]
 
 
-def adopted(adopt: list[str], sinks: list[str], start_from: str, source_job: str | None) -> Adopted:
+@dataclass(frozen=True, slots=True)
+class StartWords:
+    """What ``--start-from`` says.
+
+    :param word: Which checkpoint of a job.
+    :param directories: Each ``[QUERY=]PATH``, in place of that; empty when it names a checkpoint of a job.
+    """
+
+    word: str = LATEST
+    directories: tuple[str, ...] = ()
+
+
+def start_words(words: Sequence[str] | None) -> StartWords:
+    """Return what the words of ``--start-from`` say.
+
+    :raises ConfigurationError: They say two things.
+    """
+    named = words or ()
+    if any("/" in word for word in named):
+        if other := [word for word in named if "/" not in word]:
+            raise ConfigurationError(
+                f"--start-from {other[0]} names no directory, and another one does", next_step="Use one of them"
+            )
+        return StartWords(directories=tuple(named))
+    if len(named) > 1:
+        raise ConfigurationError(
+            f"--start-from {' '.join(named)} names no directories",
+            next_step="Write one word, or one [QUERY=]PATH for each query",
+        )
+    return StartWords(named[0]) if named else StartWords()
+
+
+def adopted(adopt: Sequence[str], sinks: Sequence[str], source_job: str | None = None) -> Adopted:
     """Return what the options name.
 
     :raises ConfigurationError: They cannot be read, or say something else as well.
     """
-    if adopt and (start_from != LATEST or source_job is not None):
+    if adopt and source_job is not None:
         raise ConfigurationError(
-            "--from names directories; --start-from and --from-job name a checkpoint of a job",
-            next_step="Use one of them",
+            "--start-from names directories, and --from-job the checkpoints of a job", next_step="Use one of them"
         )
     found: dict[str, str] = {}
     for value in adopt:
@@ -71,7 +97,9 @@ def _place(text: str) -> str:
 def _sink(value: str, queries: list[str]) -> tuple[str, str]:
     name, text = _named(value)
     if name is None and len(queries) != 1:
-        raise ConfigurationError(f"sink {value!r} names no query", next_step="Write it as QUERY=PATH, and name --from")
+        raise ConfigurationError(
+            f"sink {value!r} names no query", next_step="Write it as QUERY=PATH, of a directory that --start-from names"
+        )
     return name or queries[0], text
 
 

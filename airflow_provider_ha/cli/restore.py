@@ -43,7 +43,7 @@ from airflow_provider_ha.views.submitted import SubmittedView
 def plan(
     context: typer.Context,
     job_id: JobOrPlace,
-    start_from: StartFrom = "latest",
+    start_from: StartFrom = None,
     source_job: SourceJob = None,
     no_fallback: NoFallback = False,
     output: Output = OutputMode.CONTINUE,
@@ -71,12 +71,11 @@ def plan(
     because of its verdict, a live run or an owner; 2: what a source or sink has is unknown.
     """
     words = RestoreWords(
-        start_from=start_from,
+        start_from=[*(start_from or ()), *(adopt or ())],
         source_job=source_job,
         no_fallback=no_fallback,
         output=output,
         accept_verdicts=accept_verdicts or [],
-        adopt=adopt or [],
         sink=sink or [],
         claim_mode=claim_mode,
         kafka_bootstrap=kafka_bootstrap or [],
@@ -94,7 +93,7 @@ def plan(
 def restore(
     context: typer.Context,
     job_id: JobOrPlace,
-    start_from: StartFrom = "latest",
+    start_from: StartFrom = None,
     source_job: SourceJob = None,
     no_fallback: NoFallback = False,
     output: Output = OutputMode.CONTINUE,
@@ -126,12 +125,11 @@ def restore(
     changed. This command does not follow the run: `spark-ha recover --watch`, or a DAG, does.
     """
     words = RestoreWords(
-        start_from=start_from,
+        start_from=[*(start_from or ()), *(adopt or ())],
         source_job=source_job,
         no_fallback=no_fallback,
         output=output,
         accept_verdicts=accept_verdicts or [],
-        adopt=adopt or [],
         sink=sink or [],
         claim_mode=claim_mode,
         kafka_bootstrap=kafka_bootstrap or [],
@@ -150,8 +148,8 @@ def restore(
         if is_place(job_id):
             raise ConfigurationError(
                 f"{job_id!r} is a path; 'restore' expects a job id",
-                next_step="`spark-ha restore JOB --from PATH` starts a job from it, `spark-ha savepoint restore` makes "
-                "a directory to start from; --dry-run only shows what that would do",
+                next_step="`spark-ha restore JOB --start-from PATH` starts a job from it, `spark-ha savepoint restore` "
+                "makes a directory to start from; --dry-run only shows what that would do",
             )
         request = words.request(job_id, request_id)
     with cluster(context, as_json=as_json) as client:

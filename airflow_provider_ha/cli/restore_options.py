@@ -9,20 +9,23 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
-from airflow_provider_ha.cli.adopted import adopted
+from airflow_provider_ha.cli.adopted import StartWords, adopted, start_words
 from airflow_provider_ha.cli.plan_path import plan_of_place
 from airflow_provider_ha.cli.requests import operation_id
-from airflow_provider_ha.control.job.requests import LATEST, IfLost, RestoreRequest
+from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
 
 
 StartFrom = Annotated[
-    str,
+    list[str] | None,
     typer.Option(
         "--start-from",
-        help="latest, checkpoint-<n>, savepoint-<id> or 'before <time>', e.g. 14:05, 2026-11-21T14:05, 14:05+00:00.",
+        help="latest, checkpoint-<n>, savepoint-<id> or 'before <time>', e.g. 14:05, 2026-11-21T14:05, 14:05+00:00; or "
+        "a checkpoint directory that Spark wrote elsewhere, a path, s3://bucket/prefix or hdfs://namenode:8020/path, "
+        "once for each query of the script. Its last name is the query's when none is given. Default: latest.",
+        metavar="WORD|[QUERY=]PATH",
     ),
 ]
 SourceJob = Annotated[
@@ -113,12 +116,11 @@ AllowNewQueries = Annotated[
 class RestoreWords:
     """The options of a restore as the user wrote them."""
 
-    start_from: str
+    start_from: list[str]
     source_job: str | None
     no_fallback: bool
     output: OutputMode
     accept_verdicts: list[Verdict]
-    adopt: list[str]
     sink: list[str]
     claim_mode: ClaimMode
     kafka_bootstrap: list[str]
@@ -129,6 +131,14 @@ class RestoreWords:
     allow_new_queries: bool = False
     allow_remote_executors: bool = False
     if_lost: IfLost | None = None
+
+    @property
+    def start(self) -> StartWords:
+        """What it starts from.
+
+        :raises ConfigurationError: The words say two things.
+        """
+        return start_words(self.start_from)
 
     @property
     def accepted(self) -> frozenset[Verdict]:
@@ -145,12 +155,12 @@ class RestoreWords:
                 "--batch applies to the path of a checkpoint; checkpoints of a job have numbers",
                 next_step="Name one with --start-from checkpoint-<n>",
             )
-        named = adopted(self.adopt, self.sink, self.start_from, self.source_job)
+        named = adopted(self.start.directories, self.sink, self.source_job)
         return RestoreRequest(
             job_id=job_id,
             request_id=request_id or operation_id("restore"),
             source_job=self.source_job,
-            start_from=self.start_from,
+            start_from=self.start.word,
             fallback=not self.no_fallback,
             output=self.output,
             accept_verdicts=self.accepted,
@@ -173,11 +183,10 @@ class RestoreWords:
         :raises HaError: As ``plan_directory`` says.
         """
         of_jobs = (
-            self.start_from != LATEST,
+            self.start != StartWords(),
             self.source_job,
             self.no_fallback,
             self.output is not OutputMode.CONTINUE,
-            self.adopt,
             self.reset_query_id,
             self.allow_new_queries,
             self.claim_mode is not ClaimMode.NO_CLAIM,

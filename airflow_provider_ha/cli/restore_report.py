@@ -79,7 +79,8 @@ def _names(made: RestorePlan) -> Iterator[str]:
     for query in made.adopted:
         name = name_by_sink(made.queries[query].sink)
         if name is not None and name != query:
-            yield f"{query}: a script that gives it no name starts it as {name}; adopt it as that (--from {name}=...)"
+            adopt = f"adopt it as that (--start-from {name}=...)"
+            yield f"{query}: a script that gives it no name starts it as {name}; {adopt}"
 
 
 def _row(query: QueryPlan) -> list[object]:

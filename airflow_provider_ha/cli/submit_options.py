@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.cli.adopted import adopted
+from airflow_provider_ha.cli.adopted import adopted, start_words
 from airflow_provider_ha.cli.conf_options import driver_environment, spark_conf
 from airflow_provider_ha.cli.requests import operation_id
 from airflow_provider_ha.cli.restore_options import KafkaBootstrap, KafkaProperties, by_query
 from airflow_provider_ha.cli.savepoint_target import assigned
 from airflow_provider_ha.cli.session import Target
-from airflow_provider_ha.control.job.requests import LATEST, IfLost, SubmitRequest
+from airflow_provider_ha.control.job.requests import IfLost, SubmitRequest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.given_options import ha_options, resources
 from airflow_provider_ha.jobs.resources import Resources
@@ -338,16 +338,15 @@ class SubmitWords:
         )
 
     def _start(self) -> tuple[str | Mapping[str, str], Mapping[str, str]]:
-        words = self.start_from or [LATEST]
-        if any("/" in word for word in words):
-            found = adopted(words, self.sinks or [], LATEST, None)
+        words = start_words(self.start_from)
+        if words.directories:
+            found = adopted(words.directories, self.sinks or [])
             return found.directories, found.sinks
-        if len(words) > 1 or self.sinks:
+        if self.sinks:
             raise ConfigurationError(
-                f"--start-from {' '.join(words)} names no directories",
-                next_step="Write one word, or one [QUERY=]PATH for each query; --sink is about such directories",
+                f"--start-from {words.word} names no directories", next_step="Leave --sink out: it is about such ones"
             )
-        return words[0], {}
+        return words.word, {}
 
 
 def _split(values: Iterable[str] | None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow.exceptions import AirflowProviderDeprecationWarning
 from airflow.sdk import BaseOperator, BaseSensorOperator
 from airflow.sdk.bases.notifier import BaseNotifier  # Airflow 3.0.0 looks for that of airflow.sdk elsewhere
 
@@ -45,6 +46,7 @@ __all__ = [
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
+    "AirflowProviderDeprecationWarning",
     "AirflowSkipException",
     "BaseHook",
     "BaseNotifier",

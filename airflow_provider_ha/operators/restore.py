@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.compat.sdk import AirflowProviderDeprecationWarning
 from airflow_provider_ha.control.job.requests import (
+    LATEST,
     RestoreRequest,
     SubmittedRun,
     claim_mode,
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkHaRestoreOperator"]
 
+_ADOPT = "adopt is deprecated: name the directories in start_from"
+
 
 class SparkHaRestoreOperator(SparkHaRunOperator):
     """Start a new run of a job from a checkpoint or savepoint, its own or another job's.
@@ -36,12 +41,13 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param job_id: Job that gets the new run.
     :param claim_mode: ``"NO_CLAIM"``: what is restored from stays its owner's and is never changed. ``"CLAIM"``: a
         savepoint of the job, or what is adopted, becomes the job's, which removes it once newer checkpoints subsume it.
-    :param adopt: Checkpoint directories that Spark wrote elsewhere, in place of *source_job* and *start_from*: a path
-        whose last name is the query's, or query -> path.
-    :param sinks: Of these: query -> output directory of its file sink, or ``"foreachBatch"``, or another format.
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a
-        label) or ``"before <time>"``.
+        label) or ``"before <time>"``; or checkpoint directories that Spark wrote elsewhere: a path whose last name is
+        the query's, or query -> path.
+    :param sinks: Of such directories: query -> output directory of its file sink, or ``"foreachBatch"``, or another
+        format.
+    :param adopt: Such directories, as before 0.2. Use *start_from*.
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
     :param output_mode: For another output directory: ``"continue"`` (its log names the old files) or ``"fresh"`` (it
         holds only what is new).
@@ -105,7 +111,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self,
         *,
         source_job: str | None = None,
-        start_from: str = "latest",
+        start_from: str | Mapping[str, str] = "latest",
         fallback: bool = True,
         claim_mode: str = "NO_CLAIM",
         adopt: str | Mapping[str, str] = "",
@@ -132,6 +138,8 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self.start_from = start_from
         self.fallback = fallback
         self.claim_mode = claim_mode
+        if adopt:
+            warnings.warn(_ADOPT, AirflowProviderDeprecationWarning, stacklevel=2)
         self.adopt = adopt
         self.sinks = sinks
         self.output_mode = output_mode
@@ -159,6 +167,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
 
         :raises ConfigurationError: *output_mode*, *claim_mode* or *accept_verdicts* names what does not exist.
         """
+        directories = named_directories(self.adopt or self.start_from)
         try:
             output, accept_verdicts = (
                 OutputMode(self.output_mode),
@@ -174,12 +183,12 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             job_id=self.job_id,
             request_id=request,
             source_job=self.source_job or None,
-            start_from=self.start_from,
+            start_from=LATEST if directories else str(self.start_from),
             fallback=self.fallback,
             output=output,
             accept_verdicts=accept_verdicts,
             claim_mode=claim_mode(self.claim_mode),
-            adopt=named_directories(self.adopt),
+            adopt=directories,
             sinks=dict(self.sinks or {}),
             kafka_bootstrap=dict(self.kafka_bootstrap or {}),
             kafka_properties=self.kafka_properties or None,

@@ -237,7 +237,7 @@ def test_a_query_that_went_on_after_the_plan_is_refused_by_the_driver(copy: JobC
 
 @pytest.mark.usefixtures("copy")
 def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path) -> None:
-    words = ("checkpoint", "plan", "copy", "--from", str(elsewhere), "--sink", str(out))
+    words = ("checkpoint", "plan", "copy", "--start-from", str(elsewhere), "--sink", str(out))
 
     code, shown, said = spark_ha(*words)
     document = json.loads(spark_ha(*words, "--json")[1])
@@ -255,10 +255,13 @@ def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--from", "/a/b", "--start-from", "checkpoint-1"), "Use one of them"),
-        (("--from", "x=/a/b", "--from", "x=/a/c"), "named twice"),
-        (("--sink", "/out"), "names no query"),
+        (("--start-from", "/a/b", "--start-from", "checkpoint-1"), "Use one of them"),
+        (("--start-from", "/a/b", "--from-job", "flights"), "Use one of them"),
+        (("--start-from", "latest", "--start-from", "checkpoint-1"), "Write one word"),
         (("--from", "gs://bucket/a"), "not on a file system of this host"),
+        (("--start-from", "x=/a/b", "--start-from", "x=/a/c"), "named twice"),
+        (("--sink", "/out"), "names no query"),
+        (("--start-from", "gs://bucket/a"), "not on a file system of this host"),
     ],
 )
 def test_options_that_contradict_are_one_sentence(spark_ha: Any, words: tuple[str, ...], reason: str) -> None:

@@ -176,7 +176,7 @@ def test_a_dry_run_of_a_request_that_was_carried_out_exits_as_asking_again_would
 
 @pytest.mark.usefixtures("copy")
 def test_a_plan_of_a_path_without_an_application_exits_as_the_restore_would(spark_ha: Any) -> None:
-    words = ("copy", "--from", f"{recorded_job() / 'live' / QUERY}", "--sink", f"{QUERY}=foreachBatch")
+    words = ("copy", "--start-from", f"{recorded_job() / 'live' / QUERY}", "--sink", f"{QUERY}=foreachBatch")
     allow = ("--accept-verdict", "DUPLICATES_POSSIBLE", "--accept-verdict", "LOSS_POSSIBLE")
 
     planned, _, said = spark_ha("checkpoint", "plan", *words, *allow)

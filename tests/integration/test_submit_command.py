@@ -103,7 +103,7 @@ def test_a_job_with_a_live_run_is_refused(spark_ha: Any, copy: JobContext, app: 
         (("--retained-checkpoints", "0"), "retained_checkpoints"),
         (("--master", "spark://host:7077"), "--allow-remote-executors"),
         (("--start-from", "checkpoint-1", "--start-from", "fresh"), "names no directories"),
-        (("--sink", "q=/out"), "--sink is about such directories"),
+        (("--sink", "q=/out"), "Leave --sink out"),
         (("--start-from", "/nowhere/q"), "/nowhere/q"),
         (("--spark-conn-id", "spark_default"), "Use `airflow ha job submit`"),
         (("--no-such-option",), "No such option"),
@@ -185,8 +185,12 @@ def test_a_run_that_does_not_come_up_in_time_goes_on(spark_ha: Any, app: str) ->
 
 
 def shell(app: str, output: Path) -> subprocess.Popen[bytes]:
-    """Start the command as a job of a shell: in its own session and process group."""
-    program = "from airflow_provider_ha.cli.app import main; main()"
+    """Start the command as a job of a shell: in its own session and process group, with Ctrl-C.
+
+    What runs in the background of a script ignores Ctrl-C, and so would each process that it starts: these tests, too.
+    """
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heard}; from airflow_provider_ha.cli.app import main; main()"
     words = ("job", "submit", app, *COPY, "--env", "STAND_IN=wait", "--request-id", "r-1", "--wait", "250")
     with output.open("wb") as file:
         return subprocess.Popen(

@@ -121,7 +121,7 @@ def test_a_dry_run_of_a_restore_from_a_place_is_its_plan_and_without_it_a_job_ha
 
     assert (said.exit_code, without_places(json.loads(said.stdout))) == (code, without_places(document))
     assert refused.exit_code == UNKNOWN
-    assert "spark-ha restore JOB --from PATH" in refused.output
+    assert "spark-ha restore JOB --start-from PATH" in refused.output
 
 
 def test_the_newest_batch_is_the_cut_and_the_command_of_the_page_says_so(

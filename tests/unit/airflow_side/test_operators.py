@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.compat.sdk import AirflowProviderDeprecationWarning
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.given_options import ha_options
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, OutputMode
@@ -169,16 +170,24 @@ def test_a_table_aligns_its_columns() -> None:
     assert table(("a",), []).endswith("(none)")
 
 
-def test_a_restore_says_what_it_claims_and_what_it_adopts() -> None:
+@pytest.mark.parametrize("start_from", ["/data/checkpoints/hourly", {"hourly": "/data/checkpoints/hourly"}])
+def test_a_restore_says_what_it_claims_and_which_directories_it_starts_from(start_from: Any) -> None:
     restore = SparkHaRestoreOperator(
-        task_id="t", job_id="j", claim_mode="CLAIM", adopt="/data/checkpoints/hourly", sinks={"hourly": "/data/out"}
+        task_id="t", job_id="j", claim_mode="CLAIM", start_from=start_from, sinks={"hourly": "/data/out"}
     )
 
     request = restore.restore_request("r")
 
     assert request.claim_mode is ClaimMode.CLAIM
-    assert request.adopt == {"hourly": "/data/checkpoints/hourly"}
+    assert (request.start_from, request.adopt) == ("latest", {"hourly": "/data/checkpoints/hourly"})
     assert request.sinks == {"hourly": "/data/out"}
+
+
+def test_directories_that_are_named_as_before_are_taken_with_a_warning() -> None:
+    with pytest.warns(AirflowProviderDeprecationWarning, match="name the directories in start_from"):
+        restore = SparkHaRestoreOperator(task_id="t", job_id="j", adopt="/data/checkpoints/hourly")
+
+    assert restore.restore_request("r").adopt == {"hourly": "/data/checkpoints/hourly"}
 
 
 def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -> None:

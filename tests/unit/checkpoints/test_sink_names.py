@@ -56,5 +56,5 @@ def test_the_plan_of_a_checkpoint_says_it(tmp_path: Path) -> None:
 
     told = CliRunner().invoke(app, ["checkpoint", "plan", str(directory), "--sink", str(out)], obj=Target())
 
-    line = f"{QUERY}: a script that gives it no name starts it as {name}; adopt it as that (--from {name}=...)"
+    line = f"{QUERY}: a script that gives it no name starts it as {name}; adopt it as that (--start-from {name}=...)"
     assert line in " ".join(told.stdout.split())
