@@ -13,6 +13,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from tests.support.clusters.airflow_helpers import use_own_airflow_home
 from tests.support.order import spread
 from tests.support.spark.class_archive import java_options
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 # Short, so that a test of a lost leader takes seconds: T = 3 s, a cut of 2.2 s is survived.
 FAST = Timings(session_timeout=3.0, heartbeat_interval=0.3, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.2)
 
+
+# Before any test file imports Airflow, which reads its home then.
+use_own_airflow_home()
 
 # Managed drivers do not inherit this: theirs is in ``tests.support.spark.driver_helpers.CONF``.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())

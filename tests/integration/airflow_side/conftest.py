@@ -1,4 +1,4 @@
-"""Airflow's home is set before anything of Airflow is imported; triggers read real state through a counted session."""
+"""Triggers read real state through a counted session."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
-from tests.support.clusters.airflow_helpers import connection_json, use_own_airflow_home
-
-
-use_own_airflow_home()
-
-from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS  # noqa: E402  # after Airflow's home
+from tests.support.clusters.airflow_helpers import connection_json
 
 
 # Airflow 3.0 has no pages of plugins, and not all that ours import.

@@ -20,7 +20,7 @@ AIRFLOW_HOME = Path(__file__).parents[3] / "build" / "test-cache" / "airflow-hom
 def use_own_airflow_home() -> None:
     """Keep Airflow away from the home of the user who runs the tests. Has to be called before Airflow is imported."""
     AIRFLOW_HOME.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("AIRFLOW_HOME", str(AIRFLOW_HOME))
+    os.environ["AIRFLOW_HOME"] = str(AIRFLOW_HOME)  # a test process of xdist inherits that of the one that started it
     os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 
 
