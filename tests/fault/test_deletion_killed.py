@@ -46,6 +46,20 @@ def is_whole(client: HaClient, job_id: str) -> bool:
     return True
 
 
+def killed(config: HaConfig, session: Path, words: list[str]) -> bool:
+    """Run a deletion in a process that kills itself at a step, and end its session; ``False``: it has no such step."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fault.delete_process", *words], check=False, capture_output=True, text=True
+    )
+    if done.returncode == 0:
+        return False
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    credentials = read_session(session)
+    assert credentials is not None
+    close_session(config, credentials)
+    return True
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("keep", [False, True], ids=["all", "keep-savepoints"])
@@ -59,16 +73,8 @@ def test_a_deletion_is_whole_or_done_after_a_kill_before_any_step(
         session = tmp_path / f"session-{step}"
         words = [config.to_private_json(), str(session), job.job_id, str(step), "keep" if keep else "all"]
 
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.fault.delete_process", *words], check=False, capture_output=True, text=True
-        )
-
-        if done.returncode == 0:
+        if not killed(config, session, words):
             break
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        credentials = read_session(session)
-        assert credentials is not None
-        close_session(config, credentials)
         seen.append(is_whole(client, job.job_id))
         life = read_life(coordinator, job.paths)
         if life.deleted is not None and not life.deleted.complete:
@@ -100,16 +106,8 @@ def test_an_erased_cluster_has_whole_jobs_or_none_of_them_after_a_kill_before_so
         session = tmp_path / f"session-{step}"
         words = [place.to_private_json(), str(session), "-", str(step), "cluster"]
 
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.fault.delete_process", *words], check=False, capture_output=True, text=True
-        )
-
-        if done.returncode == 0:
+        if ended := not killed(place, session, words):
             break
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        credentials = read_session(session)
-        assert credentials is not None
-        close_session(place, credentials)
         for job in jobs:
             is_whole(client, job.job_id)  # which asserts that it is gone where it is not whole
         with ClusterLeader(client, by="test") as leader:
@@ -119,4 +117,4 @@ def test_an_erased_cluster_has_whole_jobs_or_none_of_them_after_a_kill_before_so
         for job in jobs:
             assert {path.relative_to(job.config.work_path / job.keys.base).parts[0] for path in files_of(job)} <= KEPT
             assert [each.savepoint_id for each in client.job(job.job_id).savepoints.list().pointers] == [SAVEPOINT]
-    assert done.returncode == 0
+    assert ended

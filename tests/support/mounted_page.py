@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.links.page_urls import PREFIX as URL_PREFIX
+from airflow_provider_ha.plugins._clusters import Clusters
 
 
 def mounted(app: FastAPI) -> FastAPI:
@@ -36,3 +40,13 @@ class Page:
         transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://airflow.test", timeout=120) as client:
             return await client.request(method, f"{URL_PREFIX}{path}", **given)
+
+
+@contextmanager
+def page_of(config: HaConfig) -> Iterator[Page]:
+    """Serve the pages of one cluster, under the default connection, for the time of the block."""
+    from airflow_provider_ha.plugins._app import create_app  # Airflow 3.0 has not all that it imports
+
+    clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
+    yield Page(create_app(clusters))
+    clusters.close()

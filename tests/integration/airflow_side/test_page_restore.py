@@ -1,4 +1,4 @@
-"""Bringing a job back from its page: the plan first, then one run of the DAG that we ship, then what came of it.
+"""Bringing a job back from its page: the plan first, then one run of the DAG that we ship, then its outcome.
 
 The DAGs are those of ``dags/``, in the database of the tests' Airflow. No scheduler runs: what its tasks ask the job
 for is asked here under the ids that they would use.
@@ -23,13 +23,11 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.names import task_request
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._clusters import Clusters
 from tests.support import airflow_auth, shipped_dags
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import NOON
 from tests.support.clusters.lost_jobs import lose
-from tests.support.mounted_page import Page
+from tests.support.mounted_page import Page, page_of
 
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(300)]
@@ -85,9 +83,8 @@ def cluster(
 
 @pytest.fixture
 def page(config: HaConfig) -> Iterator[Page]:
-    clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
-    yield Page(create_app(clusters))
-    clusters.close()
+    with page_of(config) as served:
+        yield served
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from airflow_provider_ha.plugins._security import PermissionsDep, SeenJobDep, ac
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_status, a_submission, lead
-from tests.support.mounted_page import Page
+from tests.support.mounted_page import Page, page_of
 
 
 pytestmark = pytest.mark.airflow
@@ -80,9 +80,8 @@ def per_dag(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def page(config: HaConfig) -> Iterator[Page]:
-    clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
-    yield Page(create_app(clusters))
-    clusters.close()
+    with page_of(config) as served:
+        yield served
 
 
 @pytest.fixture

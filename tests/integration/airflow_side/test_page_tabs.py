@@ -12,12 +12,10 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._clusters import Clusters
 from tests.integration.airflow_side.test_page_security import PerDag
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import a_run, a_submission
-from tests.support.mounted_page import Page
+from tests.support.mounted_page import Page, page_of
 
 
 pytestmark = pytest.mark.airflow
@@ -40,9 +38,8 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def page(config: HaConfig) -> Iterator[Page]:
-    clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
-    yield Page(create_app(clusters))
-    clusters.close()
+    with page_of(config) as served:
+        yield served
 
 
 @pytest.fixture
