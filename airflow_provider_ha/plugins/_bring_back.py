@@ -1,4 +1,4 @@
-"""Bringing a job back: what the page asks a DAG for, what it refuses, and what came of it. Pure.
+"""Bringing a job back: what the page asks a DAG for, what it refuses, and the outcome. Pure.
 
 The page starts no driver: with the local engine it would run on the host of the API server. So a recovery and a restore
 are runs of a DAG, on a host that is meant for drivers.

@@ -48,7 +48,7 @@ def plan_removal(job: JobContext, word: str, *, tell: Callable[[str], None] = la
     """Return what deleting a checkpoint removes; refuse what may not go. Changes nothing.
 
     :param word: ``checkpoint-7``, or ``7``.
-    :param tell: Is told what the call does, for people who wait.
+    :param tell: Called with each step, for people who wait.
     :raises ConfigurationError: It names no checkpoint.
     :raises UnknownJobError: There is no such job.
     :raises CheckpointMissingError: There is no such checkpoint; those that there are, are named. Or none is proven.

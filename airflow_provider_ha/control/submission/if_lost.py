@@ -113,7 +113,7 @@ def _differences(job: JobContext, request: SubmitRequest, lost: LostRun) -> Sequ
 
 def _asked_for(graph: JobGraph) -> JobGraph:
     # The connection's options are those of a cluster, not of a job; what is accepted is of a request, and so is the
-    # task that OpenLineage is told of: each try of a task has another run id.
+    # task that OpenLineage events name: each try of a task has another run id.
     target = graph.target.model_copy(update={"cluster_options": {}})
     options = graph.options.model_copy(update={"accept_duplicates": False})
     return graph.model_copy(

@@ -133,7 +133,7 @@ def watched(*triggers: Any, until_true: Callable[[], Any], what: str = "what is 
 @pytest.mark.parametrize("receiver", PROTOCOLS, indirect=True)
 def test_every_metric_of_the_list_arrives_and_no_other_one(receiver: Received, job: ShownJob) -> None:
     def listed_names() -> set[str]:
-        """Return what came, without the values that follow the name where there are no tags."""
+        """Return the names that arrived, without the values that follow the name where there are no tags."""
         ours = {name for name in receiver.names() if name.startswith("airflow.spark_ha.")}
         return {".".join(name.split(".")[1:3]) for name in ours}
 

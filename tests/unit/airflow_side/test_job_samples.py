@@ -1,4 +1,4 @@
-"""What Airflow's Stats is told of a job, and under which names: pure functions of what was read."""
+"""The samples of a job for Airflow's Stats, and their names: pure functions of what was read."""
 
 from __future__ import annotations
 
