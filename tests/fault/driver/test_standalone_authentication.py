@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.control.administration.tree import read_tree, walk
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of, standalone_cluster
@@ -45,16 +47,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
         yield running
 
 
-def below(coordinator: Coordinator, path: str) -> Iterator[bytes]:
-    """Yield the data of every node below a path."""
-    for name in coordinator.children(path):
-        child = f"{path}/{name}"
-        yield coordinator.get(child).data
-        yield from below(coordinator, child)
-
-
 def test_a_job_works_on_a_cluster_that_authenticates_and_nothing_shows_the_secret(
-    config: HaConfig, coordinator: Coordinator, cluster: StandaloneCluster, tmp_path: Path
+    config: HaConfig,
+    coordinator: Coordinator,
+    cluster_paths: ClusterPaths,
+    cluster: StandaloneCluster,
+    tmp_path: Path,
 ) -> None:
     config = config.model_copy(update={"timings": Timings()})
     stream = Stream(tmp_path / "stream")
@@ -84,7 +82,9 @@ def test_a_job_works_on_a_cluster_that_authenticates_and_nothing_shows_the_secre
         assert master is not None
         executors, commands = host.executors(), [command_of(each) for each in host.processes()]
         shown = [json.dumps(master.seen), *commands]
-        nodes = b"".join(below(coordinator, config.root))
+        tree = read_tree(coordinator, cluster_paths.base)
+        assert tree is not None
+        nodes = b"".join(coordinator.get(node.path).data for node in walk(tree))
 
     assert executors
     assert not [text for text in shown if SECRET in text]
