@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
     from airflow_provider_ha.control.move.outcome import MoveRequest
     from airflow_provider_ha.control.services import HaServices
-    from airflow_provider_ha.jobs.resources import Resources
+    from airflow_provider_ha.jobs.options.resources import Resources
 
 
 __all__ = [
@@ -35,7 +35,7 @@ _PLACES = {
     "HaClient": "control.client",
     "HaConfig": "config",
     "HaServices": "control.services",
-    "Resources": "jobs.resources",
+    "Resources": "jobs.options.resources",
     "MoveRequest": "control.move.outcome",
     "RestoreRequest": "control.job.requests",
     "SubmitRequest": "control.job.requests",

@@ -23,7 +23,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.failover_sides import CONF, PATIENCE, SCRIPT

@@ -5,9 +5,9 @@ from __future__ import annotations
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.engines.engine import Gone, Observation, Unknown
 from airflow_provider_ha.engines.local import LocalEngine
+from airflow_provider_ha.jobs.host.this_host import LocalProcess
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted, file_uri
-from airflow_provider_ha.jobs.this_host import LocalProcess
 
 
 CONFIG = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="file:///nowhere")

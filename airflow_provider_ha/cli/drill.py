@@ -15,7 +15,7 @@ from airflow_provider_ha.control.drills.drill import DrillRequest, drill
 from airflow_provider_ha.control.drills.drill_verdict import Limits
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions
 from airflow_provider_ha.control.verification.prove import DEFAULT_DEADLINE, DEFAULT_HEAP
-from airflow_provider_ha.jobs.drills import Drill, DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.history.drills import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.views.drills import DrillView, drill_list
 
 

@@ -19,14 +19,14 @@ from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
-from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
+from airflow_provider_ha.jobs.host.spark_release import installed_spark
+from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE
 from airflow_provider_ha.jobs.model import JobGraph, QueryStatus
 from airflow_provider_ha.jobs.moves import read_moved
+from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
+from airflow_provider_ha.jobs.options.site_conf import keys_of, site_defaults
 from airflow_provider_ha.jobs.presence import watched
-from airflow_provider_ha.jobs.site_conf import keys_of, site_defaults
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.jobs.spark_release import installed_spark
-from airflow_provider_ha.jobs.standalone_driver import STANDALONE
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.views.graph import GraphView, graph_view
 from airflow_provider_ha.views.job import JobRow, ReleasedView, job_list, job_row, job_view, unreadable_row

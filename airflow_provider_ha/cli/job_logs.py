@@ -10,8 +10,8 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
 from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets
 from airflow_provider_ha.control.administration.follow_logs import follow as follow_log
-from airflow_provider_ha.jobs.driver_log import LogReader, whole_lines
-from airflow_provider_ha.jobs.log_place import LogPlace
+from airflow_provider_ha.jobs.host.driver_log import LogReader, whole_lines
+from airflow_provider_ha.jobs.host.log_place import LogPlace
 from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.views.logs import log_line, log_view
 

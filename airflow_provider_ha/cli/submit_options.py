@@ -18,8 +18,8 @@ from airflow_provider_ha.cli.savepoint_target import assigned
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.control.job.requests import IfLost, SubmitRequest
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.given_options import ha_options, resources
-from airflow_provider_ha.jobs.resources import Resources
+from airflow_provider_ha.jobs.options.given_options import ha_options, resources
+from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.pointers.ownership import ClaimMode
 
 

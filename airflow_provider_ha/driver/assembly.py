@@ -51,12 +51,12 @@ from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.stop_job import MainThread, StopJob
 from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.driver.undo_drain import undo_drains
-from airflow_provider_ha.jobs.component_conf import is_layered, writer_id
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.history.progress_history import ProgressHistory
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.options.component_conf import is_layered, writer_id
 from airflow_provider_ha.jobs.output_claims import OutputClaims
-from airflow_provider_ha.jobs.past_runs import PastRuns
-from airflow_provider_ha.jobs.progress_history import ProgressHistory
+from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
 from airflow_provider_ha.storage.keys import JobKeys

@@ -24,7 +24,7 @@ from airflow_provider_ha.driver.refused_start import refused, refused_directory
 from airflow_provider_ha.driver.stop_job import stop_all
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, OperationFailedError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, OperationKind
 
 

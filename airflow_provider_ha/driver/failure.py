@@ -16,8 +16,8 @@ import threading
 from pathlib import Path
 
 from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, write_private
 from airflow_provider_ha.jobs.failures import Failure
+from airflow_provider_ha.jobs.host.driver_spec import OWNER_ONLY, write_private
 from airflow_provider_ha.redaction import public
 
 

@@ -46,8 +46,8 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
     RestoreUnknownError,
 )
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import Blob, Fallback, Generation, Run, StartKind
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore

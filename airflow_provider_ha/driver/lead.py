@@ -19,8 +19,8 @@ from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import JobStateError, NotConnectedError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_private, write_session
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec, write_private, write_session
 from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, LeaderInfo, Run
 from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.jobs.submissions import SubmissionLed

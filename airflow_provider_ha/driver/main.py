@@ -55,10 +55,10 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
     RestoreRefusedError,
 )
-from airflow_provider_ha.jobs.component_conf import needs_component
-from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
+from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, JobState, Status
+from airflow_provider_ha.jobs.options.component_conf import needs_component
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.keys import JobKeys

@@ -16,9 +16,9 @@ from airflow_provider_ha.driver.checkpoint_figures import CheckpointFigures
 from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
 from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.jobs import metrics
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.metrics import Metric, MetricKind
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.recovery.restart import attempts_used
 from airflow_provider_ha.recovery.timeline import RecoveryTimes, restarts_since

@@ -14,7 +14,7 @@ from airflow_provider_ha.driver.lead import DriverSession
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.submissions import SubmissionLed
 

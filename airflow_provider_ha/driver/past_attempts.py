@@ -3,8 +3,8 @@
 Invariants: a submission is over when its supervisor has proven that all its processes are dead; what cannot be read is
 no proof, so everything of that submission stays. The newest ones stay in any case, for a person who looks for the
 reason of a loss at night, and for the count of attempts (``recovery.restart``): no more than *restart_attempts* of them
-can follow each other without a driver that lived. A submission is forgotten only after its directory is gone; with a
-run that is removed (``jobs.past_runs``) all of it is, and each host removes its directories when it leads next.
+can follow each other without a driver that lived. A submission is forgotten only after its directory is gone. All of a
+run that is removed (``jobs.retention.past_runs``) is forgotten; each host removes its directories when it leads next.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.past_runs import PastRuns
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.removed_runs import RemovedRunStore
+from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.runs import RunStore, decode
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.storage.durable import REMOVED, remove_tree

@@ -10,7 +10,7 @@ import threading
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.trigger_figures import Trigger
-from airflow_provider_ha.jobs.progress_history import ProgressHistory, ProgressPoint
+from airflow_provider_ha.jobs.history.progress_history import ProgressHistory, ProgressPoint
 
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from airflow_provider_ha.driver.progress_source import PeriodicLook, ProgressSou
 from airflow_provider_ha.driver.queries import Member, QueryRegistry
 from airflow_provider_ha.driver.recorder import BatchRecorder
 from airflow_provider_ha.errors import CheckpointError, CheckpointMissingError, HaError, LeadershipError
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.storage.keys import JobKeys
 

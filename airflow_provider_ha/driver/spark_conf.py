@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import ApplicationRefusedError
-from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
+from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 
 
 CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"

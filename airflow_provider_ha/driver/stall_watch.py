@@ -17,7 +17,7 @@ from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.stall import Look, Stall, StallDetector
 from airflow_provider_ha.jobs.failures import STALLED, Failure
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
 log = logging.getLogger(__name__)

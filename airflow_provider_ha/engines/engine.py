@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.jobs.ticket import Ticket
 
 
 @dataclass(frozen=True, slots=True)

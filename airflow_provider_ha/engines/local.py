@@ -16,18 +16,18 @@ import psutil
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.engines.engine import Gone, Observation, Running, Unknown
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
-from airflow_provider_ha.jobs.driver_home import DriverHome
-from airflow_provider_ha.jobs.driver_spec import (
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_spec import (
     OWNER_ONLY,
     SUBMISSION_VARIABLE,
     SUPERVISOR_MODULE,
     DriverSpec,
 )
-from airflow_provider_ha.jobs.engine_options import LOCAL, LOCAL_OPTIONS, check_options
+from airflow_provider_ha.jobs.host.this_host import LocalProcess, handle_here, sees_processes_of_others
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.options.engine_options import LOCAL, LOCAL_OPTIONS, check_options
 from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.jobs.this_host import LocalProcess, handle_here, sees_processes_of_others
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage, unavailable
 

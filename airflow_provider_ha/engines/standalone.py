@@ -30,8 +30,18 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
-from airflow_provider_ha.jobs.engine_options import (
+from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
+from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE, StandaloneDriver
+from airflow_provider_ha.jobs.host.ticket import (
+    CONFIG_FILE_VARIABLE,
+    HANDLE_VARIABLE,
+    HOME_OPTION,
+    TICKET_VARIABLE,
+    ConfigSource,
+    Ticket,
+)
+from airflow_provider_ha.jobs.model import JobGraph, Target
+from airflow_provider_ha.jobs.options.engine_options import (
     CONFIG_FILE_OPTION,
     PYTHON_OPTION,
     REST_MASTERS_OPTION,
@@ -42,17 +52,7 @@ from airflow_provider_ha.jobs.engine_options import (
     check_options,
     engine_options,
 )
-from airflow_provider_ha.jobs.model import JobGraph, Target
-from airflow_provider_ha.jobs.standalone_driver import STANDALONE, StandaloneDriver
 from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.jobs.ticket import (
-    CONFIG_FILE_VARIABLE,
-    HANDLE_VARIABLE,
-    HOME_OPTION,
-    TICKET_VARIABLE,
-    ConfigSource,
-    Ticket,
-)
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from airflow_provider_ha.jobs.failures import Failure
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.records import Model, Record
 
@@ -92,7 +92,8 @@ class JobGraph(Record):
     :param archives: ``--archives``: unpacked in the working directories of driver and executors.
     :param packages: ``--packages``, Maven coordinates.
     :param conf: Spark conf; travels in a file that only its owner can read.
-    :param lineage: Conf for OpenLineage, below *conf* (:mod:`~airflow_provider_ha.jobs.lineage_conf`); holds no secret.
+    :param lineage: Conf for OpenLineage, below *conf*; holds no secret
+        (:mod:`~airflow_provider_ha.jobs.options.lineage_conf`).
     :param env: Environment of the driver.
     :param target: Where the drivers run. Version 1 had the master in its place.
     :param driver_memory: ``--driver-memory``.

@@ -20,7 +20,7 @@ def where_is_log(client: HaClient, job_id: str, run: int) -> tuple[int | None, s
 
     The attempt is ``None`` when it could not be read; the sentence is empty when no driver was started yet.
     """
-    from airflow_provider_ha.jobs.log_place import newest_log, printed_place  # noqa: PLC0415  # brings pydantic
+    from airflow_provider_ha.jobs.host.log_place import newest_log, printed_place  # noqa: PLC0415  # brings pydantic
 
     try:
         view = client.context(job_id).runs.get(run)
@@ -40,7 +40,7 @@ def last_words_of(client: HaClient, job_id: str, run: int, attempt: int | None =
     :param attempt: The newest one that was started when left out.
     """
     from airflow_provider_ha.control.administration.driver_logs import choose, last_words  # noqa: PLC0415  # brings kazoo and boto3
-    from airflow_provider_ha.jobs.log_place import log_place  # noqa: PLC0415  # brings pydantic
+    from airflow_provider_ha.jobs.host.log_place import log_place  # noqa: PLC0415  # brings pydantic
 
     try:
         job = client.context(job_id)

@@ -22,7 +22,7 @@ def tell_run(operator: Any, context: Any, client: HaClient, run: int, *, operati
 
     :param operation_id: Of the operation that the task has requested of the run.
     """
-    from airflow_provider_ha.jobs.spark_page import spark_page  # noqa: PLC0415  # brings pydantic
+    from airflow_provider_ha.jobs.host.spark_page import spark_page  # noqa: PLC0415  # brings pydantic
 
     try:
         snapshot = client.job(operator.job_id).snapshot()
@@ -65,7 +65,7 @@ def _epoch(snapshot: JobSnapshot) -> int | None:
 
 
 def _log_page(snapshot: JobSnapshot) -> str:
-    from airflow_provider_ha.jobs.spark_page import web_page  # noqa: PLC0415  # as above
+    from airflow_provider_ha.jobs.host.spark_page import web_page  # noqa: PLC0415  # as above
 
     for submission in reversed(snapshot.run.submissions if snapshot.run is not None else ()):
         if submission.started is not None and submission.started.handle.ui_uri:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider_ha.compat.sdk import conf as airflow_conf
-from airflow_provider_ha.jobs.lineage_conf import counted, secrets_in
+from airflow_provider_ha.jobs.options.lineage_conf import counted, secrets_in
 
 
 Inject = Callable[[dict[str, str], Any], dict[str, str]]

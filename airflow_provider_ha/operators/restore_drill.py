@@ -18,7 +18,7 @@ from airflow_provider_ha.views.drills import DrillResultView
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.drills.drill import DrillRequest
-    from airflow_provider_ha.jobs.drills import Drill
+    from airflow_provider_ha.jobs.history.drills import Drill
 
 
 __all__ = ["SparkHaRestoreDrillOperator"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun, accepted, claim_mode, if_lost
 from airflow_provider_ha.hooks._spark_connection import SparkPlace, read_place
-from airflow_provider_ha.jobs.given_options import ha_options, resources
-from airflow_provider_ha.jobs.resources import Resources
+from airflow_provider_ha.jobs.options.given_options import ha_options, resources
+from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 

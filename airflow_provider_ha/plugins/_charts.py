@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from airflow_provider_ha.jobs.progress_history import RESOLUTION, ProgressPoint
+from airflow_provider_ha.jobs.history.progress_history import RESOLUTION, ProgressPoint
 from airflow_provider_ha.plugins._timeline import Axis
 
 

@@ -14,12 +14,12 @@ from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
 from airflow_provider_ha.control.administration.history import read_history
 from airflow_provider_ha.control.administration.losses import losses_of
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.jobs.drills import DrillStore
-from airflow_provider_ha.jobs.ha_options import HaOptions
-from airflow_provider_ha.jobs.last_verification import read_last_verification
+from airflow_provider_ha.jobs.history.drills import DrillStore
+from airflow_provider_ha.jobs.history.last_verification import read_last_verification
+from airflow_provider_ha.jobs.history.progress_history import KEPT, ProgressPoint, read_progress
 from airflow_provider_ha.jobs.moves import Moved, read_moved
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.presence import Watched, watched
-from airflow_provider_ha.jobs.progress_history import KEPT, ProgressPoint, read_progress
 from airflow_provider_ha.jobs.quarantine import reason_of
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
 from airflow_provider_ha.plugins._bounded import Answer, Bounded

@@ -16,10 +16,10 @@ from airflow_provider_ha.control.administration.driver_logs import choose, find_
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import JobStateError, LogMissingError
-from airflow_provider_ha.jobs.driver_log import LogReader
-from airflow_provider_ha.jobs.log_place import LogPlace, log_place
+from airflow_provider_ha.jobs.host.driver_log import LogReader
+from airflow_provider_ha.jobs.host.log_place import LogPlace, log_place
+from airflow_provider_ha.jobs.host.spark_page import spark_page, web_page
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.spark_page import spark_page, web_page
 from airflow_provider_ha.plugins._rendering import render
 from airflow_provider_ha.plugins._security import SeenJob, SeenJobDep, job_with_log
 from airflow_provider_ha.redaction import PublicText

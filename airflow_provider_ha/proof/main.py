@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.proof.refusals import is_refusal
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest, StateReading
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, gateway
 from airflow_provider_ha.driver.worker_imports import WORKER_PATH, worker_path
-from airflow_provider_ha.jobs.driver_spec import write_private
+from airflow_provider_ha.jobs.host.driver_spec import write_private
 from airflow_provider_ha.proof.spark_errors import chain
 from airflow_provider_ha.proof.start import start_query
 from airflow_provider_ha.supervisor.spark_submit import render

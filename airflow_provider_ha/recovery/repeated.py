@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 

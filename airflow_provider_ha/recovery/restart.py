@@ -23,9 +23,9 @@ from datetime import datetime
 from itertools import takewhile
 
 from airflow_provider_ha.jobs.failures import STALLED, Failure
-from airflow_provider_ha.jobs.ha_options import HaOptions
-from airflow_provider_ha.jobs.log_place import printed_place
+from airflow_provider_ha.jobs.host.log_place import printed_place
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.repeated import repeated_failure

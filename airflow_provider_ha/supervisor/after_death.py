@@ -32,7 +32,7 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
 )
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import Generation, JobState, Operation, QueryStatus, Status
 from airflow_provider_ha.jobs.runs import RunStore

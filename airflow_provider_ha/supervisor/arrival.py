@@ -21,11 +21,11 @@ from pydantic import BaseModel, ValidationError
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.driver_home import DriverHome
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.standalone_driver import STANDALONE, StandaloneDriver
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE, StandaloneDriver
+from airflow_provider_ha.jobs.host.ticket import HANDLE_VARIABLE, HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
 from airflow_provider_ha.jobs.submissions import Handle, file_uri
-from airflow_provider_ha.jobs.ticket import HANDLE_VARIABLE, HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import outages
 from airflow_provider_ha.supervisor.machine_config import config_of_machine

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.storage.open import open_store
 

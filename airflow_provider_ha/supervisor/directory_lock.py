@@ -11,7 +11,7 @@ import fcntl
 import os
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, DriverSpec
+from airflow_provider_ha.jobs.host.driver_spec import OWNER_ONLY, DriverSpec
 from airflow_provider_ha.storage.outage import unavailable
 
 

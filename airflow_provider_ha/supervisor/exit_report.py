@@ -20,9 +20,9 @@ from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_code, read_details, read_failure
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.driver_log import last_lines
-from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_secrets, read_session
 from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
+from airflow_provider_ha.jobs.host.driver_log import last_lines
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec, read_secrets, read_session
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.recovery.unfit import judged
 from airflow_provider_ha.redaction import public, remember

@@ -27,10 +27,10 @@ from dataclasses import replace
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import CoordinationError, HaError, JobStateError, LeadershipUnavailableError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import Operation
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.recovery.claim import claim, new_submission

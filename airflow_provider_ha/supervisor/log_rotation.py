@@ -12,7 +12,7 @@ Invariants:
 - The log is cut also when it cannot be kept, because the disk is full: only its end stays then. A log that fills the
   disk would end the driver.
 - ``driver.log.1`` is the newest of the kept files. A kept file never changes, but for its number; it gets its name
-  after the log is cut, so a reader never finds the same lines in both (``jobs.driver_log``).
+  after the log is cut, so a reader never finds the same lines in both (``jobs.host.driver_log``).
 - Lost is what is written between the last read and the cut: microseconds, more when the machine is overloaded.
 """
 
@@ -28,8 +28,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import BinaryIO
 
-from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.host.driver_spec import OWNER_ONLY
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.ticket import CONFIG_FILE_VARIABLE
+from airflow_provider_ha.jobs.host.ticket import CONFIG_FILE_VARIABLE
 
 
 def _next_step(file: str, error: ConfigurationError) -> str:

@@ -33,12 +33,12 @@ from pathlib import Path
 from airflow_provider_ha._process.tree import END_SIGNALS, Death, DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, StorageUnavailableError
-from airflow_provider_ha.jobs.artifacts import fetch_application
+from airflow_provider_ha.jobs.application.artifacts import fetch_application
 from airflow_provider_ha.jobs.blobs_of_run import fetch_graph, is_of_storage, needed_by
-from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, DriverSpec, write_private
-from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
+from airflow_provider_ha.jobs.host.driver_spec import OWNER_ONLY, DriverSpec, write_private
+from airflow_provider_ha.jobs.host.ticket import HOME_OPTION
+from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED
-from airflow_provider_ha.jobs.ticket import HOME_OPTION
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.outage import is_outage, outages

@@ -17,9 +17,9 @@ import psutil
 
 from airflow_provider_ha._process.tree import END_SIGNALS
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
+from airflow_provider_ha.jobs.host.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
+from airflow_provider_ha.jobs.host.this_host import handle_here
 from airflow_provider_ha.jobs.submissions import Submission
-from airflow_provider_ha.jobs.this_host import handle_here
 from airflow_provider_ha.recovery.claim import note_not_launched, note_started
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage

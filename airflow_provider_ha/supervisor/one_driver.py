@@ -17,7 +17,7 @@ from collections.abc import Callable
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import HaError, JobStateError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionStarted
 from airflow_provider_ha.supervisor.connection import connected

@@ -14,16 +14,16 @@ from pathlib import Path
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, archive_item, worker_path
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.artifacts import FetchedApplication
-from airflow_provider_ha.jobs.component_conf import needs_component
-from airflow_provider_ha.jobs.component_jar import component_jar
-from airflow_provider_ha.jobs.conf_keys import check_keys
-from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
-from airflow_provider_ha.jobs.engine_options import PYTHON_OPTION, SPARK_HOME_OPTION, engine_options
-from airflow_provider_ha.jobs.lineage_conf import counted
+from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
+from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.host.spark_release import check_one_release, installed_spark
 from airflow_provider_ha.jobs.model import JobGraph
-from airflow_provider_ha.jobs.site_conf import keys_of, site_defaults
-from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
+from airflow_provider_ha.jobs.options.component_conf import needs_component
+from airflow_provider_ha.jobs.options.component_jar import component_jar
+from airflow_provider_ha.jobs.options.conf_keys import check_keys
+from airflow_provider_ha.jobs.options.engine_options import PYTHON_OPTION, SPARK_HOME_OPTION, engine_options
+from airflow_provider_ha.jobs.options.lineage_conf import counted
+from airflow_provider_ha.jobs.options.site_conf import keys_of, site_defaults
 from airflow_provider_ha.supervisor.packed_python import IMPORTS_VARIABLE, imports, packed_python
 
 

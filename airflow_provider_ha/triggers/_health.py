@@ -18,7 +18,7 @@ from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import RecordCorruptError, StorageError
-from airflow_provider_ha.jobs.drills import Drill, DrillStore
+from airflow_provider_ha.jobs.history.drills import Drill, DrillStore
 from airflow_provider_ha.jobs.model import Run, RunResult, Status
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health

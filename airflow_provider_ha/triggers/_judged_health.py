@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
-from airflow_provider_ha.jobs.drills import Drill, DrillVerdict
+from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
 from airflow_provider_ha.jobs.model import RunResult, Status
 from airflow_provider_ha.triggers._notices import (
     BUDGET_EXHAUSTED,

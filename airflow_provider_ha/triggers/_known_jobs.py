@@ -19,8 +19,8 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
 from airflow_provider_ha.errors import HaError, RecordCorruptError, StorageUnavailableError, UnknownJobError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import Status
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import decode
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, snapshot_steps
 from airflow_provider_ha.triggers._samples import ReadJob

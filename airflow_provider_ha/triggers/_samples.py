@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.jobs import metrics
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, QueryStatus, Status
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.restart import attempts_used

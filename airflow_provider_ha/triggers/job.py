@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs.host.log_place import log_place
 from airflow_provider_ha.jobs.leader_node import readable_leader
-from airflow_provider_ha.jobs.log_place import log_place
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
 from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.runs import RunStore, RunView

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.jobs.drills import Drill, DrilledQuery, DrillVerdict
+from airflow_provider_ha.jobs.history.drills import Drill, DrilledQuery, DrillVerdict
 from airflow_provider_ha.views.unreadable import UnreadableView
 from airflow_provider_ha.views.view import View
 

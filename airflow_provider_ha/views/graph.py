@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_provider_ha.jobs.ha_options import HaOptions
-from airflow_provider_ha.jobs.lineage_conf import counted
 from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph, Target
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.lineage_conf import counted
 from airflow_provider_ha.views.view import View
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.log_place import newest_log, printed_place
+from airflow_provider_ha.jobs.host.log_place import newest_log, printed_place
+from airflow_provider_ha.jobs.host.spark_page import live_page
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, QueryStatus, StartKind
 from airflow_provider_ha.jobs.presence import Watched, warning
-from airflow_provider_ha.jobs.spark_page import live_page
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.leader import LeaderView

@@ -11,7 +11,7 @@ from airflow_provider_ha.views.view import View
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.jobs.last_verification import KeptFinding, LastVerification
+    from airflow_provider_ha.jobs.history.last_verification import KeptFinding, LastVerification
 
 
 class KeptFindingView(View):

@@ -8,7 +8,7 @@ from airflow_provider_ha.views.view import View
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.jobs.log_place import LogPlace
+    from airflow_provider_ha.jobs.host.log_place import LogPlace
 
 
 class LogView(View):

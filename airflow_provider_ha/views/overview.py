@@ -10,8 +10,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.control.administration.losses import last_failure
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.snapshot import led_lag
 from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.job import NO_RUN, UNREADABLE

@@ -17,12 +17,12 @@ from airflow_provider_ha.engines.engine import Engine, Gone, Observation, Runnin
 from airflow_provider_ha.engines.local import LocalEngine, host_environment
 from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.driver_home import DriverHome
-from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
+from airflow_provider_ha.jobs.host.this_host import boot_id
+from airflow_provider_ha.jobs.host.ticket import HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.submissions import Handle, file_uri
-from airflow_provider_ha.jobs.this_host import boot_id
-from airflow_provider_ha.jobs.ticket import HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
 from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of

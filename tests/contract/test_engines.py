@@ -24,10 +24,10 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import OutcomeUnknownError
-from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.contract.engines import EngineUnderTest, InANamespace, OnAStandaloneCluster, OnThisHost
 from tests.engine_helpers import NothingToSee

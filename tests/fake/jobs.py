@@ -12,7 +12,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.engines.engine import Observation, Running
 from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Artifact,
@@ -25,8 +25,8 @@ from airflow_provider_ha.jobs.model import (
     RunResult,
     StartPoint,
 )
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Handle, Submission
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from airflow_provider_ha.testing.fake.tree import Tree
 from tests.engine_helpers import NothingToSee, handle, started

@@ -27,9 +27,9 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, StartPoint
 from airflow_provider_ha.jobs.submissions import Handle, Submission
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery import conclude as concluding
 from airflow_provider_ha.testing.fake.faults import Fault, Planned
 from tests.engine_helpers import started

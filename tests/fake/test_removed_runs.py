@@ -15,8 +15,8 @@ from airflow_provider_ha.control.submission.submission import check_submission, 
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op
 from airflow_provider_ha.errors import JobStateError, RecordCorruptError
 from airflow_provider_ha.jobs.model import JobState, Run, RunResult, StartPoint
-from airflow_provider_ha.jobs.past_runs import PastRuns
 from airflow_provider_ha.jobs.removed_runs import RemovedRuns
+from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim, follow
 from airflow_provider_ha.recovery.conclude import take_lock
 from tests.fake.jobs import PATHS, Prepared, World

@@ -21,7 +21,7 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.erase import erase_cluster
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.jobs.driver_spec import write_session
+from airflow_provider_ha.jobs.host.driver_spec import write_session
 from airflow_provider_ha.storage.local import LocalStore
 
 

@@ -38,8 +38,8 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
     OutcomeUnknownError,
 )
-from airflow_provider_ha.jobs.driver_spec import write_session
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.host.driver_spec import write_session
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys

@@ -20,8 +20,8 @@ from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers

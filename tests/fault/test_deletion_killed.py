@@ -18,7 +18,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
 from airflow_provider_ha.jobs.deleted import read_life
-from airflow_provider_ha.jobs.driver_spec import read_session
+from airflow_provider_ha.jobs.host.driver_spec import read_session
 from airflow_provider_ha.jobs.jobs import list_jobs
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.whole_jobs import SAVEPOINT, files_of, whole_job

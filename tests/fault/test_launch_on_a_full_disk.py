@@ -20,7 +20,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.recovery.restart import Resubmit, attempts_used, decide, outage_of
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers

@@ -28,8 +28,8 @@ from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.engines.engine import Running
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import Generation, JobState, OperationKind, RunResult
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.supervisor.in_place import BY, FIRST_TURN_SECONDS
 from airflow_provider_ha.testing.waiting import wait_until

@@ -19,7 +19,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, SessionCredentials
 from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.jobs.driver_spec import read_session, write_session
+from airflow_provider_ha.jobs.host.driver_spec import read_session, write_session
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
 

@@ -23,7 +23,7 @@ from airflow_provider_ha.engines.engine import Gone, Pending, Running, Unknown
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.engines.standalone import StandaloneEngine, spark_release
 from airflow_provider_ha.errors import JobStateError, StorageUnavailableError
-from airflow_provider_ha.jobs.spark_release import release_of
+from airflow_provider_ha.jobs.host.spark_release import release_of
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.engines.play import LosesTheAnswer, Outcome, lost_without_masters, masters_away, worker_gives_up
 from tests.proofs.engines.stage import one_job

@@ -23,9 +23,9 @@ from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, OutcomeUnknownError
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import NothingToSee, pid_of

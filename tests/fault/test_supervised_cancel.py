@@ -24,7 +24,7 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.driver_spec import read_session
+from airflow_provider_ha.jobs.host.driver_spec import read_session
 from airflow_provider_ha.jobs.model import Generation, JobState, Operation, OperationKind, OperationState, RunResult
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of

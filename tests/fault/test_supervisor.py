@@ -26,7 +26,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, SessionSta
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
-from airflow_provider_ha.jobs.driver_spec import SUPERVISOR_MODULE
+from airflow_provider_ha.jobs.host.driver_spec import SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.supervisor.main import REFUSED
 from airflow_provider_ha.testing.waiting import wait_until

@@ -24,8 +24,8 @@ from airflow_provider_ha.control.verification.verified_cut import verify_cut
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, JobStateError, UnknownJobError
-from airflow_provider_ha.jobs import drills
-from airflow_provider_ha.jobs.drills import Drill, DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.history import drills
+from airflow_provider_ha.jobs.history.drills import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint

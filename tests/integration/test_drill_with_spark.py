@@ -21,7 +21,7 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOptions
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.jobs.drills import DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.history.drills import DrillStore, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters import submit_helpers as helpers

@@ -21,12 +21,12 @@ from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import LogMissingError, NotConnectedError
-from airflow_provider_ha.jobs.driver_home import DriverHome
-from airflow_provider_ha.jobs.driver_spec import write_secrets
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_spec import write_secrets
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import JobState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.supervisor.log_rotation import LogRotation
 from airflow_provider_ha.testing.waiting import wait_until

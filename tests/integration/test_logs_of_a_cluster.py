@@ -12,8 +12,8 @@ from airflow_provider_ha.control.administration.driver_logs import find_log, is_
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import LogMissingError
+from airflow_provider_ha.jobs.host.standalone_driver import StandaloneDriver
 from airflow_provider_ha.jobs.runs import SubmissionView
-from airflow_provider_ha.jobs.standalone_driver import StandaloneDriver
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
 from tests.support.clusters import rebuild_helpers as helpers
 

@@ -20,8 +20,8 @@ from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
 from airflow_provider_ha.control.submission.lost_run import end_lost, lost_run, result_of
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState, StartKind
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.watchers import followed
 from airflow_provider_ha.recovery.conclude import take_lock
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest

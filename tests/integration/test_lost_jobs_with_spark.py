@@ -14,8 +14,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import IfLost, SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration import test_client as words
 from tests.support.clusters import submit_helpers as helpers

@@ -18,9 +18,9 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.engines import local
 from airflow_provider_ha.engines.engine import Running
 from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.host.this_host import LocalProcess, boot_id, handle_here, pid_namespace
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
-from airflow_provider_ha.jobs.this_host import LocalProcess, boot_id, handle_here, pid_namespace
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import CONFIG, changed, is_gone
 

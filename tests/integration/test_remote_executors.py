@@ -15,8 +15,8 @@ from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobGraph, Target
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
 

@@ -13,7 +13,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import parts
 from tests.support.spark.driver_helpers import CONF, PATIENCE

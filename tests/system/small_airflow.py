@@ -15,7 +15,7 @@ import psutil
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
 from airflow_provider_ha.testing.waiting import wait_until

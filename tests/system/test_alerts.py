@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.jobs import metrics
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.metrics import Metric
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.airflow_stats import environment
 from tests.support.receivers import Received, statsd

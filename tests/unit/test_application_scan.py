@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.jobs._archives import package_files
-from airflow_provider_ha.jobs.application_scan import sibling_modules
+from airflow_provider_ha.jobs.application._archives import package_files
+from airflow_provider_ha.jobs.application.application_scan import sibling_modules
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, 
 from airflow_provider_ha.control.drills.drill_verdict import Limits, decide
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.drills import DrillVerdict
+from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from tests.support.clusters.coordination_helpers import HeldClock
 
 

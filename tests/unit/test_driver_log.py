@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.jobs import driver_log
-from airflow_provider_ha.jobs.driver_log import LogReader, last_lines, whole_lines
+from airflow_provider_ha.jobs.host import driver_log
+from airflow_provider_ha.jobs.host.driver_log import LogReader, last_lines, whole_lines
 from airflow_provider_ha.supervisor.log_rotation import LogRotation
 
 

@@ -90,18 +90,18 @@ VIEWED = {
     "control.verification.verified_cut",
     "coordination.acls",
     "errors",
-    "jobs.drills",
     "jobs.failures",
-    "jobs.ha_options",
-    "jobs.lineage_conf",
-    "jobs.last_verification",
-    "jobs.log_place",
+    "jobs.history.drills",
+    "jobs.history.last_verification",
+    "jobs.host.log_place",
+    "jobs.host.spark_page",
     "jobs.model",
     "jobs.moves",
+    "jobs.options.ha_options",
+    "jobs.options.lineage_conf",
     "jobs.presence",
     "jobs.runs",
     "jobs.snapshot",
-    "jobs.spark_page",
     "pointers.orphans",
     "pointers.ownership",
     "pointers.scan",
@@ -122,6 +122,22 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "restore": {"trees", "format", "connectors", "working", "verify", "retention", "savepoints"},
         "comparison": {"trees", "format", "connectors"},
         "proof": {"trees", "format", "working", "verify"},
+    },
+    "jobs": {
+        "options": set(),
+        "application": set(),
+        "host": {"runs", "snapshot", "submissions"},
+        "retention": {
+            "journal",
+            "operations",
+            "output_claims",
+            "presence",
+            "removed_runs",
+            "runs",
+            "submissions",
+            "watchers",
+        },
+        "history": set(),
     },
     "control": {
         "job": set(),
@@ -205,6 +221,18 @@ def test_the_rooms_of_a_layer_import_one_way(layer: str, room: str) -> None:
     }
 
     assert used - {"model", room} <= ROOMS[layer][room]
+
+
+def test_the_records_of_a_job_need_no_room_but_their_options() -> None:
+    rooms = ROOMS["jobs"].keys()
+    used = {
+        (path.stem, name.split(".")[2])
+        for path in (PACKAGE / "jobs").glob("*.py")
+        for name in imported_names(path)
+        if name.startswith("airflow_provider_ha.jobs.") and name.split(".")[2] in rooms
+    }
+
+    assert used == {("model", "options")}
 
 
 def test_views_are_made_from_snapshots_and_records_only() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs.host.this_host import LocalProcess
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
-from airflow_provider_ha.jobs.this_host import LocalProcess
 from airflow_provider_ha.records import Record, checksum
 from tests.support.clusters.record_samples import CORPUS, record_types
 

@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_ha.checkpoints.trees.links import building, write_aside
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.engines.local import LocalEngine
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.durable import directories_as_above, private_directories
 
 

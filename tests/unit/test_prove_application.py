@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_provider_ha.control.verification.cut_proof import application_of
-from airflow_provider_ha.jobs.artifacts import upload_application
+from airflow_provider_ha.jobs.application.artifacts import upload_application
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.storage.local import LocalStore
 

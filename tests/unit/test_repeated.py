@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.given_options import ha_options
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.given_options import ha_options
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.recovery.repeated import repeated_failure

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import Blob, JobState, LeaderInfo, Recovery, Run, RunResult, StartPoint
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted

@@ -16,8 +16,8 @@ from airflow_provider_ha.control.restore.external_state import _Brokers
 from airflow_provider_ha.control.submission import if_lost
 from airflow_provider_ha.control.submission.if_lost import differences, same_start
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, StartKind, StartPoint, Target
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
 CUT = {

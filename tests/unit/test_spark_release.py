@@ -10,9 +10,9 @@ import pytest
 from airflow_provider_ha.control.submission import prepare
 from airflow_provider_ha.control.verification import proof_child
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs import spark_release
+from airflow_provider_ha.jobs.host import spark_release
+from airflow_provider_ha.jobs.host.spark_release import InstalledSpark, check_one_release, installed_spark
 from airflow_provider_ha.jobs.model import Target
-from airflow_provider_ha.jobs.spark_release import InstalledSpark, check_one_release, installed_spark
 from airflow_provider_ha.supervisor import spark_submit
 from tests.engine_helpers import CONFIG
 

@@ -23,9 +23,9 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, Target
 from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.open import open_store
 

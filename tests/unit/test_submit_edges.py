@@ -34,8 +34,8 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.engines.engine import Running
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
-from airflow_provider_ha.jobs import artifacts
-from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
+from airflow_provider_ha.jobs.application import artifacts
+from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.model import Blob, QueryStatus
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.blobs import put_blob

@@ -11,10 +11,10 @@ from dataclasses import replace
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
-from airflow_provider_ha.jobs.driver_home import DriverHome
-from airflow_provider_ha.jobs.driver_log import last_lines
-from airflow_provider_ha.jobs.driver_spec import read_secrets
-from airflow_provider_ha.jobs.log_place import LogPlace, log_place, printed_place
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_log import last_lines
+from airflow_provider_ha.jobs.host.driver_spec import read_secrets
+from airflow_provider_ha.jobs.host.log_place import LogPlace, log_place, printed_place
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from airflow_provider_ha.control.administration.driver_logs import find_log, hide_secrets_of_script, is_pending
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.driver_log import LogReader, whole_lines
-from airflow_provider_ha.jobs.log_place import LogPlace
+from airflow_provider_ha.jobs.host.driver_log import LogReader, whole_lines
+from airflow_provider_ha.jobs.host.log_place import LogPlace
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 
 

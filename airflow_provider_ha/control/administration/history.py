@@ -2,7 +2,7 @@
 
 Everything comes from nodes that are written once (``runs/<n>``, its submissions, their ``led`` and ``exit``, the
 results, the recoveries), so it needs no order of reads, and it is as long as retention lets it be. A run is removed as
-a whole (``jobs.past_runs``): one that is still there after everything of it was read was read as a whole.
+a whole (``jobs.retention.past_runs``): one that is still there after everything of it was read was read as a whole.
 """
 
 from __future__ import annotations

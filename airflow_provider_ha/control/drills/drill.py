@@ -37,7 +37,7 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.jobs.drills import Drill, DrilledQuery, DrillStore
+from airflow_provider_ha.jobs.history.drills import Drill, DrilledQuery, DrillStore
 from airflow_provider_ha.jobs.job_records import who
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.drills import DrillVerdict
+from airflow_provider_ha.jobs.history.drills import DrillVerdict
 
 
 _SHOWN = 10  # reasons

@@ -10,7 +10,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.past_runs import PastRuns
+from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.recovery.conclude import take_lock
 
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import OutputMode
-from airflow_provider_ha.jobs.resources import Resources
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.pointers.ownership import ClaimMode
 
 

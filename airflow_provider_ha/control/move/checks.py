@@ -13,10 +13,10 @@ from airflow_provider_ha.control.move.outcome import MoveRequest
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark
 from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
-from airflow_provider_ha.jobs.engine_options import cluster_options
-from airflow_provider_ha.jobs.lineage_conf import merged
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.moves import cluster_name, read_arrival, read_moved
+from airflow_provider_ha.jobs.options.engine_options import cluster_options
+from airflow_provider_ha.jobs.options.lineage_conf import merged
 
 
 def check_clusters(source: JobContext, target: JobContext) -> None:

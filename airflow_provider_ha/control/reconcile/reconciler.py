@@ -32,8 +32,8 @@ from airflow_provider_ha.errors import (
     NodeExistsError,
     UnknownJobError,
 )
+from airflow_provider_ha.jobs.host.log_place import log_place
 from airflow_provider_ha.jobs.job_records import who
-from airflow_provider_ha.jobs.log_place import log_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.jobs.recoverable import Action, JobObservation, Judgement, judge, look

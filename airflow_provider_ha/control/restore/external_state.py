@@ -14,8 +14,8 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError, HaError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
 def external_queries(

@@ -49,8 +49,8 @@ from airflow_provider_ha.errors import (
     RestoreUnknownError,
 )
 from airflow_provider_ha.jobs.directories import working_directory
-from airflow_provider_ha.jobs.lineage_conf import merged
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
+from airflow_provider_ha.jobs.options.lineage_conf import merged
 from airflow_provider_ha.storage.blobs import put_blob
 
 

@@ -16,10 +16,10 @@ from airflow_provider_ha.engines.engine import Pending, Running
 from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError, HaError, OutcomeUnknownError
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import LeaderInfo, Run
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import Submission
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.claim import claim as claim_submission
 from airflow_provider_ha.recovery.claim import new_submission, note_not_launched, note_started
 

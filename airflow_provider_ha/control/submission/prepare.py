@@ -11,13 +11,13 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_application, upload_application
-from airflow_provider_ha.jobs.conf_keys import check_keys
-from airflow_provider_ha.jobs.engine_options import cluster_options, engine_options, named_spark_home
-from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
+from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, is_local, remote_reason
+from airflow_provider_ha.jobs.host.spark_release import check_one_release, installed_spark
 from airflow_provider_ha.jobs.model import JobGraph, Target
-from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
+from airflow_provider_ha.jobs.options.conf_keys import check_keys
+from airflow_provider_ha.jobs.options.engine_options import cluster_options, engine_options, named_spark_home
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
 def check_master(master: str, *, allowed: bool) -> None:

@@ -11,12 +11,12 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.engines import standalone
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.component_conf import needs_component, refuse_owned
-from airflow_provider_ha.jobs.component_jar import component_jar
-from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
+from airflow_provider_ha.jobs.host.spark_release import installed_spark, release_of
+from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE
 from airflow_provider_ha.jobs.model import Target
-from airflow_provider_ha.jobs.spark_release import installed_spark, release_of
-from airflow_provider_ha.jobs.standalone_driver import STANDALONE
+from airflow_provider_ha.jobs.options.component_conf import needs_component, refuse_owned
+from airflow_provider_ha.jobs.options.component_jar import component_jar
+from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
 
 
 OLDEST_SPARK = (4, 1, 0)  # with Hadoop 3.4.2, which creates objects on condition

@@ -25,7 +25,7 @@ from airflow_provider_ha.control.verification.prove import (
     prove,
 )
 from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
-from airflow_provider_ha.jobs.artifacts import fetch_application
+from airflow_provider_ha.jobs.application.artifacts import fetch_application
 from airflow_provider_ha.jobs.model import Blob, JobGraph
 from airflow_provider_ha.storage.durable import private_directories
 from airflow_provider_ha.storage.store import ObjectStore

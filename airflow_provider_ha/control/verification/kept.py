@@ -9,7 +9,7 @@ from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.verification.verified_cut import ProofDepth, VerifiedCut
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.last_verification import (
+from airflow_provider_ha.jobs.history.last_verification import (
     MOST_FINDINGS,
     KeptFinding,
     LastVerification,

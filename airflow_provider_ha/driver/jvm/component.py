@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_ha.driver.jvm.gate import GateKeeper
 from airflow_provider_ha.driver.jvm.release import check_driver, check_executors
 from airflow_provider_ha.errors import ApplicationRefusedError
-from airflow_provider_ha.jobs.component_conf import MANAGER, MANAGER_CLASS, component_conf, refuse_owned
+from airflow_provider_ha.jobs.options.component_conf import MANAGER, MANAGER_CLASS, component_conf, refuse_owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Leader:
 
     :param directory: URI of the epoch's working directory, as Spark sees it.
     :param root: Storage root with the plain scheme.
-    :param writer: See :func:`airflow_provider_ha.jobs.component_conf.writer_id`.
+    :param writer: See :func:`airflow_provider_ha.jobs.options.component_conf.writer_id`.
     """
 
     job: str

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from airflow_provider_ha.driver.jvm.release import check_driver
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.component_conf import refuse_owned
+from airflow_provider_ha.jobs.options.component_conf import refuse_owned
 
 
 S3A_NEEDS = (3, 4, 2)  # HADOOP-19256: conditional create

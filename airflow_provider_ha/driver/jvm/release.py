@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider_ha._version import __version__
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.executors import is_local
+from airflow_provider_ha.jobs.host.executors import is_local
 
 
 _CALL = "java_method('io.github.sparkha.Component', 'version')"

@@ -16,8 +16,8 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, CONF, PATIENCE, Stream

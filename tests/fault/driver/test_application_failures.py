@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.kafka_server import broker, connector_jars

@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
 from airflow_provider_ha.errors import DecisionNeededError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import Fallback
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import PATIENCE

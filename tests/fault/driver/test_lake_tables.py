@@ -19,8 +19,8 @@ from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import RestoreRequest
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.proofs.sinks.cells import Kill
 from tests.proofs.sinks.play import KILLED, feed, killed, numbers, report
 from tests.proofs.sinks.stage import delta_conf

@@ -28,8 +28,8 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.s3.s3_server import S3Access

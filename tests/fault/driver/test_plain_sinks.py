@@ -13,8 +13,8 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.errors import RestoreRefusedError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.sinks.play import feed, numbers
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream

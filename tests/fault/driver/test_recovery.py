@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.reconcile.cleanup import clean_up
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.supervisor.in_place import BY
 from airflow_provider_ha.testing.waiting import wait_until

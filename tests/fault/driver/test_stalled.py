@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_provider_ha.control.administration.losses import losses_of
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.recovery.timeline import RestartReason, restart_reason
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.views.metrics import targets_of

@@ -18,7 +18,7 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of, standalone_cluster
 from tests.support.clusters.standalone_requests import (

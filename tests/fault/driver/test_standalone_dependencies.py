@@ -14,8 +14,8 @@ import pytest
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
-from airflow_provider_ha.jobs.ha_options import HaOptions
-from airflow_provider_ha.jobs.resources import Resources
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import carried_parts
 from tests.support.clusters.standalone_cluster import StandaloneCluster

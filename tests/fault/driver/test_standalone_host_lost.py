@@ -18,8 +18,8 @@ from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.layered_job import LayeredJob
 from tests.support.spark.supervised_job import terminate_and_compare

@@ -13,7 +13,7 @@ from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.rebuild import plan_rebuild, rebuild
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.jobs.driver_spec import SUPERVISOR_MODULE
+from airflow_provider_ha.jobs.host.driver_spec import SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.testing.waiting import wait_until

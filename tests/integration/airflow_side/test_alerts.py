@@ -17,7 +17,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import JobError, StorageUnavailableError
-from airflow_provider_ha.jobs.drills import Drill, DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.history.drills import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, Status
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.integration.airflow_side.test_unpaused_examples import dag_of

@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.last_verification import read_last_verification
+from airflow_provider_ha.jobs.history.last_verification import read_last_verification
 from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOperator
 from airflow_provider_ha.operators.verify_checkpoint import SparkHaVerifyCheckpointOperator
 from airflow_provider_ha.storage.keys import JobKeys

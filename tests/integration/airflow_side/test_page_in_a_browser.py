@@ -29,8 +29,8 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.driver_home import DriverHome
-from airflow_provider_ha.jobs.driver_spec import write_secrets
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_spec import write_secrets
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
 from airflow_provider_ha.plugins._app import create_app

@@ -18,8 +18,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.driver_home import DriverHome
-from airflow_provider_ha.jobs.driver_spec import write_secrets
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_spec import write_secrets
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import OperationState, Status
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, quarantine_reason

@@ -36,9 +36,9 @@ from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreUnknownError, StorageUnavailableError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, Status
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.written_query import WrittenQuery

@@ -13,9 +13,9 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.lead import DriverSession, lead
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.ticket import Ticket
 from tests.support.clusters import rebuild_helpers as helpers
 
 

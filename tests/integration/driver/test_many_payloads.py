@@ -23,7 +23,7 @@ from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import MAX_WAITING, Provenance, Publisher
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until

@@ -10,10 +10,10 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.errors import JobStateError, NotConnectedError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.standalone_driver import StandaloneDriver
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.standalone_driver import StandaloneDriver
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.claim import note_not_launched, note_started
 from airflow_provider_ha.supervisor.one_driver import take_place
 from tests.support.clusters import rebuild_helpers as helpers

@@ -13,11 +13,11 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, De
 from airflow_provider_ha.driver import past_attempts
 from airflow_provider_ha.driver.past_attempts import DIRECTORIES, PastAttempts, superfluous
 from airflow_provider_ha.errors import LeadershipError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation
-from airflow_provider_ha.jobs.past_runs import PastRuns
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.removed_runs import RemovedRuns
+from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.runs import RunStore, reads_of_run, view_of_run
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit

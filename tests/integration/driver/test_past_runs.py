@@ -16,12 +16,12 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, De
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.driver.past_attempts import ATTEMPTS
 from airflow_provider_ha.errors import JobStateError, LeadershipError, RecordCorruptError
-from airflow_provider_ha.jobs import past_runs
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
 from airflow_provider_ha.jobs.output_claims import OutputClaim, OutputClaims, clear_claims
-from airflow_provider_ha.jobs.past_runs import PastRuns
 from airflow_provider_ha.jobs.removed_runs import RemovedRun, RemovedRunStore
+from airflow_provider_ha.jobs.retention import past_runs
+from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.runs import RunStore, reads_of_run, view_of_run
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim, follow, follow_first
 from airflow_provider_ha.pointers.to_delete import ToDelete

@@ -22,7 +22,7 @@ from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.driver.writer_notes import SinkSpec
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job

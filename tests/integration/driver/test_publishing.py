@@ -24,7 +24,7 @@ from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, LeadershipError
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until

@@ -23,8 +23,8 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
 from tests.support.clusters import submit_helpers

@@ -28,8 +28,8 @@ from airflow_provider_ha.driver.savepoint_job import SavepointJob
 from airflow_provider_ha.driver.stop_job import MainThread, StopJob
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, OperationFailedError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import Operation, OperationKind
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.names import short_name
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import JOB

@@ -17,7 +17,7 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOptions
 from airflow_provider_ha.coordination.leases import active
-from airflow_provider_ha.jobs.drills import DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.history.drills import DrillStore, DrillVerdict
 from airflow_provider_ha.storage.blobs import put_blob
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.checkpoints.layered_files import SECOND

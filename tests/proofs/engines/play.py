@@ -16,9 +16,9 @@ from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Runni
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.errors import JobStateError, OutcomeUnknownError, StorageUnavailableError
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.restart import attempts_used
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.sitting import Judged

@@ -33,10 +33,10 @@ from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.past_attempts import PastAttempts
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.start_point import prepare_start
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, LeaderInfo
-from airflow_provider_ha.jobs.past_runs import PastRuns
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import read_snapshot
 from airflow_provider_ha.storage.keys import JobKeys

@@ -36,7 +36,7 @@ from airflow_provider_ha.driver.past_attempts import PastAttempts
 from airflow_provider_ha.driver.past_notes import clear_notes
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Artifact,
@@ -52,10 +52,10 @@ from airflow_provider_ha.jobs.model import (
     RunResult,
     StartPoint,
 )
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.output_claims import OutputClaim, OutputClaims
-from airflow_provider_ha.jobs.past_runs import PastRuns
+from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit, SubmissionStarted
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.jobs.watchers import FOLLOWED, FollowedRun, WatcherClaim, WhenKilled, claim, follow_first
 from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
 from airflow_provider_ha.recovery.claim import new_submission

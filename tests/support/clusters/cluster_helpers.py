@@ -20,10 +20,10 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.engines.engine import Observation, Running
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.failures import Failure
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
-from airflow_provider_ha.jobs.ticket import Ticket
 from tests.engine_helpers import NothingToSee, handle
 
 

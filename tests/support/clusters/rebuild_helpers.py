@@ -27,9 +27,9 @@ from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, StartPoint
 from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.open import open_store
 from tests.engine_helpers import NothingToSee, handle
 from tests.support.clusters.submit_helpers import script

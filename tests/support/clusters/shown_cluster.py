@@ -21,10 +21,11 @@ from airflow_provider_ha.checkpoints.model import (
 )
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.drills import Drill, DrilledQuery, DrillStore, DrillVerdict
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.history.drills import Drill, DrilledQuery, DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.history.last_verification import KeptFinding, LastVerification, write_last_verification
+from airflow_provider_ha.jobs.history.progress_history import ProgressHistory, ProgressPoint
 from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.last_verification import KeptFinding, LastVerification, write_last_verification
 from airflow_provider_ha.jobs.model import (
     Artifact,
     Blob,
@@ -40,7 +41,6 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
     Status,
 )
-from airflow_provider_ha.jobs.progress_history import ProgressHistory, ProgressPoint
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionLed, SubmissionStarted
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys

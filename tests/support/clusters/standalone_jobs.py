@@ -14,11 +14,11 @@ from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.engines.engine import Gone, Observation
 from airflow_provider_ha.engines.standalone import StandaloneEngine
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import StartPoint
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.standalone_cluster import PATIENCE, StandaloneCluster, TestHost

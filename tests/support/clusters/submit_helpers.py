@@ -21,8 +21,8 @@ from airflow_provider_ha.control.submission.submission import Prepared, submit_r
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import StartPoint
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.storage.open import open_store
 
@@ -51,7 +51,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_session
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec, write_session
 spec = DriverSpec.read(Path(os.environ["SPARK_HA_DRIVER_SPEC"]))
 mode = os.environ["STAND_IN"]
 if mode == "die":

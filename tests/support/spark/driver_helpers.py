@@ -24,10 +24,10 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.artifacts import fetch_application, upload_application
-from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.application.artifacts import fetch_application, upload_application
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Generation,
@@ -41,9 +41,9 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
     Status,
 )
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.submissions import Submission
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until

@@ -25,8 +25,8 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import NotConnectedError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, RunResult
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
 from tests.support.clusters.variables import variables_of

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_provider_ha.jobs.progress_history import ProgressPoint
+from airflow_provider_ha.jobs.history.progress_history import ProgressPoint
 from airflow_provider_ha.plugins._charts import Charts, charts_of
 from airflow_provider_ha.plugins._timeline import Axis
 

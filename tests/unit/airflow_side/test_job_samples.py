@@ -9,9 +9,9 @@ import pytest
 
 from airflow_provider_ha.compat.stats import Carrier, carrier
 from airflow_provider_ha.jobs import metrics
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.metrics import METRICS, Emitter, Metric
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, QueryStatus
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.triggers._samples import ReadJob, samples

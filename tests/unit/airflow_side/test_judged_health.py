@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
-from airflow_provider_ha.jobs.drills import Drill, DrillVerdict
+from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, QueryStatus, RunResult, Status
 from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health, of_leaders
 from airflow_provider_ha.triggers._notices import GRANTED, LEADER, NO_LEADER, STALLED, Condition

@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.compat.sdk import AirflowProviderDeprecationWarning
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
-from airflow_provider_ha.jobs.given_options import ha_options
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, OutputMode
+from airflow_provider_ha.jobs.options.given_options import ha_options
 from airflow_provider_ha.operators._base import as_flag
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._identity import request_id

@@ -9,8 +9,8 @@ from airflow.sdk import Connection
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks._spark_connection import SparkPlace, known_place, place_of
-from airflow_provider_ha.jobs.given_options import resources
-from airflow_provider_ha.jobs.resources import Resources
+from airflow_provider_ha.jobs.options.given_options import resources
+from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 
 

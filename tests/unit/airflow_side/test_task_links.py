@@ -13,10 +13,10 @@ from airflow.sdk import DAG, BaseOperatorLink
 from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.get_provider_info import get_provider_info
+from airflow_provider_ha.jobs.host.spark_page import live_page, web_page
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.jobs.spark_page import live_page, web_page
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
 from airflow_provider_ha.links.known_run import XCOM_KEY, KnownRun, known_run, note_run
 from airflow_provider_ha.links.operator_links import (

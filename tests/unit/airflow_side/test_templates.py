@@ -16,7 +16,7 @@ from airflow.sdk import BaseOperator, BaseSensorOperator
 import airflow_provider_ha.operators
 import airflow_provider_ha.sensors
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.given_options import ha_options
+from airflow_provider_ha.jobs.options.given_options import ha_options
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "operators.md"

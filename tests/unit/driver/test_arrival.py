@@ -11,10 +11,9 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.jobs.standalone_driver import StandaloneDriver
-from airflow_provider_ha.jobs.ticket import (
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.standalone_driver import StandaloneDriver
+from airflow_provider_ha.jobs.host.ticket import (
     CONFIG_FILE_VARIABLE,
     HANDLE_VARIABLE,
     HOME_OPTION,
@@ -22,6 +21,7 @@ from airflow_provider_ha.jobs.ticket import (
     ConfigSource,
     Ticket,
 )
+from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE, arrived
 
 

@@ -14,7 +14,7 @@ from airflow_provider_ha.driver.jvm import gate
 from airflow_provider_ha.driver.jvm.component import Component, Leader
 from airflow_provider_ha.driver.jvm.gate import GateKeeper
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
-from airflow_provider_ha.jobs.component_conf import (
+from airflow_provider_ha.jobs.options.component_conf import (
     MANAGER,
     MANAGER_CLASS,
     component_conf,

@@ -31,7 +31,7 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
     VersionConflictError,
 )
-from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE
+from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE
 from airflow_provider_ha.jobs.model import JobState
 from tests.engine_helpers import CONFIG
 

@@ -17,9 +17,9 @@ from airflow_provider_ha.driver.metrics_server import serve
 from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
 from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.ha_options import HaOptions
 from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter, MetricKind
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.testing.fake.clock import VirtualClock
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit

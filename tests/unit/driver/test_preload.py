@@ -11,9 +11,9 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_failure
-from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.jobs.ticket import Ticket
 
 
 # The real entry of the driver; only the wait for the lock is replaced, by a wait for the import.

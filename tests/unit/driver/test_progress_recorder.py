@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ha.driver.progress_recorder import ProgressRecorder
 from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.progress_history import ProgressHistory, read_progress
+from airflow_provider_ha.jobs.history.progress_history import ProgressHistory, read_progress
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.testing.fake.clock import VirtualClock

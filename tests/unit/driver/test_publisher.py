@@ -27,7 +27,7 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     StorageError,
 )
-from airflow_provider_ha.jobs.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 

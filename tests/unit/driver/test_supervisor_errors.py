@@ -25,12 +25,12 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.driver_home import DriverHome
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState, QueryStatus, Status
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED, SubmissionExit
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery import conclude as concluding
 from airflow_provider_ha.recovery.restart import GiveUp, Resubmit
 from airflow_provider_ha.supervisor import after_death, exit_report, in_place, main, next_attempt

@@ -12,8 +12,8 @@ from airflow_provider_ha._process.tree import Death
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.errors import NotConnectedError
-from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.supervisor import after_death, exit_report
 

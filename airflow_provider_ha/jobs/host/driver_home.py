@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.jobs.ticket import Ticket
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.storage.keys import JobKeys
 
 
@@ -32,7 +32,7 @@ class DriverHome:
 
     @property
     def spec(self) -> Path:
-        """The private file with ticket and configuration (``jobs.driver_spec``)."""
+        """The private file with ticket and configuration (``jobs.host.driver_spec``)."""
         return self.directory / SPEC_FILE
 
     @property

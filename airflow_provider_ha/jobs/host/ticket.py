@@ -20,7 +20,7 @@ CONFIG_FILE_VARIABLE = "SPARK_HA_CONFIG_FILE"  # path of a private file on the m
 class ConfigSource(str, Enum):
     """Where the machine that runs a submission finds how to reach the cluster. A ticket never holds that: it is secret.
 
-    ``HOME``: in the private file that the engine has left in the submission's home (``jobs.driver_spec``).
+    ``HOME``: in the private file that the engine has left in the submission's home (``jobs.host.driver_spec``).
     ``ENVIRONMENT``: in one variable of the supervisor, which the cluster manager sets from its secrets
     (``supervisor.arrival``).
     ``MACHINE``: with the machine, in a private file or in the environment of its services

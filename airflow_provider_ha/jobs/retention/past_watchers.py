@@ -1,4 +1,4 @@
-"""Which tasks had followed a run: their claims go with it, and notes about them stay (``jobs.removed_runs``)."""
+"""Which tasks had followed a run: their claims go with it, notes about them stay (``jobs.removed_runs``)."""
 
 from __future__ import annotations
 

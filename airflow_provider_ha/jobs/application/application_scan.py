@@ -13,7 +13,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs._archives import package_files
+from airflow_provider_ha.jobs.application._archives import package_files
 
 
 _DYNAMIC = frozenset({"import_module", "__import__"})

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.ha_options import HaOptions
-from airflow_provider_ha.jobs.resources import Resources
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.resources import Resources
 
 
 def resources(**given: int | str | None) -> Resources:

@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
-from airflow_provider_ha.jobs.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.submissions import Handle, file_uri
-from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.records import Model
 
 

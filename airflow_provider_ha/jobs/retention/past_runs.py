@@ -36,9 +36,9 @@ from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, Run, RunResult, Status
 from airflow_provider_ha.jobs.operations import open_runs
 from airflow_provider_ha.jobs.output_claims import clear_claims, ended_claims
-from airflow_provider_ha.jobs.past_watchers import Followers, read_followers
 from airflow_provider_ha.jobs.removed_runs import RemovedRun, RemovedRunStore
-from airflow_provider_ha.jobs.run_retention import expendable
+from airflow_provider_ha.jobs.retention.past_watchers import Followers, read_followers
+from airflow_provider_ha.jobs.retention.run_retention import expendable
 from airflow_provider_ha.jobs.runs import RunStore, decode
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.pointers.old_leases import clear_leases, leases_on_nothing

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs._archives import pack, pack_content, unpack
-from airflow_provider_ha.jobs.application_files import ApplicationFiles, collect_application, unreadable
+from airflow_provider_ha.jobs.application._archives import pack, pack_content, unpack
+from airflow_provider_ha.jobs.application.application_files import ApplicationFiles, collect_application, unreadable
+from airflow_provider_ha.jobs.application.unpacking import unpack_archive
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
-from airflow_provider_ha.jobs.unpacking import unpack_archive
 from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, put_blob
 from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, make_directories
 from airflow_provider_ha.storage.store import ObjectStore

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE, StandaloneDriver
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.standalone_driver import STANDALONE, StandaloneDriver
 
 
 @dataclass(frozen=True, slots=True)

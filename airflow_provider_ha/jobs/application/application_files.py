@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs._archives import package_files
-from airflow_provider_ha.jobs.application_scan import sibling_modules
-from airflow_provider_ha.jobs.local_file import check_distinct, local_file, local_module
-from airflow_provider_ha.jobs.unpacking import UNPACKED_AS, check_archive
+from airflow_provider_ha.jobs.application._archives import package_files
+from airflow_provider_ha.jobs.application.application_scan import sibling_modules
+from airflow_provider_ha.jobs.application.local_file import check_distinct, local_file, local_module
+from airflow_provider_ha.jobs.application.unpacking import UNPACKED_AS, check_archive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""The files of an application: which they are, in storage, and on the host that unpacks them."""

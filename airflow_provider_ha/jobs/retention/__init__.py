@@ -1,0 +1,1 @@
+"""Runs that are long over: which ones are removed, how, and what stays of them."""
