@@ -18,9 +18,9 @@ from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, prepare_c
 from airflow_provider_ha.driver.writer_notes import WriterNotes, notes, sink_word
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError, StorageUnavailableError
 from tests.support.checkpoints.writer_helpers import writer_of
+from tests.support.spark.started_queries import Started, starter_of
 from tests.unit.checkpoints.test_verification_sparse import write_log
 from tests.unit.driver.test_decisions import Properties
-from tests.unit.driver.test_query_start import Started, starter_of
 
 
 def offered(next_step: str) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""What a supervisor does when the report of a death fails."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from airflow_provider_ha.errors import (
+    ConfigurationError,
+    HaError,
+    NotConnectedError,
+)
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.supervisor import exit_report, main, next_attempt
+from tests.support.clusters.dead_driver import DEATH, SPEC, failing
+
+
+@pytest.mark.parametrize(
+    ("error", "stopped"),
+    [(ConfigurationError("the credentials are refused"), False), (NotConnectedError("no server answers"), True)],
+    ids=["no retry can help", "asked to end"],
+)
+def test_an_exit_that_cannot_be_written_is_left_to_the_session(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: HaError, stopped: bool
+) -> None:
+    monkeypatch.setattr(exit_report, "_end_session", failing(error))
+    following = MagicMock()
+    monkeypatch.setattr(next_attempt, "follow", following)
+    stop = main._StopFlag()
+    stop.raised = 15 if stopped else 0
+
+    assert main._end(SPEC, DEATH, stop, asked=stopped) == 1
+
+    assert "the exit of the submission could not be written" in caplog.text
+    following.assert_not_called()
+
+
+def test_a_driver_that_never_wrote_has_no_last_lines(tmp_path: Path) -> None:
+    spec: Any = SimpleNamespace(home=DriverHome(tmp_path))
+
+    assert exit_report._last_lines(spec) == ""
+
+
+def test_a_clean_up_ends_with_the_process_as_soon_as_another_one_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+
+    exit_report._give_up("the session was lost")
+
+    assert codes == [0]

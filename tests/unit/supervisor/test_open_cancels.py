@@ -1,0 +1,139 @@
+"""What a supervisor does for a dead driver: an open cancel, and the clean-up."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.errors import (
+    HaError,
+    LeadershipLostError,
+    NotConnectedError,
+    OutcomeUnknownError,
+    RecordCorruptError,
+)
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.job_records import JobRecords
+from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState, QueryStatus, Status
+from airflow_provider_ha.supervisor import after_death
+from tests.fake.jobs import PATHS, World
+from tests.support.clusters.dead_driver import SPEC, cancel_is_open, failing
+from tests.support.clusters.jobs_helpers import a_status
+
+
+def test_an_open_cancel_is_left_to_a_driver_that_leads(world: World, job: JobRecords) -> None:
+    cancel_is_open(job)
+    world.lead(world.job(world.session("driver")), run=1, attempt=1)
+
+    after_death.carry_out_cancel(SPEC)
+
+    assert job.runs.result(1) is None
+
+
+def test_an_open_cancel_of_a_run_that_has_ended_since_changes_nothing(
+    world: World, job: JobRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel_is_open(job)
+    found = operations.open_cancels(job.coordinator, PATHS, 1)
+    driver = world.job(world.session("driver"))
+    with world.lead(driver, run=1, attempt=1) as leadership:
+        world.finish(driver, leadership, run=1)
+    monkeypatch.setattr(operations, "open_cancels", lambda *_: found)
+
+    after_death.carry_out_cancel(SPEC)
+
+    ended = job.runs.result(1)
+    assert ended is not None
+    assert ended.state is JobState.FINISHED
+
+
+def test_a_cancel_outlives_a_status_that_cannot_be_read(job: JobRecords) -> None:
+    """The status is only what people see: it is replaced."""
+    cancel_is_open(job)
+    job.coordinator.commit(Create(PATHS.status, b"no record"))
+
+    after_death.carry_out_cancel(SPEC)
+
+    ended = job.runs.result(1)
+    assert ended is not None
+    assert ended.state is JobState.CANCELED
+    assert [each.state for each in operations.list_operations(job.coordinator, PATHS)] == [OperationState.COMPLETED]
+
+
+def test_a_death_during_the_savepoint_of_a_cancel_ends_no_run(job: JobRecords) -> None:
+    cancel_is_open(job, OperationKind.CANCEL_WITH_SAVEPOINT)
+
+    after_death.carry_out_cancel(SPEC)
+
+    assert job.runs.result(1) is None
+    assert [each.state for each in operations.list_operations(job.coordinator, PATHS)] == [OperationState.REQUESTED]
+
+
+def test_a_death_after_the_savepoint_of_a_cancel_ends_the_run_and_the_answer_names_it(
+    world: World, job: JobRecords
+) -> None:
+    cancel_is_open(job, OperationKind.CANCEL_WITH_SAVEPOINT)
+    driver = world.job(world.session("driver"))
+    with world.lead(driver, run=1, attempt=1) as leadership:
+        [asked] = operations.list_operations(job.coordinator, PATHS)
+        operations.note(leadership, PATHS, asked, result={"savepoint_id": "s1", "path": "/savepoints/s1"})
+
+    after_death.carry_out_cancel(SPEC)
+
+    ended = job.runs.result(1)
+    assert ended is not None
+    assert ended.state is JobState.CANCELED
+    [answer] = operations.list_operations(job.coordinator, PATHS)
+    assert answer.state is OperationState.COMPLETED
+    assert answer.result == {"savepoint_id": "s1", "path": "/savepoints/s1", "checkpoint": None}
+
+
+def test_a_canceled_run_keeps_where_its_queries_stood(job: JobRecords) -> None:
+    """The driver knew; the supervisor has no queries to look at."""
+    stood = {"counts": QueryStatus(planned=7, committed=6, sink="noop")}
+    cancel_is_open(job)
+    job.coordinator.commit(Create(PATHS.status, a_status().model_copy(update={"queries": stood}).to_bytes()))
+
+    after_death.carry_out_cancel(SPEC)
+
+    status = read_record(job.coordinator, PATHS.status, Status)
+    assert status is not None
+    assert (status[0].state, status[0].queries) == (JobState.CANCELED, stood)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (NotConnectedError("no server answers"), NotConnectedError),
+        (LeadershipLostError("the lease ran out"), OutcomeUnknownError),
+        (RecordCorruptError("the journal is damaged"), None),
+    ],
+    ids=["outage", "took longer than the lease", "no retry can help"],
+)
+def test_a_cancel_that_fails_is_tried_again_where_that_can_help(
+    job: JobRecords,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: HaError,
+    raised: type[HaError] | None,
+) -> None:
+    monkeypatch.setattr(after_death, "_cancel", failing(error))
+
+    if raised is None:
+        after_death.carry_out_cancel(SPEC)
+        assert "it stays open for the next leader" in caplog.text
+    else:
+        with pytest.raises(raised) as caught:
+            after_death.carry_out_cancel(SPEC)
+        assert caught.value.retryable
+
+
+def test_a_clean_up_that_fails_is_left_to_the_next_leader(
+    job: JobRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(after_death, "_clean", failing(NotConnectedError("no server answers")))
+
+    after_death.clean_up(SPEC, on_lost=lambda reason: None)
+
+    assert "run 1 is not cleaned up; the next leader does it: no server answers" in caplog.text
