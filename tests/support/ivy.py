@@ -60,6 +60,7 @@ def jars(name: str, wanted: tuple[Wanted, ...], without: tuple[str, ...] = ()) -
 def _resolve(target: Path, wanted: Sequence[Wanted], without: tuple[str, ...]) -> None:
     import pyspark
 
+    print(f"fetching the jars of {target.name}, once for this machine", flush=True)
     ivy = max((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=target.parent) as folder:
         file = Path(folder) / "ivy.xml"

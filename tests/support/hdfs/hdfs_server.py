@@ -118,15 +118,19 @@ def write_conf(folder: Path, core: Mapping[str, str], hdfs: Mapping[str, str]) -
     return conf
 
 
-def _class_path() -> str:
-    found = jars(
+def hdfs_jars() -> tuple[Path, ...]:
+    """Return the jars of a cluster; skips the test where they cannot be had."""
+    return jars(
         f"hdfs-{HADOOP}",
         (
             Wanted("org.apache.hadoop", "hadoop-client-minicluster", HADOOP),
             Wanted("org.slf4j", "slf4j-reload4j", "1.7.36"),
         ),
     )
-    return ":".join(map(str, found))
+
+
+def _class_path() -> str:
+    return ":".join(map(str, hdfs_jars()))
 
 
 @contextmanager

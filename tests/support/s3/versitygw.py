@@ -1,6 +1,6 @@
 """versitygw, an S3 server in one binary: it checks signatures and creates conditionally in one step.
 
-Built once per machine and kept. The first test builds, under a file lock; the others wait for the same binary.
+Built once per machine and kept: by ``tests.support.preparation``, else by the first test, under a file lock.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def _build() -> None:
         pytest.skip(
             f"versitygw could not be built: {FAILURE.read_text(encoding='utf-8')} (remove {FAILURE} to try again)"
         )
+    print(f"building versitygw {VERSION}, an S3 server, once for this machine: some 3 minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="build-", dir=CACHE) as folder:
         module = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
         command = ["nice", "-n", "19", "go", "install", "-ldflags", "-s -w", module]

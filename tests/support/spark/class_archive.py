@@ -1,4 +1,4 @@
-"""``python -m tests.support.spark.class_archive [--s3a]``: Spark's classes, loaded and verified once (AppCDS).
+"""Spark's classes, loaded and verified once (AppCDS).
 
 A Spark that lives for seconds spends a third of its CPU time in loading classes. The archive is made by a small
 streaming query, in 40 s, and made again when Java or PySpark is another one. Drivers with S3A on their class path have
@@ -78,11 +78,3 @@ def make(added: Sequence[Path] = ()) -> None:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, str(_PROGRAM), folder], env=environment, check=True, capture_output=True)
     aside.replace(file)
-
-
-if __name__ == "__main__":
-    make()
-    if "--s3a" in sys.argv[1:]:
-        from tests.support.s3.s3a_jars import s3a_jars
-
-        make(s3a_jars())

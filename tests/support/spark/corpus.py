@@ -77,6 +77,7 @@ def corpus(cache: Path | None = None) -> Path:
             # Source logs hold absolute paths: the shapes are made in place, and the last file says that all are whole.
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir()
+            print("recording checkpoints of Spark, once for this machine", flush=True)
             _start_program(made)
             (made / "complete").touch()
     return made

@@ -49,6 +49,7 @@ def recorded_job() -> Path:
         if not (made / "complete").exists():
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir()
+            print("recording a job of Spark, once for this machine", flush=True)
             run_program("make", made, log=made / "log")
             (made / "complete").touch()
     return made

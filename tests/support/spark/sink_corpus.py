@@ -46,6 +46,7 @@ def sink_corpus() -> Path:
         if not (made / "complete").exists():
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir()
+            print("recording checkpoints and outputs of Spark, once for this machine", flush=True)
             _program(made / "log", str(made))
             (made / "complete").touch()
     return made
