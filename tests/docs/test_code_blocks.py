@@ -13,6 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,13 @@ def assert_installs(words: list[str], where: str) -> None:
     assert set(filter(None, extras.split(","))) <= set(project["optional-dependencies"]), where
 
 
+@cache
+def help_of(*verbs: str) -> tuple[int, str]:
+    """Return exit code and text; pages name the same commands again and again."""
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*verbs, "--help"])
+    return shown.exit_code, shown.stdout
+
+
 def assert_help_accepts(words: list[str], where: str) -> None:
     """The help of the very verb must name each option that the line uses."""
     verbs: list[str] = []
@@ -126,11 +134,11 @@ def assert_help_accepts(words: list[str], where: str) -> None:
         if word.startswith("-") or len(verbs) == 2:
             break
         verbs.append(word)
-    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*verbs, "--help"])
-    assert shown.exit_code == 0, where
+    code, shown = help_of(*verbs)
+    assert code == 0, where
     ours = words[: words.index("--")] if "--" in words else words  # behind it are another program's
     for option in (word.split("=")[0] for word in ours if word.startswith("--")):
-        assert option in shown.stdout, f"{option} is unknown: {where}"
+        assert option in shown, f"{option} is unknown: {where}"
 
 
 def helps_with_examples() -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,17 @@ OWNED_BY_THE_LEADER = {"generation", "status", "heartbeat"}
 WRITES = {"Create", "SetData", "Delete"}
 
 
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Return path -> syntax tree of every module, parsed once for all tests."""
+    return {
+        str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
 def modules(folder: str = "") -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted((PACKAGE / folder).rglob("*.py")):
-        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text(encoding="utf-8"))
+    yield from (found for found in trees().items() if not folder or found[0].startswith(f"{folder}/"))
 
 
 def raw_commits(tree: ast.Module) -> list[int]:

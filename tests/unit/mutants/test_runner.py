@@ -13,6 +13,7 @@ from tests.mutants.run import chosen, recall, remember, try_all
 
 
 pytestmark = pytest.mark.slow
+LONG = pytest.mark.long  # of two mutants that fail in the same way one is tried in `make test`
 
 
 PACKAGE = """
@@ -110,11 +111,11 @@ def test_one_of_its_parameters_is_enough(bench: Bench) -> None:
         pytest.param(a_mutant(test="test_nothing"), Outcome.SURVIVED, id="nobody-notices"),
         pytest.param(a_mutant(old="number > LIMIT"), Outcome.NOT_FOUND, id="text-not-found"),
         pytest.param(a_mutant(old="LIMIT"), Outcome.AMBIGUOUS, id="text-twice"),
-        pytest.param(a_mutant(new="number <"), Outcome.NOT_RUN, id="syntax-error-at-collection"),
+        pytest.param(a_mutant(new="number <"), Outcome.NOT_RUN, id="syntax-error-at-collection", marks=LONG),
         pytest.param(a_mutant(old="def allowed", new="def renamed"), Outcome.NOT_RUN, id="import-error-at-collection"),
-        pytest.param(a_mutant(test="test_renamed"), Outcome.NOT_RUN, id="no-such-test"),
-        pytest.param(a_mutant(test="test_skipped"), Outcome.NOT_RUN, id="skipped"),
-        pytest.param(a_mutant(new="nummer < LIMIT"), Outcome.BROKEN, id="name-error"),
+        pytest.param(a_mutant(test="test_renamed"), Outcome.NOT_RUN, id="no-such-test", marks=LONG),
+        pytest.param(a_mutant(test="test_skipped"), Outcome.NOT_RUN, id="skipped", marks=LONG),
+        pytest.param(a_mutant(new="nummer < LIMIT"), Outcome.BROKEN, id="name-error", marks=LONG),
         pytest.param(a_mutant(test="test_late_import"), Outcome.BROKEN, id="import-error-in-the-test"),
         pytest.param(a_mutant(new="False", test="test_with_server"), Outcome.NO_SETUP, id="fixture-fails"),
         pytest.param(a_mutant(test="test_always_fails"), Outcome.FAILS_ANYWAY, id="fails-without-the-mutant"),
