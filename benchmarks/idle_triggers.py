@@ -1,9 +1,11 @@
-"""What 5,000 tasks cost a triggerer that follow jobs with which nothing happens.
+"""What 5,000 and 10,000 tasks cost a triggerer that follow jobs with which nothing happens.
 
 Real triggers of real jobs, each of them led, are started one in each turn of the loop, as a triggerer does. The
-baseline arms the same watches with kazoo alone, pipelined. Then nothing happens for a minute: processor time and
-requests of this process. At last a leader is gone: how long until its trigger looks at the job. Then the same once more
-while Airflow sends metrics: all jobs are reported to a StatsD once a minute.
+baseline arms the same watches with kazoo alone, before and after: it sends ``getData`` with a watch for both nodes of
+each job, all of them before the first answer, then ``exists`` with a watch for each result, which is not there. Then
+nothing happens for a minute: processor time and requests of this process. At last a leader is gone: how long until its
+trigger looks at the job. Then the same once more while Airflow sends metrics: all jobs are reported to a StatsD once a
+minute.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import socket
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,14 +41,33 @@ from tests.support.airflow_stats import initialized  # noqa: E402
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_status, submit  # noqa: E402
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Time by the clock, and of the processor in this process, seconds."""
+
+    clock: float
+    processor: float
+
+
+class Meter:
+    """Measures from when it is made."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter(), time.process_time()
+
+    def read(self) -> Cost:
+        """Return what has passed since then."""
+        return Cost(time.perf_counter() - self._begin[0], time.process_time() - self._begin[1])
+
+
 @dataclass
 class Figures:
     """What was measured, in seconds."""
 
-    registration: float = 0.0
-    gap: float = 0.0
+    registration: Cost
+    gap: Gaps
+    idle_gap: Gaps
     announced: float = 0.0
-    idle_gap: float = 0.0
     idle_cpu: float = 0.0
     idle_requests: float = 0.0
     noticed: float = 0.0
@@ -71,55 +93,61 @@ class Followed(SparkHaJobTrigger):
 
 
 def fill(config: HaConfig, count: int) -> list[JobPaths]:
-    """Make jobs with a run that is led."""
+    """Make jobs with a run that is led: one by one transaction, and copies of it."""
     cluster = ClusterPaths(config.root, config.cluster_id)
     coordinator = KazooCoordinator.connect(config)
     jobs = [cluster.job(f"job-{number:05d}") for number in range(count)]
-    for paths in jobs:
-        submit(coordinator, paths)
+    submit(coordinator, jobs[0])
     coordinator.close()
     writer = KazooClient(config.zookeeper)
     writer.start()
-    leader = a_leader(1, run=1, attempt=1).to_bytes()
+    writer.create(jobs[0].leader, a_leader(1, run=1, attempt=1).to_bytes())
     query = QueryStatus(planned=7, committed=7, batch_seconds=1.0, input_rate=2.0, lag=3, committed_at=NOON)
-    status = a_status().model_copy(update={"queries": {"rows": query}}).to_bytes()
-    made = [writer.create_async(paths.leader, leader) for paths in jobs]
-    made += [writer.create_async(paths.status, status) for paths in jobs]
-    for answer in made:
-        answer.get()
+    writer.create(jobs[0].status, a_status().model_copy(update={"queries": {"rows": query}}).to_bytes())
+    nodes = list(below(writer, jobs[0].base))
+    for start in range(1, count, 100):
+        some = jobs[start : start + 100]
+        for answer in [writer.create_async(f"{paths.base}{name}", data) for paths in some for name, data in nodes]:
+            answer.get()
     writer.stop()
     writer.close()
     return jobs
 
 
+def below(client: KazooClient, top: str, name: str = "") -> Iterator[tuple[str, bytes]]:
+    """Yield a node and those below it, the highest first: the rest of its path, and its data."""
+    yield name, client.get(top + name)[0]
+    for child in client.get_children(top + name):
+        yield from below(client, top, f"{name}/{child}")
+
+
 async def followed(config: HaConfig, jobs: list[JobPaths], idle: float, settle: float) -> Figures:
     """Follow all jobs."""
-    figures, gaps = Figures(), Gaps()
+    gaps = Gaps()
     triggers = [
         Followed(job_id=paths.job_id, run=1, attempt=1, wait_for="finished", watcher_id="task") for paths in jobs
     ]
-    begin, tasks = time.perf_counter(), []
+    meter, tasks = Meter(), []
     for trigger in triggers:
         tasks.append(asyncio.ensure_future(anext(trigger.run())))
         await asyncio.sleep(0)
-    await until(lambda: all(trigger.reads for trigger in triggers))
-    figures.registration = time.perf_counter() - begin
+    # The newest first: the question is asked all the time, and must cost nothing.
+    await until(lambda: all(trigger.reads for trigger in reversed(triggers)))
+    registration = meter.read()
     writer = KazooClient(config.zookeeper)
     writer.start()
     await until(lambda: len(writer.get_children(jobs[-1].watchers)) > 0)
-    figures.announced = time.perf_counter() - begin
-    figures.gap = gaps.longest
+    announced = meter.read().clock
     gaps.stop()
 
     await asyncio.sleep(settle)
-    idling = Gaps()
-    requests, cpu, begin = received(config), time.process_time(), time.perf_counter()
+    requests, idling, meter = received(config), Gaps(), Meter()
     await asyncio.sleep(idle)
-    passed = time.perf_counter() - begin
-    figures.idle_gap = idling.longest
+    passed = meter.read()
     idling.stop()
-    figures.idle_cpu = (time.process_time() - cpu) / passed
-    figures.idle_requests = (received(config) - requests) / passed
+    figures = Figures(registration, gaps, idling, announced)
+    figures.idle_cpu = passed.processor / passed.clock
+    figures.idle_requests = (received(config) - requests) / passed.clock
 
     looks, begin, lost = triggers[0].looks, time.perf_counter(), writer.get(jobs[0].leader)[0]
     writer.delete_async(jobs[0].leader)
@@ -155,13 +183,12 @@ def reported(config: HaConfig, jobs: list[JobPaths], idle: float, settle: float)
             return asyncio.run(followed(config, jobs, idle, settle))
 
 
-def by_kazoo_alone(config: HaConfig, jobs: list[JobPaths]) -> float:
-    """Arm the same watches; return the seconds."""
+def by_kazoo_alone(config: HaConfig, jobs: list[JobPaths]) -> Cost:
+    """Arm the same watches."""
     client = KazooClient(config.zookeeper)
     client.start()
     nodes = [node for paths in jobs for node in (paths.leader, paths.run_result(1))]
-    begin = time.perf_counter()
-    missing = []
+    meter, missing = Meter(), []
     for node, answer in [(node, client.get_async(node, watch=print)) for node in nodes]:
         try:
             answer.get()
@@ -169,10 +196,10 @@ def by_kazoo_alone(config: HaConfig, jobs: list[JobPaths]) -> float:
             missing.append(node)
     for answer in [client.exists_async(node, watch=len) for node in missing]:
         answer.get()
-    seconds = time.perf_counter() - begin
+    cost = meter.read()
     client.stop()
     client.close()
-    return seconds
+    return cost
 
 
 def main() -> None:
@@ -184,26 +211,52 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
         os.environ["AIRFLOW_CONN_SPARK_HA_DEFAULT"] = connection_json(config)
-        jobs = fill(config, count)
-        figures = asyncio.run(followed(config, jobs, idle, min(settle, 5.0)))
-        sent = reported(config, jobs, idle, settle)
-        raw = by_kazoo_alone(config, jobs)
+        jobs = fill(config, 2 * count)
+        few, before = jobs[:count], by_kazoo_alone(config, jobs)
+        half = by_kazoo_alone(config, few)
+        without = asyncio.run(followed(config, few, idle, min(settle, 5.0)))
+        many = asyncio.run(followed(config, jobs, idle, min(settle, 5.0)))
+        after = by_kazoo_alone(config, jobs)
+        sent = reported(config, few, idle, settle)
+    raw = Cost((before.clock + after.clock) / 2, (before.processor + after.processor) / 2)
     show(
-        f"{count} tasks that follow idle jobs",
-        ("", "ours", "kazoo alone", "ratio"),
+        "tasks that follow idle jobs",
+        ("", f"{count}", f"{2 * count}", f"{count}, with metrics"),
         [
-            ("registration", f"{figures.registration:.2f} s", f"{raw:.2f} s", f"{figures.registration / raw:.2f}"),
-            ("longest gap of the event loop", f"{figures.gap * 1e3:.0f} ms", "", ""),
-            ("until the last of them is shown to people", f"{figures.announced:.2f} s", "", ""),
-            ("idle: processor", f"{figures.idle_cpu:.1%} of a core", "", ""),
-            ("idle: requests a second", f"{figures.idle_requests:.0f}", "", ""),
-            ("idle: longest gap of the event loop", f"{figures.idle_gap * 1e3:.0f} ms", "", ""),
-            ("idle, with metrics: processor", f"{sent.idle_cpu:.1%} of a core", "", ""),
-            ("idle, with metrics: requests a second", f"{sent.idle_requests:.0f}", "", ""),
-            ("idle, with metrics: longest gap of the event loop", f"{sent.idle_gap * 1e3:.0f} ms", "", ""),
-            ("a leader is gone, until its trigger looks", f"{figures.noticed * 1e3:.0f} ms", "", ""),
+            ("registration", *(_registration(each.registration) for each in (without, many, sent))),
+            ("the same by kazoo alone", _registration(half), _registration(raw), ""),
+            (
+                "ratio: clock, processor",
+                _ratio(without.registration, half),
+                _ratio(many.registration, raw),
+                _ratio(sent.registration, half),
+            ),
+            (
+                "its longest gap of the event loop: clock, processor",
+                *(_gap(each.gap) for each in (without, many, sent)),
+            ),
+            ("until the last is shown to people", *(f"{each.announced:.1f} s" for each in (without, many, sent))),
+            ("idle: of a core", *(f"{each.idle_cpu:.1%}" for each in (without, many, sent))),
+            ("idle: requests a second", *(f"{each.idle_requests:.0f}" for each in (without, many, sent))),
+            ("idle: longest gap: clock, processor", *(_gap(each.idle_gap) for each in (without, many, sent))),
+            (
+                "a leader is gone, until its trigger looks",
+                *(f"{each.noticed * 1e3:.0f} ms" for each in (without, many, sent)),
+            ),
         ],
     )
+
+
+def _registration(cost: Cost) -> str:
+    return f"{cost.clock:.2f} s, {cost.processor:.2f} s"
+
+
+def _ratio(ours: Cost, raw: Cost) -> str:
+    return f"{ours.clock / raw.clock:.2f}, {ours.processor / raw.processor:.2f}"
+
+
+def _gap(gaps: Gaps) -> str:
+    return f"{gaps.longest * 1e3:.0f} ms, {gaps.busiest * 1e3:.0f} ms"
 
 
 if __name__ == "__main__":

@@ -85,17 +85,22 @@ async def until(predicate: Callable[[], bool]) -> None:
 
 
 class Gaps:
-    """How long the event loop was busy with something else, at most."""
+    """How long the event loop was busy with something else, at most.
+
+    :ivar longest: By the clock, seconds.
+    :ivar busiest: The processor time of this process between two turns, at most. Other processes do not count.
+    """
 
     def __init__(self) -> None:
-        self.longest = 0.0
+        self.longest = self.busiest = 0.0
         self._task = asyncio.create_task(self._tick())
 
     async def _tick(self) -> None:
         while True:
-            before = time.perf_counter()
+            before, busy = time.perf_counter(), time.process_time()
             await asyncio.sleep(0.005)
             self.longest = max(self.longest, time.perf_counter() - before - 0.005)
+            self.busiest = max(self.busiest, time.process_time() - busy)
 
     def stop(self) -> None:
         """End the ticking."""

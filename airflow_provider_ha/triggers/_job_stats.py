@@ -24,8 +24,9 @@ from airflow_provider_ha.compat import stats
 from airflow_provider_ha.compat.stats import Carrier
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.triggers._known_jobs import KnownJobs
+from airflow_provider_ha.triggers._quiet_zeros import QuietZeros
 from airflow_provider_ha.triggers._samples import of_state, samples
-from airflow_provider_ha.triggers._stat_names import stat_of
+from airflow_provider_ha.triggers._stat_names import Sample, stat_of
 
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class JobStats:
         self._due: dict[str, float] = {}
         self._left: dict[str, float] = {}
         self._known = KnownJobs()
+        self._zeros = QuietZeros()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="spark-ha-hub-stats")
         self._turn: Future[None] | None = None
         self._warned = float("-inf")
@@ -116,15 +118,21 @@ class JobStats:
         """Read jobs and send what is known of them. Called in the thread. Raises nothing."""
         try:
             read = self._known.read(session, job_ids)
-            self._known.forget(job_id for job_id in job_ids if job_id not in self._watched)
             now = session.client.clock.now()
             for job_id, job in read.items():
-                for sample in of_state(None) if job is None else samples(job, now):
-                    name, tags = stat_of(sample, self._cluster, job_id, self._carrier)
-                    stats.gauge(name, sample.value, tags)
+                self._send(job_id, list(of_state(None) if job is None else samples(job, now)))
+            gone = [job_id for job_id in job_ids if job_id not in self._watched]
+            self._known.forget(gone)
+            self._zeros.forget(gone)
         except HaError as error:
             _log.debug("the metrics of %d jobs are left out: %s", len(job_ids), error)  # triggers report an outage
         except Exception:  # noqa: BLE001  # logged: the next turn has to come all the same
             if time.monotonic() - self._warned >= _LOG_EVERY:  # guard: each-turn-warns-of-a-receiver
                 self._warned = time.monotonic()
                 _log.warning("Airflow's Stats refuses the metrics of jobs", exc_info=True)
+
+    def _send(self, job_id: str, told: Sequence[Sample]) -> None:
+        for sample in self._zeros.news(job_id, told):  # guard: every-zero-is-sent-each-minute
+            name, tags = stat_of(sample, self._cluster, job_id, self._carrier)
+            stats.gauge(name, sample.value, tags)
+        self._zeros.sent(job_id, told)

@@ -1,8 +1,13 @@
 """Reads jobs for their metrics, again and again, at one request each while nothing has happened.
 
-A job that is led is read as a whole when it has another leader; in between only its status is news. One whose run is
-over is read as a whole when it has a leader or a graph pointer again, or is deleted. Every other job is read as a whole
-each time. What the triggers of the session watch of these nodes is known without a request.
+A job that is led is read as a whole when it has another leader; in between only its status is news, and is decoded when
+it was written again. One whose run is over is read as a whole when it has a leader or a graph pointer again, or is
+deleted. Every other job is read as a whole each time. What the triggers of the session watch of these nodes is known
+without a request.
+
+A triggerer has thousands of jobs, and Python's collector of cycles stops its event loop for as long as it takes to look
+at everything that is kept: so of a job that is not read as a whole again nothing is kept that no sample needs, and of
+every other job nothing at all.
 
 The options of a run lie in storage, in its graph. They are read once for each run, and what goes wrong with that is no
 trouble of the other values.
@@ -15,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
@@ -37,11 +43,13 @@ class _Known:
     """A job as it was read last.
 
     :param mark: What changes when it has to be read as a whole.
+    :param status_mark: What changes with each write of its status; ``None`` when that is not known.
     """
 
     snapshot: JobSnapshot
     mark: tuple[int | None, ...]
     checkpoint: CheckpointPointer | None = None
+    status_mark: int | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -51,6 +59,23 @@ class _Known:
             return False
         led = self.snapshot.leader is not None and run.newest is not None and run.newest.exit is None
         return run.result is not None or led  # guard: lost-jobs-are-never-read-again
+
+    def with_status(self, node: Node | None) -> _Known:
+        """Return it with its status as it is now.
+
+        :raises RecordCorruptError: It cannot be read.
+        """
+        if node is not None and node.modified_zxid == self.status_mark:  # guard: statuses-are-decoded-again
+            return self
+        mark = None if node is None else node.modified_zxid
+        return replace(self, snapshot=replace(self.snapshot, status=decode(node, Status)), status_mark=mark)
+
+    def without_what_no_sample_needs(self) -> _Known:
+        """Return what is worth keeping until it is read again."""
+        numbers = self.snapshot.checkpoint_numbers[-1:]
+        # guard: whole-jobs-are-kept-for-metrics
+        kept = replace(self.snapshot, graph=None, generation=None, recovery=None, checkpoint_numbers=numbers)
+        return replace(self, snapshot=kept)
 
 
 class KnownJobs:
@@ -68,7 +93,7 @@ class KnownJobs:
         found = dict[str, ReadJob | None]()
         for job_id, read in zip(job_ids, self._read(session, job_ids), strict=True):
             if isinstance(read, _Known):
-                self._known[job_id] = read
+                self._keep(job_id, read)
                 found[job_id] = ReadJob(snapshot=read.snapshot, checkpoint=read.checkpoint)
                 continue
             self.forget([job_id])
@@ -81,6 +106,12 @@ class KnownJobs:
         for job_id in job_ids:
             self._known.pop(job_id, None)
             self._options.pop(job_id, None)
+
+    def _keep(self, job_id: str, read: _Known) -> None:
+        if not read.is_settled:  # guard: unsettled-jobs-are-kept
+            self._known.pop(job_id, None)
+        elif read is not self._known.get(job_id):
+            self._known[job_id] = read.without_what_no_sample_needs()
 
     def _read(self, session: Session, job_ids: Sequence[str]) -> list[_Known | HaError]:
         client = session.client
@@ -126,10 +157,7 @@ def _steps(paths: JobPaths, known: _Known | None, kept: Nodes) -> Steps[_Known]:
         if (
             _mark({**seen.nodes, **watched}, compared) == known.mark[: len(compared)]
         ):  # guard: metrics-of-an-earlier-leader
-            if not led:
-                return known
-            status = decode(seen.nodes[paths.status], Status)
-            return (yield from _with_checkpoint(paths, replace(known, snapshot=replace(known.snapshot, status=status))))
+            return (yield from _with_checkpoint(paths, known.with_status(seen.nodes[paths.status]))) if led else known
     # Before the rest: what changes in between has another mark the next time.
     first = yield Reads(marked)
     snapshot = yield from snapshot_steps(paths)

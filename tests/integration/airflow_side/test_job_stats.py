@@ -215,6 +215,17 @@ def test_news_of_a_job_that_is_led_are_sent_without_reading_it_as_a_whole(
 
 
 @pytest.mark.usefixtures("often")
+def test_a_zero_that_was_sent_is_not_sent_with_each_report(receiver: Received, job: ShownJob, config: HaConfig) -> None:
+    def arrived(name: str) -> list[float]:
+        return receiver.values(f"airflow.spark_ha.{name}".format(f"{config.cluster_id}.flights"))
+
+    watched(follower(job), until_true=lambda: len(arrived("leader_epoch.{}")) >= 3)
+
+    assert 0 < len(arrived("job_state.{}.LOST")) < 3
+    assert len(arrived("job_state.{}.RUNNING")) >= 3
+
+
+@pytest.mark.usefixtures("often")
 def test_the_next_leader_is_reported(receiver: Received, job: ShownJob, config: HaConfig) -> None:
     begin = f"{config.cluster_id}.flights"
 
