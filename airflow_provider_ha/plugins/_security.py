@@ -5,7 +5,8 @@ Rules (docs/explanation/security-model.md, "The page in Airflow"):
 * The tab of a DAG run is for who may read the DAG's runs. It shows of each job what the rules below allow.
 * A job with an owner (``job_owner``) is that DAG's: who may read the DAG's runs sees it, who may edit them acts on it.
 * Who has the permission for every DAG has it for every job: also for one without an owner, for one that cannot be read,
-  and to be told that there is no such job.
+  and to be told that there is no such job. Every DAG is each that Airflow knows, and one that it does not know: a user
+  whose permissions name DAGs has none for that one, also where Airflow knows no DAG at all.
 * What is acted on is the job of the owner that was checked: an owner that changes in between refuses the act.
 
 Invariant: a route that has not said who may use it is not served (:func:`check_protection`).
@@ -41,6 +42,7 @@ Method = Literal["GET", "POST", "PUT"]
 Cluster = Annotated[str, Query(max_length=250)]
 OPEN_TO_USERS = frozenset({"/static/{name}"})  # for every user: they show nothing of a job
 FORBIDDEN = 403
+NO_DAG = "no DAG has this id"  # a space is in no id of a DAG, so no permission can name it
 _READS = {"GET", "HEAD"}
 
 
@@ -94,7 +96,9 @@ class Permissions:
         manager = get_auth_manager()
         if not manager.is_authorized_dag(method=method, access_entity=entity, user=self.user):
             return False
-        # A manager may mean "any DAG" by that: each has to be allowed.
+        # A manager may mean "any DAG" by that: each has to be allowed, and without any DAG "each" says nothing.
+        if not self._one_dag(method, entity, NO_DAG):  # guard: without-dags-each-user-has-every-dag
+            return False
         with create_session() as session:
             every = set(session.scalars(select(DagModel.dag_id)))
         allowed = set(manager.get_authorized_dag_ids(user=self.user, method=method))

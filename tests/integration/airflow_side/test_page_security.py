@@ -52,11 +52,16 @@ HOST = "http://airflow.test"  # of the requests
 
 
 class PerDag(SimpleAuthManager):
-    """Airflow's auth manager with permissions for single DAGs: a user called ``alpha`` has those of DAG ``alpha``."""
+    """Airflow's auth manager with permissions for single DAGs.
+
+    A user called ``alpha`` has those of DAG ``alpha``, and one called ``all but beta`` those of every other DAG.
+    """
 
     def is_authorized_dag(self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None) -> bool:
         named = details.id if details is not None else None
         if user.username in {"alpha", "beta"} and named not in {None, user.username}:
+            return False
+        if user.username == "all but beta" and named == "beta":
             return False
         return super().is_authorized_dag(method=method, user=user, access_entity=access_entity, details=details)
 
@@ -76,6 +81,13 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def per_dag(monkeypatch: pytest.MonkeyPatch) -> Any:
     return airflow_auth.auth_manager(monkeypatch, PerDag)
+
+
+@pytest.fixture
+def no_dags() -> Iterator[None]:
+    """An Airflow that knows no DAG, as a new one."""
+    with airflow_auth.no_dags():
+        yield
 
 
 @pytest.fixture
@@ -297,13 +309,54 @@ def test_a_job_of_a_dag_is_seen_and_acted_on_by_its_users_only(page: Page, per_d
     assert page.request("POST", at, headers=alpha, data=form).status_code == 303
 
 
-def test_a_job_without_an_owner_takes_the_permission_for_every_dag(page: Page, per_dag: Any, job: Any) -> None:
+@pytest.mark.parametrize("name", ["alpha", "all but beta"])
+def test_a_job_without_an_owner_takes_the_permission_for_every_dag(
+    page: Page, per_dag: Any, job: Any, name: str
+) -> None:
     job()
-    alpha, everything = (airflow_auth.headers_of(per_dag, name, "user") for name in ("alpha", "erin"))
+    some, everything = (airflow_auth.headers_of(per_dag, each, "user") for each in (name, "erin"))
 
-    assert "flights" not in page.get("/", headers=alpha).text
-    assert page.get("/jobs/flights/actions/stop", headers=alpha).status_code == 403
+    assert "flights" not in page.get("/", headers=some).text
+    assert page.get("/jobs/flights/actions/stop", headers=some).status_code == 403
     assert page.get("/jobs/flights/actions/stop", headers=everything).status_code == 200
+
+
+@pytest.mark.parametrize("role", ["viewer", "user"])
+def test_without_any_dag_in_airflow_a_permission_for_one_dag_is_not_one_for_all(
+    page: Page, per_dag: Any, job: Any, no_dags: None, role: str
+) -> None:
+    job()
+    alpha = airflow_auth.headers_of(per_dag, "alpha", role)
+
+    listed = page.get("/", headers=alpha)
+
+    assert listed.status_code == 200
+    assert "flights" not in listed.text
+    for path in ("/jobs/flights", "/jobs/flights/log", "/jobs/flights/actions/stop", "/jobs/nowhere"):
+        assert page.get(path, headers=alpha).status_code == 403, path
+
+
+def test_without_any_dag_in_airflow_an_administrator_sees_and_acts_on_every_job(
+    page: Page, per_dag: Any, job: Any, no_dags: None
+) -> None:
+    job()
+    admin, viewer = (airflow_auth.headers_of(per_dag, "ada", role) for role in ("admin", "viewer"))
+
+    assert page.get("/").status_code == 401
+    for user in (admin, viewer):
+        assert "flights" in page.get("/", headers=user).text
+    assert page.get("/jobs/flights/actions/stop", headers=admin).status_code == 200
+    assert page.get("/jobs/flights/actions/stop", headers=viewer).status_code == 403
+
+
+def test_without_any_dag_in_airflow_the_users_of_an_owner_keep_its_jobs(
+    page: Page, per_dag: Any, job: Any, no_dags: None
+) -> None:
+    job(owner="alpha")
+    alpha, beta = (airflow_auth.headers_of(per_dag, name, "user") for name in ("alpha", "beta"))
+
+    assert page.get("/jobs/flights/actions/stop", headers=alpha).status_code == 200
+    assert page.get("/jobs/flights", headers=beta).status_code == 403
 
 
 def test_who_may_not_see_all_jobs_is_not_told_which_there_are(page: Page, per_dag: Any, job: Any) -> None:
