@@ -1,7 +1,8 @@
 """The pages that act: what an action would do, the confirmation, and its outcome.
 
 Invariants: a GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`, and asks for the
-operation that its form names, so that it can be repeated. What is done is done by the control plane.
+operation that its form names, so that it can be repeated. How a job is cancelled is what was shown: the form's token
+holds it. What is done is done by the control plane.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ import shlex
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import quarantine
-from airflow_provider_ha.jobs.model import Operation
+from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from airflow_provider_ha.plugins._forms import CheckedForm, Intent, checked_form, token_of
-from airflow_provider_ha.plugins._offers import Action, Offer, offer
+from airflow_provider_ha.plugins._offers import Action, Offer, offer, saved_cancel
 from airflow_provider_ha.plugins._rendering import render
 from airflow_provider_ha.plugins._security import SeenJob, SeenJobDep, acting_job
 from airflow_provider_ha.views.operation import OperationView
@@ -32,13 +33,22 @@ OperationId = Annotated[str, Path(max_length=100, pattern=r"^[\w.-]+$")]
 SEE_OTHER, NOT_FOUND = 303, 404
 _LABEL = 200  # characters
 REFRESH_SECONDS = 2
+SAVEPOINT_FIRST = "savepoint first"
+# guard: a-cancel-with-a-savepoint-is-over-before-its-run
+_ENDS = {OperationKind.STOP, OperationKind.CANCEL, OperationKind.CANCEL_WITH_SAVEPOINT}
 
 
 @router.get("/actions/{action}")
-def confirm(request: Request, job: ActingJobDep, action: Action) -> Response:
-    """Show what an action would do, with the button that has it done."""
-    shown = offer(job.snapshot, action, reason_of_quarantine(request, job))
-    intent = Intent(job.cluster, job.job_id, action.value, f"page-{action.value}-{new_id()[:16]}")
+def confirm(
+    request: Request, job: ActingJobDep, action: Action, savepoint: Annotated[bool, Query()] = False
+) -> Response:
+    """Show what an action would do, with the button that has it done.
+
+    :param savepoint: Of a cancel: show the one that takes a savepoint first.
+    """
+    way = SAVEPOINT_FIRST if action is Action.CANCEL and savepoint else ""
+    shown = _offer(job, action, reason_of_quarantine(request, job), way)
+    intent = Intent(job.cluster, job.job_id, action.value, f"page-{action.value}-{new_id()[:16]}", way)
     return render(
         request,
         "action.html",
@@ -47,6 +57,8 @@ def confirm(request: Request, job: ActingJobDep, action: Action) -> Response:
         command=_quoted(shown.command, job.job_id),
         token=token_of(job.permissions.user, intent),
         wants_label=action is Action.SAVEPOINT,
+        ways={"": "At once", SAVEPOINT_FIRST: "Take a savepoint first"} if action is Action.CANCEL else {},
+        way=way,
         wants_savepoint=action in (Action.STOP, Action.DRAIN) and job.snapshot.leader is not None,
     )
 
@@ -61,7 +73,7 @@ def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Actio
 
     def ask() -> None:
         with clusters.client(job.cluster) as client:
-            _ask(client, job, offer(job.snapshot, action, quarantined), form, by)
+            _ask(client, job, _offer(job, action, quarantined, form.intent.shown), form, by)
 
     clusters.zookeeper.call(ask)
     # Relative, as every URL of the pages: from jobs/JOB/actions/ACTION.
@@ -82,7 +94,7 @@ def operation(request: Request, job: SeenJobDep, operation_id: OperationId) -> R
     found = clusters.zookeeper.call(read)
     if found is None:
         raise HTTPException(NOT_FOUND, f"Job {job.job_id} has no operation {operation_id}, or it was forgotten since")
-    ends = found.operation.value in ("stop", "cancel") and found.state.value == "COMPLETED"
+    ends = found.operation in _ENDS and found.state is OperationState.COMPLETED
     result = job.snapshot.run.result if job.snapshot.run is not None else None
     waits = not found.state.final or (ends and result is None)
     response = render(
@@ -111,9 +123,14 @@ def _ask(client: HaClient, job: SeenJob, offered: Offer, form: CheckedForm, by: 
     elif action is Action.DRAIN:
         target.request_stop(operation_id=key, requested_by=by, mode="terminate", savepoint=savepoint)
     elif action is Action.CANCEL:
-        target.request_cancel(operation_id=key, requested_by=by)
+        first = form.intent.shown == SAVEPOINT_FIRST  # guard: the-page-cancels-without-the-savepoint-that-was-shown
+        target.request_cancel(operation_id=key, requested_by=by, savepoint=first)
     else:
         quarantine.release(client.coordinator, client.paths, job.job_id)
+
+
+def _offer(job: SeenJob, action: Action, quarantined: str | None, way: str) -> Offer:
+    return saved_cancel(job.snapshot) if way == SAVEPOINT_FIRST else offer(job.snapshot, action, quarantined)
 
 
 def reason_of_quarantine(request: Request, job: SeenJob) -> str | None:

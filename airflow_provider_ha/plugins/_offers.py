@@ -50,6 +50,8 @@ _COMMANDS = {
     Action.CANCEL: "spark-ha job cancel {}",
     Action.RELEASE: "spark-ha job release {}",
 }
+_COPIES = "The driver copies a consistent state of all queries and verifies the copy. The job goes on while it does."
+_STAYS = "The savepoint stays until a person or its schedule removes it."
 
 
 def offers(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Offer, ...]:
@@ -59,6 +61,24 @@ def offers(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Offer
     """
     actions = [action for action in Action if action is not Action.RELEASE or quarantined is not None]
     return tuple(offer(snapshot, action, quarantined) for action in actions)
+
+
+def saved_cancel(snapshot: JobSnapshot) -> Offer:
+    """Return the other way to cancel: a savepoint first, in one operation."""
+    refused = _refusal(snapshot, Action.CANCEL, None) or _refusal_of_state(snapshot, Action.CANCEL)
+    ends = "Then the run ends at once, in the middle of a batch if need be, and is CANCELED."
+    effects = (
+        _COPIES,
+        f"{ends} When the savepoint fails, the run does not end: the job goes on.",
+        f"A restore from the savepoint goes on from its cut, and reads the sources again from there. {_STAYS}",
+    )
+    return Offer(
+        Action.CANCEL,
+        "Take a savepoint, then cancel",
+        () if refused else effects,
+        refused,
+        f"{_COMMANDS[Action.CANCEL].format(snapshot.job_id)} --savepoint",
+    )
 
 
 def offer(snapshot: JobSnapshot, action: Action, quarantined: str | None = None) -> Offer:
@@ -87,16 +107,14 @@ def _refusal_of_state(snapshot: JobSnapshot, action: Action) -> str:
         forgets = "The driver is lost, and the run has no checkpoint: its end would forget what it has committed."
         # guard: lost-jobs-without-a-checkpoint-are-stopped-by-a-button
         return "" if snapshot.latest_checkpoint is not None else forgets
+    # guard: lost-jobs-are-asked-for-a-savepoint-by-a-button
     return "The driver is lost. This needs a driver: recover the job first."
 
 
 def _effects(snapshot: JobSnapshot, action: Action, quarantined: str) -> tuple[str, ...]:
     newest = snapshot.latest_checkpoint
     if action is Action.SAVEPOINT:
-        return (
-            "The driver copies a consistent state of all queries and verifies the copy. The job goes on while it does.",
-            "The savepoint stays until a person or its schedule removes it.",
-        )
+        return _COPIES, _STAYS
     if action is Action.STOP and snapshot.state is JobState.LOST:
         return (
             f"The driver is lost, so the run ends at once, FINISHED with checkpoint {newest}.",

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.plugins._offers import Action, offer, offers
+from airflow_provider_ha.plugins._offers import Action, offer, offers, saved_cancel
 from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_status, a_submission, an_exit
 
 
@@ -72,6 +72,31 @@ def test_what_a_stop_does_depends_on_the_driver() -> None:
 def test_a_cancel_says_what_a_restore_goes_on_from() -> None:
     assert "checkpoint 7" in offer(a_job(), Action.CANCEL).effects[1]
     assert "nothing" in offer(replace(a_job(), checkpoint_numbers=()), Action.CANCEL).effects[1]
+
+
+def test_a_cancel_with_a_savepoint_says_that_the_job_goes_on_when_the_savepoint_fails() -> None:
+    shown = saved_cancel(a_job())
+
+    assert (shown.action, shown.refused) == (Action.CANCEL, "")
+    assert shown.command == "spark-ha job cancel flights --savepoint"
+    assert "copies a consistent state" in shown.effects[0]
+    assert "When the savepoint fails, the run does not end" in shown.effects[1]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason"),
+    [
+        (a_job(JobState.LOST), "The driver is lost. This needs a driver"),
+        (a_job(JobState.STOPPING), "being stopped already"),
+        (a_job(JobState.FINISHED), "Run 1 is FINISHED"),
+        (JobSnapshot(job_id="flights"), "has no run"),
+    ],
+)
+def test_a_cancel_with_a_savepoint_needs_a_driver_that_goes_on(snapshot: JobSnapshot, reason: str) -> None:
+    shown = saved_cancel(snapshot)
+
+    assert reason in shown.refused
+    assert shown.effects == ()
 
 
 def test_each_button_names_the_command_that_does_the_same() -> None:
