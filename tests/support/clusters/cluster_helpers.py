@@ -25,6 +25,7 @@ from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
 from tests.engine_helpers import NothingToSee, handle
+from tests.support.clusters.jobs_helpers import StandingClock
 
 
 AT_ONCE = ReconcileTimings(debounce=0.0, start_timeout=600.0, poll=0.05)
@@ -143,7 +144,7 @@ class Cluster:
 
 
 def lead_newest(config: HaConfig, coordinator: Coordinator, job: JobContext) -> Leadership:
-    """Take the job's lock as the driver of its newest submission."""
+    """Take the job's lock as the driver of its newest submission, for as long as the session lives."""
     view = job.runs.latest()
     assert view is not None
     attempt = view.newest.submission.attempt if view.newest else 0
@@ -153,4 +154,4 @@ def lead_newest(config: HaConfig, coordinator: Coordinator, job: JobContext) -> 
         info = LeaderInfo(epoch=epoch, run=view.run.number, attempt=attempt, host="host", pid=1, since=since)
         return info.to_bytes()
 
-    return acquire(coordinator, job.paths, timings=config.timings, clock=SystemClock(), describe=describe, timeout=10)
+    return acquire(coordinator, job.paths, timings=config.timings, clock=StandingClock(), describe=describe, timeout=10)

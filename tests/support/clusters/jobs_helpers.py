@@ -62,13 +62,29 @@ def submit(coordinator: Coordinator, paths: JobPaths, number: int = 1, attempt: 
     coordinator.commit(*creations, *runs.submission_ops(number, a_submission(attempt)))
 
 
+class StandingClock(SystemClock):
+    """A clock that stands: the lease of a stand-in for a driver, which sends no heartbeats, does not run out by time.
+
+    Its session is real, and ends as any other: by a release, a lost connection or a new epoch.
+    """
+
+    def __init__(self) -> None:
+        self._lease_time, self._now = super().lease_time(), super().now()
+
+    def lease_time(self) -> float:
+        return self._lease_time
+
+    def now(self) -> datetime:
+        return self._now
+
+
 def lead(coordinator: Coordinator, paths: JobPaths, config: HaConfig, *, run: int = 1, attempt: int = 1) -> Leadership:
-    """Take the job's lock as the driver of that submission."""
+    """Take the job's lock as the driver of that submission, for as long as the session lives."""
     return acquire(
         coordinator,
         paths,
         timings=config.timings,
-        clock=SystemClock(),
+        clock=StandingClock(),
         describe=lambda epoch: a_leader(epoch, run=run, attempt=attempt).to_bytes(),
         timeout=5,
     )

@@ -32,9 +32,8 @@ def lose(cluster: Cluster, job_id: str = "flights", *, checkpoint: bool = True, 
     :param checkpoint: Whether it has made a checkpoint, which can be restored.
     :param worked: Whether its run has a working directory.
     """
-    recorded = recorded_job() / "live"  # may take longer than a lease
+    recorded = recorded_job() / "live"
     leadership, job = cluster.led(job_id, cluster.coordinator), cluster.context(job_id)
-    leadership.start_heartbeats(lambda reason: None)
     view = job.runs.latest()
     assert view is not None
     if worked:
