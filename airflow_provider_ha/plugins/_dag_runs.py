@@ -133,9 +133,10 @@ def trigger(dag_id: str, run_id: str, wanted: Mapping[str, Any], *, by: str) -> 
             conf=dict(wanted),
         )
     except DagRunAlreadyExists:
-        return
+        return  # guard: a-second-form-fails-when-the-first-was-faster
     except IntegrityError:
-        if read_dag_run(dag_id, run_id) is None:  # two at once: the other one has made it
+        # Two at once: the other one has made it.
+        if read_dag_run(dag_id, run_id) is None:  # guard: one-of-two-forms-at-once-fails
             raise
     except DagNotFound as error:
         raise JobStateError(f"Airflow has no DAG {dag_id!r} any more", next_step="Load the page again") from error

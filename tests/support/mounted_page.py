@@ -1,18 +1,21 @@
-"""The plugin's application below its prefix, as Airflow mounts it, and requests to it without a server."""
+"""The plugin's application below its prefix, as Airflow mounts it, and requests to it, with a server and without."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import uvicorn
 from fastapi import FastAPI
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.links.page_urls import PREFIX as URL_PREFIX
 from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.testing.waiting import wait_until
 
 
 def mounted(app: FastAPI) -> FastAPI:
@@ -20,6 +23,18 @@ def mounted(app: FastAPI) -> FastAPI:
     outer = FastAPI()
     outer.mount(URL_PREFIX, app)
     return outer
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """Serve an application on a port of the loopback for the time of the block; yield its URL."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started, timeout=30, what="the server to listen")
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=20)
 
 
 class Page:
@@ -45,8 +60,21 @@ class Page:
 @contextmanager
 def page_of(config: HaConfig) -> Iterator[Page]:
     """Serve the pages of one cluster, under the default connection, for the time of the block."""
+    with _application(config) as app:
+        yield Page(app)
+
+
+@contextmanager
+def served_page_of(config: HaConfig) -> Iterator[str]:
+    """Serve the same on a port; yield the URL of the list."""
+    with _application(config) as app, serving(mounted(app)) as url:
+        yield f"{url}{URL_PREFIX}"
+
+
+@contextmanager
+def _application(config: HaConfig) -> Iterator[FastAPI]:
     from airflow_provider_ha.plugins._app import create_app  # Airflow 3.0 has not all that it imports
 
     clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
-    yield Page(create_app(clusters))
+    yield create_app(clusters)
     clusters.close()

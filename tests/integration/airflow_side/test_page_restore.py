@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, Lock
 from typing import Any
 
+import httpx
 import pytest
+from airflow.api.common.trigger_dag import trigger_dag
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+from airflow.models.dagrun import DagRun
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
@@ -23,11 +28,12 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.names import task_request
+from airflow_provider_ha.plugins import _dag_runs
 from tests.support import airflow_auth, shipped_dags
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import NOON
 from tests.support.clusters.lost_jobs import lose
-from tests.support.mounted_page import Page, page_of
+from tests.support.mounted_page import Page, page_of, served_page_of
 
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(300)]
@@ -308,6 +314,54 @@ def test_a_recovery_is_asked_of_the_dag_for_this_job_alone(
     cluster.client.job("flights").recover(by=task_request(RECOVER, run_id(at), RECOVER))
     assert "Run 1 is submitted, and waits for its leader." in page.get(at, headers=erin).text
     assert lost.runs.numbers() == [1]
+
+
+@pytest.mark.parametrize("met", ["before either looks for the DAG run", "before either makes it"])
+@pytest.mark.parametrize(("way", "dag_id"), [("restore", RESTORE), ("recover", RECOVER)])
+def test_two_posts_of_one_form_at_once_make_one_dag_run(  # noqa: PLR0917  # two are parameters
+    page: Page,
+    config: HaConfig,
+    lost: JobContext,
+    erin: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    dag_id: str,
+    met: str,
+) -> None:
+    form = token_of(page.get(f"/jobs/flights/{way}", headers=erin).text)
+    meet(monkeypatch, met)
+
+    with served_page_of(config) as url, ThreadPoolExecutor(2) as threads:
+        sent = [threads.submit(httpx.post, f"{url}/jobs/flights/{way}", headers=erin, data=form) for _ in range(2)]
+        answers = [each.result(timeout=60) for each in sent]
+
+    [run] = shipped_dags.runs_of(dag_id)
+    assert [answer.status_code for answer in answers] == [303, 303], [answer.text for answer in answers]
+    assert {run_id(answer.headers["location"]) for answer in answers} == {run.run_id}
+    shown = page.get(f"/jobs/flights/{answers[1].headers['location']}", headers=erin)
+    assert "The DAG run is queued." in shown.text
+    assert lost.runs.numbers() == [1]
+
+
+def meet(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Have two requests wait for each other where neither has found the DAG run of the other one."""
+    both, one = Barrier(2), Lock()
+    ask_airflow, look = trigger_dag, DagRun.find_duplicate
+
+    def one_after_the_other(*args: Any, **kwargs: Any) -> Any:
+        both.wait(timeout=30)
+        with one:
+            return ask_airflow(*args, **kwargs)
+
+    def together(*args: Any, **kwargs: Any) -> Any:
+        found = look(*args, **kwargs)
+        both.wait(timeout=30)
+        return found
+
+    if where == "before either makes it":
+        monkeypatch.setattr(DagRun, "find_duplicate", together)
+    else:
+        monkeypatch.setattr(_dag_runs, "trigger_dag", one_after_the_other)
 
 
 def test_a_second_press_after_the_recovery_finds_the_first(
