@@ -7,9 +7,7 @@ what these tests cost. The time until a page refreshes itself is that of the bro
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import product
@@ -17,12 +15,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-import uvicorn
 from axe_playwright_python.sync_playwright import Axe
-from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
-from playwright.sync_api import Browser, BrowserContext, Page, Route
+from fastapi.routing import APIRoute
+from playwright.sync_api import Browser, BrowserContext, Page
 
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
@@ -31,21 +29,27 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.host.driver_spec import write_secrets
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, OperationKind
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
+from airflow_provider_ha.plugins import _actions, _restore, _tabs
 from airflow_provider_ha.plugins._app import create_app
+from airflow_provider_ha.plugins._bring_back import recover_conf
 from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.plugins._dag_runs import trigger
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
-from tests.support import airflow_auth
+from tests.support import airflow_auth, shipped_dags
 from tests.support.browser import browser
+from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.clusters.lost_jobs import lose
 from tests.support.clusters.shown_cluster import ShownJob, now, write_cluster
-from tests.support.mounted_page import mounted
+from tests.support.mounted_page import mounted, serving
 
 
 pytestmark = pytest.mark.airflow
+BROUGHT_BACK = "page-recover-1"
 RUN_ID = "manual__2026-11-24T03:00:00+00:00"
 FRAME = """<!doctype html><html class="{theme}" lang="en"><title>Airflow</title><body>
 <iframe title="Spark HA" id="page" src="/spark-ha/" width="900" height="600"
@@ -57,6 +61,14 @@ PAGES = {
     "error": "jobs/nothing",
     "action": "jobs/orders/actions/savepoint",
     "refused action": "jobs/clicks/actions/stop",
+    "cancel with a savepoint": "jobs/orders/actions/cancel?savepoint=yes",
+    "operation": "jobs/sensor-03/operations/asked",
+    "restore": "jobs/flights/restore?accept=DUPLICATES_POSSIBLE",
+    "restore without a plan": "jobs/payments/restore",
+    "recover": "jobs/flights/recover",
+    "refused recover": "jobs/orders/recover",
+    "brought back": f"jobs/flights/recover-runs/{BROUGHT_BACK}",
+    "no web UI": "jobs/clicks/spark-ui",
     "log": "jobs/sensor-01/log",
     "log elsewhere": "jobs/orders/log",
     "tab": f"dag-runs/orders/{RUN_ID}",
@@ -108,14 +120,20 @@ def served(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPat
     clusters = Clusters(
         names=lambda: ["spark_ha_default"], config_of=lambda name: pictured if name == "pictured" else config
     )
-    app = create_app(clusters)
     keep_log(config, coordinator, cluster.job("sensor-01"))
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        serving(mounted(airflow_auth.signed_in(app, patch))) as url,
-        airflow_auth.dag_run("orders", RUN_ID, TOLD),
-    ):
-        yield Served(f"{url}/spark-ha/", cluster, config, coordinator)
+    ask(coordinator, cluster.job("sensor-03"))
+    lose(Cluster(config, coordinator, tmp_path_factory.mktemp("lost")))
+    with pytest.MonkeyPatch.context() as patch:
+        keep_loaded(patch)
+        app = mounted(airflow_auth.signed_in(create_app(clusters), patch))
+        app.get("/frame")(lambda theme="light": HTMLResponse(FRAME.format(theme=theme)))
+        with (
+            serving(app) as url,
+            airflow_auth.dag_run("orders", RUN_ID, TOLD),
+            shipped_dags.shipped("disaster_recovery", "recover_jobs"),
+        ):
+            trigger("recover_jobs", BROUGHT_BACK, recover_conf("spark_ha_default", "flights"), by="someone")
+            yield Served(f"{url}/spark-ha/", cluster, config, coordinator)
     clusters.close()
     coordinator.close()
 
@@ -130,16 +148,23 @@ def keep_log(config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths) -
     coordinator.commit(SetData(paths.submission_started(1, 1), started.to_bytes()))
 
 
-@contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
-    app.get("/frame")(lambda theme="light": HTMLResponse(FRAME.format(theme=theme)))
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    wait_until(lambda: server.started, timeout=30, what="the server to listen")
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(timeout=20)
+def ask(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    """Ask a job for what no driver is there to do."""
+    operations.request(
+        coordinator,
+        paths,
+        OperationKind.CANCEL_WITH_SAVEPOINT,
+        operation_id="asked",
+        arguments={},
+        requested_by="someone",
+        clock=SystemClock(),
+    )
+
+
+def keep_loaded(patch: pytest.MonkeyPatch) -> None:
+    """Let no page load itself again, which it would do while axe looks at it: test_page_security.py has that header."""
+    for module in (_actions, _restore, _tabs):
+        patch.setattr(module, "REFRESH_SECONDS", 3600)
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +220,22 @@ def test_a_page_is_accessible_and_fits(open_page: Callable[..., Page], name: str
     check_accessible(open_page(PAGES[name]))
 
 
+def test_each_route_is_among_the_pages_that_axe_looks_at() -> None:
+    routes = [route for route in create_app(Clusters(names=list)).routes if isinstance(route, APIRoute)]
+    pages = [route for route in routes if "GET" in route.methods]
+
+    shown = {next(route.path for route in pages if route.path_regex.match(address(path))) for path in PAGES.values()}
+
+    assert {route.path for route in pages} - shown == {"/static/{name}"}, "add a page to PAGES"
+    # What a form leads to is a redirect, or the page of an error.
+    assert {route.path for route in routes} == {route.path for route in pages}
+
+
+def address(path: str) -> str:
+    """Return an address as the application below its prefix sees it."""
+    return f"/{path.partition('?')[0]}"
+
+
 def test_a_page_that_begins_dark_is_dark_at_once(open_page: Callable[..., Page]) -> None:
     page = open_page("jobs/nothing", theme="dark", width=400)
 
@@ -202,16 +243,8 @@ def test_a_page_that_begins_dark_is_dark_at_once(open_page: Callable[..., Page])
     assert Axe().run(page).violations_count == 0
 
 
-def once(route: Route) -> None:
-    """Let a page through that would load itself again, which it may do while axe looks at it."""
-    answer = route.fetch()
-    kept = {name: value for name, value in answer.headers.items() if name != "refresh"}
-    route.fulfill(response=answer, headers=kept)
-
-
 def test_an_action_is_taken_with_the_keyboard_alone(open_page: Callable[..., Page], served: Served) -> None:
     page = open_page("jobs/sensor-02")
-    page.route("**/operations/**", once)
     page.locator('[data-key="savepoint"]').focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/actions/savepoint")
@@ -226,7 +259,25 @@ def test_an_action_is_taken_with_the_keyboard_alone(open_page: Callable[..., Pag
     (asked,) = operations.list_operations(served.coordinator, served.cluster.job("sensor-02"))
     assert asked.arguments["label"] == "before the upgrade"
     assert page.get_by_role("status").inner_text().startswith("The operation is REQUESTED.")
-    check_accessible(page)
+
+
+def test_the_way_to_cancel_is_chosen_with_the_keyboard_and_shown_before_it_is_confirmed(
+    open_page: Callable[..., Page], served: Served
+) -> None:
+    page = open_page("jobs/sensor-04/actions/cancel")
+    way = page.get_by_role("navigation", name="How to cancel").get_by_role("link", name="Take a savepoint first")
+    way.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**savepoint=yes**")
+
+    assert way.get_attribute("aria-current") == "page"
+    assert page.get_by_text("When the savepoint fails, the run does not end").is_visible()
+    page.get_by_role("button", name="Take a savepoint, then cancel").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/operations/page-cancel-*")
+
+    (asked,) = operations.list_operations(served.coordinator, served.cluster.job("sensor-04"))
+    assert asked.operation is OperationKind.CANCEL_WITH_SAVEPOINT
 
 
 def test_a_log_is_scrolled_with_the_keyboard(open_page: Callable[..., Page]) -> None:
