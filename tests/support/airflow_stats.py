@@ -6,7 +6,7 @@ import atexit
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from unittest import mock
 
 from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS, AIRFLOW_V_3_3_PLUS
@@ -31,7 +31,15 @@ PROTOCOLS: Mapping[str, Callable[[], AbstractContextManager[Received]]] = {
 }
 
 
-def environment(protocol: str, received: Received) -> dict[str, str]:
+class Listening(Protocol):
+    """What listens on a port of the loopback."""
+
+    @property
+    def port(self) -> int:
+        """Where."""
+
+
+def environment(protocol: str, received: Listening) -> dict[str, str]:
     """Return what leads an Airflow, configured as the documentation says, to the receiver of a test."""
     options = dict(OPTIONS[protocol])
     if "statsd_port" in options:
@@ -49,9 +57,15 @@ def received_by(protocol: str) -> Iterator[Received]:
     """Have a receiver, and this process's Stats lead to it."""
     with ExitStack() as held:
         received = held.enter_context(PROTOCOLS[protocol]())
-        held.enter_context(mock.patch.dict("os.environ", environment(protocol, received)))
-        held.enter_context(initialized())
+        held.enter_context(sent_to(protocol, received))
         yield received
+
+
+@contextmanager
+def sent_to(protocol: str, received: Listening) -> Iterator[None]:
+    """Have this process's Stats lead to a receiver for the time of the block."""
+    with mock.patch.dict("os.environ", environment(protocol, received)), initialized():
+        yield
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.cli.metrics import MONITORING
 from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS, stats
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
@@ -23,7 +24,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.metrics import METRICS, Emitter
+from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter
 from airflow_provider_ha.jobs.model import JobState, QueryStatus, Status
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.storage.open import open_store
@@ -33,11 +34,12 @@ from airflow_provider_ha.triggers._known_jobs import KnownJobs
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
-from tests.support.airflow_stats import PROTOCOLS, received_by
+from tests.support.airflow_stats import PROTOCOLS, received_by, sent_to
 from tests.support.clusters.airflow_helpers import storage_path
 from tests.support.clusters.shown_cluster import ShownJob, now
 from tests.support.clusters.trigger_helpers import cancelled, first_event, until
 from tests.support.receivers import Received
+from tests.support.statsd_exporter import statsd_exporter
 
 
 pytestmark = [
@@ -184,6 +186,36 @@ def test_without_tags_the_name_says_which_job(receiver: Received, job: ShownJob,
     assert value("restart_attempts_limit") == -1.0
     assert value("recovery_seconds", "submit") == 4.0
     assert value("recovery_seconds", "lead") == 6.0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("often")
+def test_the_real_statsd_exporter_serves_what_a_driver_serves_with_the_mappings_that_we_ship(
+    job: ShownJob, config: HaConfig
+) -> None:
+    told = {metric.name: {*COMMON_LABELS, *metric.labels} for metric in METRICS if Emitter.AIRFLOW in metric.emitters}
+    common = {"cluster": config.cluster_id, "job_id": "flights"}
+
+    with statsd_exporter(MONITORING) as exporter, sent_to("statsd", exporter):
+        watched(
+            follower(job),
+            until_true=lambda: {name for name, _ in exporter.gauges("spark_ha")} >= set(told),
+            what="every metric",
+        )
+        served = exporter.gauges("spark_ha")
+
+    def value(name: str, **labels: str) -> float:
+        return served[name, frozenset((common | labels).items())]
+
+    assert {(name, frozenset(dict(labels))) for name, labels in served} == {
+        (name, frozenset(labels)) for name, labels in told.items()
+    }
+    assert value("spark_ha_lag_rows", query="revenue") == 4.0
+    assert value("spark_ha_job_state", state="RUNNING") == 1.0
+    assert value("spark_ha_job_state", state="LOST") == 0.0
+    assert value("spark_ha_leader_epoch") == 2.0
+    assert value("spark_ha_recovery_seconds", phase="lead") == 6.0
 
 
 @pytest.mark.usefixtures("often")
