@@ -20,6 +20,7 @@ the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
     |  |- ObjectExistsError              a conditional write lost the race
     |  `- StorageUnavailableError        (retry) it could not be read or written: says nothing about what is there
     |- RecordCorruptError                a record was read, but it is not what was written
+    |  `- RecordTooNewError              a newer release wrote it
     |- CheckpointError
     |  |- CheckpointCorruptError         known bad, with the file and the reason
     |  |- CheckpointMissingError         there is none, or not that one
@@ -64,6 +65,7 @@ __all__ = [
     "OperationFailedError",
     "OutcomeUnknownError",
     "RecordCorruptError",
+    "RecordTooNewError",
     "RestoreRefusedError",
     "RestoreUnknownError",
     "StorageError",
@@ -163,6 +165,10 @@ class StorageUnavailableError(StorageError):
 
 class RecordCorruptError(HaError):
     """A record was read, but it is not what was written: wrong checksum, not JSON, unknown version."""
+
+
+class RecordTooNewError(RecordCorruptError):
+    """A newer release wrote the record: this one cannot read it, and it may be whole."""
 
 
 class CheckpointError(HaError):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import Self
 
-from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.errors import RecordCorruptError, RecordTooNewError
 
 
 class Model(BaseModel):
@@ -65,7 +65,7 @@ class Record(Model):
         if type(version) is not int:
             raise RecordCorruptError(f"{source} holds a {cls.kind} record of version {version!r}, which is no number")
         if version > cls.format_version:
-            raise RecordCorruptError(
+            raise RecordTooNewError(
                 f"{source} was written by a newer release (version {version} of {cls.kind!r})",
                 next_step="Upgrade airflow-provider-ha on this host",
             )

@@ -16,6 +16,7 @@ from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.control.administration.checkpoint_deletion import CheckpointRemoval
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.pointers.scan import Unreadable
 from airflow_provider_ha.views.checkpoints import CheckpointDeletedView, CheckpointView, checkpoint_list
 
 
@@ -117,6 +118,7 @@ def delete(
 
     Refused are the newest one, the newest that is proven, one that a restore, drill or copy reads, and the start of a
     live run that has taken no proven checkpoint yet. The command reads the newest checkpoint whole, to prove it.
+    Of one whose pointer cannot be read, only the pointer goes; its bytes are kept, and the command says where.
     """
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id, acting=Acting(force=force))
@@ -127,11 +129,13 @@ def delete(
             _confirm(job_id, removal, as_json=as_json)
         job.delete_checkpoint(removal, requested_by=who())
     if as_json:
-        console.print_json(CheckpointDeletedView(job_id=job_id, checkpoint=removal.number, proven=removal.proven))
-    else:
-        console.out.print(
-            f"checkpoint {removal.number} of job {job_id} is deleted; {removal.proven} is proven and stays"
+        console.print_json(
+            CheckpointDeletedView(job_id=job_id, checkpoint=removal.number, proven=removal.proven, kept=removal.kept)
         )
+        return
+    console.out.print(f"checkpoint {removal.number} of job {job_id} is deleted; {removal.proven} is proven and stays")
+    if removal.kept:
+        console.out.print(f"its pointer could not be read; its bytes are kept in {removal.kept}", soft_wrap=True)
 
 
 def _confirm(job_id: str, removal: CheckpointRemoval, *, as_json: bool) -> None:
@@ -140,8 +144,19 @@ def _confirm(job_id: str, removal: CheckpointRemoval, *, as_json: bool) -> None:
     :raises ConfigurationError: No terminal to ask at.
     """
     what = f"checkpoint {removal.number} of job {job_id}"
+    if removal.unreadable is not None:
+        console.print_unreadable([Unreadable(f"checkpoint-{removal.number}", removal.unreadable.reason)])
+        console.err.print(
+            f"only its pointer goes, and its bytes are kept in {removal.kept}; its files stay until the driver of the "
+            "job collects what nothing needs",
+            soft_wrap=True,
+        )
     if as_json or not sys.stdin.isatty():
         raise ConfigurationError(f"{what} is not deleted without a confirmation", next_step="Add --yes")
-    taken = f"taken {removal.created_at:%Y-%m-%d %H:%M} UTC, {console.cut_text(removal.cut)}"
+    taken = (
+        "it cannot be read"
+        if removal.created_at is None
+        else f"taken {removal.created_at:%Y-%m-%d %H:%M} UTC, {console.cut_text(removal.cut)}"
+    )
     if not typer.confirm(f"Delete {what} ({taken}) for good?", err=True):
         raise typer.Exit(Exit.NO)

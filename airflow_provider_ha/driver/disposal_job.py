@@ -27,7 +27,7 @@ class DisposalJob:
         """Remove what the operation names; returns its result.
 
         :raises OperationFailedError: It names a checkpoint that is none, or nothing that is proven and stays.
-        :raises ConfigurationError, CheckpointMissingError, JobStateError: As ``CheckpointStore.dispose``.
+        :raises HaError: As ``CheckpointStore.dispose``.
         """
         if "checkpoint" not in operation.arguments:
             return self.savepoint(operation)
@@ -37,5 +37,6 @@ class DisposalJob:
                 f"checkpoint {number!r} is no number, or no proven one is named beside it",
                 next_step="Ask with `spark-ha checkpoint delete`",
             )
-        self.checkpoints.dispose(self.leadership, int(number), proven=proven)
+        unreadable = str(operation.arguments.get("unreadable") or "")
+        self.checkpoints.dispose(self.leadership, int(number), proven=proven, unreadable=unreadable)
         return {"checkpoint": int(number)}

@@ -104,6 +104,15 @@ class JobKeys:
         """Data of one archive."""
         return f"{self.archive_data}{name}.json"
 
+    @property
+    def removed_pointers(self) -> str:
+        """Prefix of the bytes of pointers that could not be read, and that a person has removed."""
+        return f"{self.base}/checkpoints/removed-pointers/"
+
+    def removed_pointer(self, number: int, digest: str) -> str:
+        """Bytes of one of them; *digest* is theirs."""
+        return f"{self.removed_pointers}{number:019d}-{digest[:16]}.json"
+
     def pin(self, number: int, epoch: int) -> str:
         """Directory of a pinned checkpoint: one directory per query below it."""
         return f"{self.pins}{number:019d}-e{epoch}"

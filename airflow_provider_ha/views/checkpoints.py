@@ -87,12 +87,14 @@ class CheckpointDeletedView(View):
     :param job_id: The job.
     :param checkpoint: Its number.
     :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
+    :param kept: Key in storage of the bytes of its pointer, which could not be read; else ``null``.
     :param deleted: Always true.
     """
 
     job_id: str
     checkpoint: int
     proven: str
+    kept: str | None = None
     deleted: bool = True
 
 

@@ -1,7 +1,7 @@
 """A process that deletes a job and kills itself before one of its steps: a write to ZooKeeper, a removal of files.
 
 Arguments: configuration, file for the session, job id, number of the step from 1, and ``all``, ``keep`` (the
-savepoints) or ``cluster``: then the whole cluster is erased.
+savepoints), ``cluster``: then the whole cluster is erased, or a checkpoint of the job, which alone is deleted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,12 @@ def main() -> int:
     assert session.session is not None
     write_session(Path(sys.argv[2]), session.session)
     patched: Any
-    for owner, name in ((KazooCoordinator, "commit"), (LinkedWorkArea, "remove"), (LocalStore, "delete")):
+    for owner, name in (
+        (KazooCoordinator, "commit"),
+        (LinkedWorkArea, "remove"),
+        (LocalStore, "delete"),
+        (LocalStore, "write"),
+    ):
         patched = owner
         setattr(patched, name, steps.before(getattr(patched, name)))
     patched = delete
@@ -58,6 +63,9 @@ def main() -> int:
             with ClusterLeader(client, by="test") as leader:
                 leader.lead(timeout=0)
                 erase_cluster(client, leader.leadership, by="test")
+        elif sys.argv[5].startswith("checkpoint-"):
+            job = client.job(sys.argv[3])
+            job.delete_checkpoint(job.plan_checkpoint_deletion(sys.argv[5]), requested_by="test")
         else:
             client.job(sys.argv[3]).delete(requested_by="test", keep_savepoints=sys.argv[5] == "keep")
     return 0

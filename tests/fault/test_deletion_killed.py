@@ -14,12 +14,14 @@ from airflow_provider_ha.control.administration.delete import DeletionState
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.erase import erase_cluster
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
 from airflow_provider_ha.jobs.deleted import read_life
 from airflow_provider_ha.jobs.host.driver_spec import read_session
 from airflow_provider_ha.jobs.jobs import list_jobs
+from tests.conformance.stores.stage import pointers
+from tests.support.checkpoints.three_checkpoints import three_checkpoints
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.whole_jobs import SAVEPOINT, files_of, whole_job
 
@@ -118,3 +120,31 @@ def test_an_erased_cluster_has_whole_jobs_or_none_of_them_after_a_kill_before_so
             assert {path.relative_to(job.config.work_path / job.keys.base).parts[0] for path in files_of(job)} <= KEPT
             assert [each.savepoint_id for each in client.job(job.job_id).savepoints.list().pointers] == [SAVEPOINT]
     assert ended
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_an_unreadable_pointer_is_there_or_its_bytes_are_after_a_kill_before_any_step(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    seen: list[list[int]] = []
+    for step in range(1, MOST):
+        place = config.model_copy(update={"cluster_id": f"unreadable-{step}"})
+        job = three_checkpoints(place, coordinator)
+        coordinator.commit(SetData(job.paths.checkpoint(2), b"garbage"))
+        session = tmp_path / f"session-{step}"
+        words = [place.to_private_json(), str(session), "flights", str(step), "checkpoint-2"]
+
+        if not killed(place, session, words):
+            break
+        seen.append(pointers(job))
+        if 2 not in seen[-1]:
+            assert len(list(job.objects.list(job.keys.removed_pointers))) == 1
+        else:
+            again = HaClient(place, coordinator).job("flights")
+            again.delete_checkpoint(again.plan_checkpoint_deletion("2"), requested_by="test")
+        assert pointers(job) == [1, 3]
+        assert len(list(job.objects.list(job.keys.removed_pointers))) == 1
+    assert seen == sorted(seen), "first there, from one step on gone"
+    assert [1, 2, 3] in seen
+    assert [1, 3] in seen

@@ -29,6 +29,11 @@ from airflow_provider_ha.checkpoints.retention.pointers import (
     recovered,
 )
 from airflow_provider_ha.checkpoints.retention.policy import superfluous
+from airflow_provider_ha.checkpoints.retention.unreadable_pointer import (
+    UnreadablePointer,
+    keep_bytes,
+    unreadable_pointer,
+)
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Op
@@ -236,25 +241,38 @@ class CheckpointStore:
         self.claims.subsume(leadership.commit, pointers, keep, lambda pointer: self.load(pointer).pin is not None)
         return marked
 
-    def dispose(self, leadership: Leadership, number: int, *, proven: str, also: Sequence[Op] = ()) -> None:
+    def dispose(
+        self, leadership: Leadership, number: int, *, proven: str, unreadable: str = "", also: Sequence[Op] = ()
+    ) -> None:
         """Remove one checkpoint for its user: its pointer in one transaction, then its files.
 
+        Of one whose pointer cannot be read, only the pointer goes: nothing says which files are its own. The collector
+        removes them when nothing needs them.
+
         :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
+        :param unreadable: Digest of the pointer's bytes, of which the user has seen that they cannot be read.
         :param also: What else the transaction checks.
         :raises CheckpointMissingError: There is no checkpoint of that number.
         :raises JobStateError: It is the newest one, the newest proven one, or is being read; or another process changed
             the checkpoints in that time. Nothing was removed.
+        :raises RecordCorruptError: Its pointer cannot be read, and no digest of it is given.
+        :raises StorageError: The bytes of its pointer could not be kept. Nothing was removed.
         :raises LeadershipError: This process may no longer write for the job.
         """
-        found = self.removable(number, proven)
+        pins: tuple[str, ...] = ()
+        if unreadable:
+            version = self._set_aside(leadership, number, proven, unreadable)
+        else:
+            found = self.removable(number, proven)
+            version, pins = found.version, (self._keys.pin(number, found.record.epoch),)
         newest = self.latest_number()
         assert newest is not None  # noqa: S101  # there is this one
         # guard: checkpoints-go-without-a-newer-one
         stays = [Check(path) for path in {self._paths.checkpoint(newest), pointer_path(self._paths, proven)}]
-        lease, pins = lease_name(number), (self._keys.pin(number, found.record.epoch),)
+        name, lease = node_name(number), lease_name(number)
         try:
             marked = self._pointers.mark(
-                leadership.commit, found.name, lease, directories=pins, version=found.version, also=(*stays, *also)
+                leadership.commit, name, lease, directories=pins, version=version, also=(*stays, *also)
             )
         except (NodeMissingError, NodeExistsError, VersionConflictError) as error:
             raise JobStateError(
@@ -271,6 +289,22 @@ class CheckpointStore:
         found = self._pointers.find(node_name(number))
         if found is None:
             raise self._no_checkpoint(number)
+        self.refuse_needed(number, proven)
+        return found
+
+    def unreadable(self, number: int) -> UnreadablePointer | None:
+        """Return the pointer of a checkpoint if it cannot be read; ``None`` if it can.
+
+        :raises CheckpointMissingError: There is no checkpoint of that number.
+        :raises RecordTooNewError: A newer release wrote it.
+        """
+        node = self._coordinator.find(self._paths.checkpoint(number))
+        if node is None:
+            raise self._no_checkpoint(number)
+        return unreadable_pointer(node, number)
+
+    def refuse_needed(self, number: int, proven: str) -> None:
+        """Refuse what a user may not remove, whether its pointer can be read or not; raises as :meth:`dispose`."""
         what = f"checkpoint {number} of job {self.job_id!r}"
         if number == self.latest_number():  # guard: the-newest-checkpoint-is-removed
             raise JobStateError(
@@ -287,7 +321,19 @@ class CheckpointStore:
             raise JobStateError(
                 f"{what} is being read by {lease.holder}", next_step="Wait for its end; nothing was removed"
             )
-        return found
+
+    def _set_aside(self, leadership: Leadership, number: int, proven: str, digest: str) -> int:
+        """Keep the bytes of a pointer that is about to go; return the version of its node."""
+        found = self.unreadable(number)
+        self.refuse_needed(number, proven)
+        if found is None or found.digest != digest:  # guard: another-pointer-goes-than-was-seen
+            raise JobStateError(
+                f"the pointer of checkpoint {number} of job {self.job_id!r} is not the one that was seen",
+                next_step="Repeat the request; nothing was removed",
+            )
+        leadership.prove()
+        keep_bytes(self._store, self._keys, found, at=self._clock.now())  # guard: unreadable-pointers-leave-no-bytes
+        return found.version
 
     def _no_checkpoint(self, number: int) -> CheckpointMissingError:
         parent = self._paths.checkpoints

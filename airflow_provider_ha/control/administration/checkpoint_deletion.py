@@ -8,6 +8,8 @@ Invariants:
   transaction checks that what was proven is still there.
 - The record of the batches stays as long as an older checkpoint or savepoint has to replay them (``retention.store``).
   What a run has claimed is given up by the number of later checkpoints: with one less of them it stays longer.
+- Of a checkpoint whose pointer cannot be read, the pointer goes and its bytes stay (``retention.unreadable_pointer``).
+  The request names their digest: what a person has not seen stays.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from datetime import datetime
 from functools import partial
 
 from airflow_provider_ha.checkpoints.restore.wanted import LATEST
+from airflow_provider_ha.checkpoints.retention.unreadable_pointer import UnreadablePointer
 from airflow_provider_ha.control.administration.disposal import dispose
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store, select_checkpoint
@@ -32,16 +35,21 @@ class CheckpointRemoval:
     """A checkpoint that may be deleted.
 
     :param number: Its number.
-    :param cut: Query -> N.
+    :param cut: Query -> N; empty when the pointer cannot be read.
+    :param created_at: When it was taken; ``None`` when the pointer cannot be read.
     :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
     :param proven_run: Run that took that one.
+    :param unreadable: Its pointer, when that cannot be read.
+    :param kept: Key of the bytes of such a pointer, once it is removed.
     """
 
     number: int
     cut: dict[str, int]
-    created_at: datetime
+    created_at: datetime | None
     proven: str
     proven_run: int
+    unreadable: UnreadablePointer | None = None
+    kept: str | None = None
 
 
 def plan_removal(job: JobContext, word: str, *, tell: Callable[[str], None] = lambda _: None) -> CheckpointRemoval:
@@ -53,15 +61,22 @@ def plan_removal(job: JobContext, word: str, *, tell: Callable[[str], None] = la
     :raises UnknownJobError: There is no such job.
     :raises CheckpointMissingError: There is no such checkpoint; those that there are, are named. Or none is proven.
     :raises JobStateError: It may not go.
+    :raises RecordTooNewError: A newer release wrote its pointer.
     :raises StorageUnavailableError: A checkpoint could not be read: which one is proven is unknown.
     """
     job.snapshot()  # an unknown job is refused as one
     number, store = _number(job, word), checkpoint_store(job)
-    store.removable(number, proven="")  # before the proof, which takes long
+    unreadable = store.unreadable(number)
+    store.refuse_needed(number, proven="")  # before the proof, which takes long
     tell("verifying the newest checkpoint")
     proven = select_checkpoint(job, start_from=LATEST, fallback=True).require()
-    pointer = store.removable(number, proven.name).record
-    removal = CheckpointRemoval(number, dict(pointer.cut), pointer.created_at, proven.name, proven.run)
+    if unreadable is None:
+        pointer = store.removable(number, proven.name).record
+        removal = CheckpointRemoval(number, dict(pointer.cut), pointer.created_at, proven.name, proven.run)
+    else:
+        store.refuse_needed(number, proven.name)
+        kept = job.keys.removed_pointer(number, unreadable.digest)
+        removal = CheckpointRemoval(number, {}, None, proven.name, proven.run, unreadable, kept)
     _refuse_start(job, removal)
     return removal
 
@@ -76,7 +91,11 @@ def delete_checkpoint(job: JobContext, removal: CheckpointRemoval, *, requested_
     """
     dispose(
         job,
-        {"checkpoint": str(removal.number), "proven": removal.proven},
+        {
+            "checkpoint": str(removal.number),
+            "proven": removal.proven,
+            **({"unreadable": removal.unreadable.digest} if removal.unreadable else {}),
+        },
         f"checkpoint {removal.number}",
         partial(_remove, job, removal),
         requested_by=requested_by,
@@ -89,7 +108,8 @@ def _remove(job: JobContext, removal: CheckpointRemoval, leadership: Leadership)
     # A submitter takes no lock. What can be made and removed at once is not there.
     following = job.paths.run((numbers[-1] if numbers else 0) + 1)
     absent = (Create(following), Delete(following))  # guard: a-run-begins-from-what-is-deleted
-    checkpoint_store(job).dispose(leadership, removal.number, proven=removal.proven, also=absent)
+    digest = removal.unreadable.digest if removal.unreadable else ""
+    checkpoint_store(job).dispose(leadership, removal.number, proven=removal.proven, unreadable=digest, also=absent)
 
 
 def _refuse_start(job: JobContext, removal: CheckpointRemoval) -> None:
