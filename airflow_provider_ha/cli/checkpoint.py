@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.completion import checkpoint_names, checkpoint_numbers
 from airflow_provider_ha.cli.help_examples import examples
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
@@ -52,7 +53,9 @@ def list_checkpoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fa
 def show(
     context: typer.Context,
     job_id: JobId,
-    number: Annotated[int, typer.Argument(help="Number of the checkpoint.", metavar="NUMBER")],
+    number: Annotated[
+        int, typer.Argument(help="Number of the checkpoint.", metavar="NUMBER", autocompletion=checkpoint_numbers)
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Show one checkpoint: its cut, its files, what the sinks had. Exit 1: there is no such checkpoint."""
@@ -109,7 +112,9 @@ def trigger(
 def delete(
     context: typer.Context,
     job_id: JobId,
-    checkpoint: Annotated[str, typer.Argument(help="checkpoint-7, or 7.", metavar="CHECKPOINT")],
+    checkpoint: Annotated[
+        str, typer.Argument(help="checkpoint-7, or 7.", metavar="CHECKPOINT", autocompletion=checkpoint_names)
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     force: Force = False,
     as_json: AsJson = False,

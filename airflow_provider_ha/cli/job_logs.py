@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.completion import run_numbers
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
 from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets
 from airflow_provider_ha.control.administration.follow_logs import follow as follow_log
@@ -19,7 +20,9 @@ from airflow_provider_ha.views.logs import log_line, log_view
 def logs(
     context: typer.Context,
     job_id: JobId,
-    run: Annotated[int | None, typer.Option(help="Number of the run; the newest when left out.", min=1)] = None,
+    run: Annotated[
+        int | None, typer.Option(help="Number of the run; the newest when left out.", min=1, autocompletion=run_numbers)
+    ] = None,
     attempt: Annotated[
         int | None, typer.Option(help="Attempt of the run; the newest that was started when left out.", min=1)
     ] = None,

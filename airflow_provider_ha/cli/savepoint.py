@@ -11,6 +11,7 @@ from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.retention.collector import MANY
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import, savepoint_s3
+from airflow_provider_ha.cli.completion import savepoint_ids
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP, SavepointOf
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
@@ -36,7 +37,7 @@ app.command()(savepoint_s3.sweep)
 app.command("drill")(drill.run_drill)
 app.command("drills")(drill.list_drills)
 
-SavepointId = Annotated[str, typer.Argument(help=SAVEPOINT_HELP, metavar="SAVEPOINT")]
+SavepointId = Annotated[str, typer.Argument(help=SAVEPOINT_HELP, metavar="SAVEPOINT", autocompletion=savepoint_ids)]
 
 
 @app.command("list")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Protocol
 import typer
 
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.completion import job_ids
 from airflow_provider_ha.cli.outcome import Exit, exit_code
 from airflow_provider_ha.config import ENVIRONMENT, HaConfig
 from airflow_provider_ha.control.client import HaClient
@@ -20,7 +21,7 @@ from airflow_provider_ha.errors import ConfigurationError, HaError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 Force = Annotated[bool, typer.Option("--force", help="Act although the job belongs to a DAG.")]
-JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB")]
+JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=job_ids)]
 
 
 class DriverPlace(Protocol):

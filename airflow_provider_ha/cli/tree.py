@@ -9,6 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.completion import job_ids
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.session import AsJson, cluster
 from airflow_provider_ha.control.administration.tree import TreeNode, read_tree
@@ -22,7 +23,9 @@ from airflow_provider_ha.views.tree import tree_view
 
 def show_tree(
     context: typer.Context,
-    job_id: Annotated[str | None, typer.Argument(help="Id of one job; default: the cluster.", metavar="JOB")] = None,
+    job_id: Annotated[
+        str | None, typer.Argument(help="Id of one job; default: the cluster.", metavar="JOB", autocompletion=job_ids)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what ZooKeeper holds of the cluster, or of one job: every node, decoded. Exit 1: there is no such job.

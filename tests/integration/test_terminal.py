@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pty
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from airflow_provider_ha.cli import completion
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from tests.support.checkpoints.three_checkpoints import three_checkpoints
 
 
 SPARK_HA = Path(sys.executable).with_name("spark-ha")
@@ -58,9 +69,88 @@ def test_no_color_is_honoured() -> None:
     [("spark-ha clu", "cluster"), ("spark-ha job his", "history"), ("spark-ha cluster erase --d", "--dry-run")],
 )
 def test_the_shell_completes_nouns_verbs_and_options(line: str, offered: str) -> None:
-    words = line.split()
+    assert completed(line) == ([offered], "")
+
+
+def completed(line: str, **variables: str) -> tuple[list[str], str]:
+    """Return what bash is offered for the last word of a line, and what the person gets to see beside it."""
+    words = line.split(" ")
     asked = {"_SPARK_HA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_HA_")}
+    done = subprocess.run(
+        [SPARK_HA], env={**kept, **asked, **variables}, capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.stdout.split(), done.stderr
 
-    done = subprocess.run([SPARK_HA], env={**os.environ, **asked}, capture_output=True, text=True, check=False)
 
-    assert done.stdout.split() == [offered]
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("spark-ha job show ", ["flights"]),
+        pytest.param("spark-ha job show x", [], marks=pytest.mark.long),
+        pytest.param("spark-ha checkpoint show flights ", ["1", "2", "3"], marks=pytest.mark.long),
+        ("spark-ha checkpoint delete flights checkpoint-", ["checkpoint-1", "checkpoint-2", "checkpoint-3"]),
+        pytest.param("spark-ha checkpoint delete nothing ", [], marks=pytest.mark.long),
+        pytest.param("spark-ha savepoint show flights ", ["friday"], marks=pytest.mark.long),
+        pytest.param("spark-ha job logs flights --run ", ["1"], marks=pytest.mark.long),
+    ],
+)
+def test_the_shell_completes_ids(config: HaConfig, coordinator: Coordinator, line: str, offered: list[str]) -> None:
+    job = three_checkpoints(config, coordinator)
+    coordinator.commit(Create(job.paths.savepoint("friday"), b"garbage"))  # names are read, and no data
+
+    assert completed(line, **of_cluster(config)) == (offered, "")
+
+
+@pytest.mark.long
+def test_a_line_that_names_the_cluster_is_completed_from_that(config: HaConfig, coordinator: Coordinator) -> None:
+    three_checkpoints(config, coordinator)
+    place = f"--zookeeper {config.zookeeper} --storage-root {config.storage_root} --cluster-id {config.cluster_id}"
+
+    assert completed(f"spark-ha {place} job show fl") == (["flights"], "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        pytest.param("", id="none named", marks=pytest.mark.long),
+        pytest.param("127.0.0.1:1", id="refused", marks=pytest.mark.long),
+        pytest.param("silent", id="no answer"),
+    ],
+)
+def test_without_zookeeper_a_completion_is_silent(config: HaConfig, hosts: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # takes connections and never answers
+        silent = f"127.0.0.1:{listener.getsockname()[1]}"
+        place = of_cluster(config) | {"SPARK_HA_ZOOKEEPER": silent if hosts == "silent" else hosts}
+
+        found = completed("spark-ha job show ", **place)
+
+    assert found == ([], "")
+
+
+def test_a_completion_does_not_wait_for_a_server_that_hangs(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = threading.Event()
+    monkeypatch.setattr(completion, "SECONDS", 0.1)
+    monkeypatch.setattr(KazooCoordinator, "connect", lambda *_, **__: hangs.wait())
+    monkeypatch.setattr(logging, "disable", lambda _: None)  # for this process, which goes on
+    target: Any = SimpleNamespace(options={}, config=lambda: config)
+    context: Any = SimpleNamespace(find_root=lambda: SimpleNamespace(obj=target, params={}))
+    found: list[list[str]] = []
+    shell = threading.Thread(target=lambda: found.append(completion.job_ids(context, "")), daemon=True)
+
+    shell.start()
+    shell.join(30)
+    hangs.set()
+
+    assert found == [[]]
+
+
+def of_cluster(config: HaConfig) -> dict[str, str]:
+    """Return the variables that name a cluster."""
+    return {
+        "SPARK_HA_ZOOKEEPER": config.zookeeper,
+        "SPARK_HA_STORAGE_ROOT": config.storage_root,
+        "SPARK_HA_CLUSTER_ID": config.cluster_id,
+    }
