@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,23 +18,23 @@ from tests.support.zombies import takeover
 from tests.support.zombies.stage import Stage, on_hdfs, on_s3
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+# A cell is two Sparks with executors in other processes. Of what holds here, `make test` proves the parts: in
+# `test_race.py` one of eight writers on S3 gets each name, in `tests/unit/checkpoints/test_slot.py` a takeover fences.
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 LIVES_SECONDS = 60.0
 TAKEOVERS = 5
 DYING = 3  # which of them
-# One that lives on S3: in `make test`. A frozen driver on HDFS costs as much again, and the servers of HDFS besides.
-QUICK = {"both-never-rocksdb_2-s3"}
-SAMPLE = {cell.name: cell for cell in CELLS if cell.name in QUICK | {"driver-task-rocksdb_2-hdfs"}} | {
+NAMED = {"both-never-rocksdb_2-s3", "driver-task-rocksdb_2-hdfs"}
+SAMPLE = {cell.name: cell for cell in CELLS if cell.name in NAMED} | {
     cell.name: cell
     for cell in CELLS
     if cell.levels[:2] in {(Who.BOTH, Where.UPLOAD), (Who.EXECUTORS, Where.UPLOAD), (Who.DRIVER, Where.COMMIT_PUT)}
 }
 
 
-def of(store: Store) -> list[Any]:
-    """Return the cells of a store, those of `make test` first."""
-    names = sorted((name for name, cell in SAMPLE.items() if cell.store is store), key=lambda name: name not in QUICK)
-    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in names]
+def of(store: Store) -> list[str]:
+    """Return the cells of a store."""
+    return [name for name, cell in SAMPLE.items() if cell.store is store]
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +63,12 @@ def test_what_comes_back_changes_nothing_on_hdfs(name: str, hdfs: Stage, tmp_pat
     assert outcome.wrong == []
 
 
-@pytest.mark.long
 def test_a_zombie_that_lives_and_deletes_all_it_sees_changes_nothing(s3: Stage, tmp_path: Path) -> None:
     outcome = purge(s3, tmp_path, State.CHANGELOG_2, LIVES_SECONDS)
 
     assert outcome.wrong == []
 
 
-@pytest.mark.long
 def test_five_takeovers_in_a_row_one_of_them_killed_after_each_of_its_steps(s3: Stage, tmp_path: Path) -> None:
     """No driver is killed or frozen: each one that is taken over from runs on, and dies of the fence."""
     with scene(s3, tmp_path, State.CHANGELOG_2) as on:
