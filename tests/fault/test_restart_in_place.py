@@ -140,7 +140,10 @@ def test_the_next_attempt_carries_its_own_id_and_has_its_own_log(
     assert view is not None
     assert view.started is not None
     assert job.engines.get("local").observe(view.submission.submission_id, None) == Running(view.started.handle)
-    assert "attempt 2 as pid" in (helpers.directory(job, attempt=2) / "supervisor.log").read_text()
+    log, spec = (helpers.directory(job, attempt=2) / name for name in ("supervisor.log", "driver.json"))
+    assert "attempt 2 as pid" in log.read_text()
+    assert {path.stat().st_mode & 0o777 for path in (log, spec)} == {0o600}, "as private as those of attempt 1"
+    assert not (helpers.directory(job, attempt=1) / "driver.json").exists()
 
 
 def test_a_delay_is_waited_out_before_the_claim(job: JobContext, start: Callable[[str, HaOptions], None]) -> None:
@@ -321,20 +324,6 @@ def test_an_attempt_that_cannot_be_launched_is_closed_and_followed_by_another(
     refused = await_exit(job, 2)
     assert refused.exit is not None
     assert "could not be launched" in refused.exit.reason
-
-
-def test_the_spec_of_the_next_attempt_is_as_private_as_the_first_one(
-    job: JobContext, start: Callable[[str, HaOptions], None]
-) -> None:
-    start("wait", HaOptions())
-
-    os.kill(await_driver(job, 1), signal.SIGKILL)
-    await_driver(job, 2)
-
-    directory = helpers.directory(job, attempt=2)
-    assert (directory / "driver.json").stat().st_mode & 0o777 == 0o600
-    assert (directory / "supervisor.log").stat().st_mode & 0o777 == 0o600
-    assert not (helpers.directory(job, attempt=1) / "driver.json").exists()
 
 
 def test_a_host_that_lacks_spark_ends_a_run_that_has_never_worked(
