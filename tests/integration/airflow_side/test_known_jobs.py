@@ -14,8 +14,8 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.jobs.model import GraphPointer, Status
+from airflow_provider_ha.jobs.runs import decode
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.triggers import _known_jobs as known_jobs
 from airflow_provider_ha.triggers._known_jobs import KnownJobs
 from airflow_provider_ha.triggers._samples import ReadJob
 from airflow_provider_ha.triggers._session import Session
@@ -44,13 +44,13 @@ def session(config: HaConfig) -> Iterator[Session]:
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     """The kinds of the records that are decoded for metrics alone."""
-    kinds, real = list[type](), known_jobs.decode
+    kinds, real = list[type](), decode
 
     def noted(node: Any, record: Any) -> Any:
         kinds.append(record)
         return real(node, record)
 
-    monkeypatch.setattr(known_jobs, "decode", noted)
+    monkeypatch.setattr("airflow_provider_ha.triggers._known_jobs.decode", noted)
     return kinds
 
 
