@@ -36,7 +36,14 @@ class PendingReads:
     def __init__(self, client: KazooClient, reads: Reads, watch: PathWatch | None = None) -> None:
         self._client = client
         self._watch = watch
-        self._nodes = [(path, client.get_async(path, watch=self._watch_of(path))) for path in reads.nodes]
+        absent = reads.absent if watch is not None else frozenset()  # guard: watches-of-absent-nodes-cost-two-requests
+        self._order = reads.nodes
+        self._nodes = [
+            (path, client.get_async(path, watch=self._watch_of(path))) for path in reads.nodes if path not in absent
+        ]
+        self._absent = [
+            (path, client.exists_async(path, watch=self._watch_of(path))) for path in reads.nodes if path in absent
+        ]
         self._lists = [(path, client.get_children_async(path)) for path in reads.lists]
 
     def get(self, timeout: float) -> Seen:
@@ -44,14 +51,15 @@ class PendingReads:
         end = time.monotonic() + timeout
         nodes = _nodes(self._nodes, end)
         if self._watch is not None:
-            nodes |= self._await_creation([path for path, node in nodes.items() if node is None], end)
+            missing = [path for path, node in nodes.items() if node is None]
+            sent = [(path, self._client.exists_async(path, watch=self._watch_of(path))) for path in missing]
+            nodes |= self._that_are_there([*self._absent, *sent], end)
         lists = {path: sorted(_answer(result, end) or ()) for path, result in self._lists}
-        return Seen(nodes, lists)
+        return Seen({path: nodes.get(path) for path in self._order}, lists)
 
-    def _await_creation(self, missing: list[str], end: float) -> dict[str, Node | None]:
-        """Watch nodes that do not exist, which only ``exists`` can; return those that have come in between."""
-        sent = [(path, self._client.exists_async(path, watch=self._watch_of(path))) for path in missing]
-        there = [path for path, result in sent if _answer(result, end)]
+    def _that_are_there(self, asked: list[tuple[str, Any]], end: float) -> dict[str, Node | None]:
+        """Return those of the nodes that exist after all. Only ``exists`` can watch one that does not."""
+        there = [path for path, result in asked if _answer(result, end)]
         return _nodes([(path, self._client.get_async(path)) for path in there], end)
 
     def _watch_of(self, path: str) -> _NodeWatch | None:

@@ -19,14 +19,17 @@ class Reads:
 
     :param nodes: Paths of nodes, whether they exist or not.
     :param lists: Paths whose children's names are wanted.
+    :param absent: Those of the nodes that are likely not to exist. To watch one that does not costs one request then,
+        in place of two; one that exists after all costs two.
     """
 
     nodes: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
+    absent: frozenset[str] = frozenset()
 
     def __add__(self, other: Reads) -> Reads:
         """Return both in one: the nodes of *other* after our nodes, its lists after our lists."""
-        return Reads(self.nodes + other.nodes, self.lists + other.lists)
+        return Reads(self.nodes + other.nodes, self.lists + other.lists, self.absent | other.absent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,11 @@ class SparkHaTrigger(BaseTrigger):
         """Return the znodes whose change is worth a look."""
         raise NotImplementedError
 
+    def absent(self, paths: JobPaths) -> Sequence[str]:
+        """Return those of the nodes that are likely not to exist when the wait begins."""
+        del paths
+        return ()
+
     def need(self, found: Nodes, paths: JobPaths) -> Need:
         """Return whether the nodes, as they are now, need a look at the whole job."""
         del found, paths
@@ -133,7 +138,7 @@ class SparkHaTrigger(BaseTrigger):
             borrow(config) as hub,
             hub.announcing(announced),
             hub.reporting([self.job_id]),
-            hub.waiter(nodes) as waiter,
+            hub.waiter(nodes, self.absent(paths)) as waiter,
         ):
             return await self._wait(hub, waiter, paths, announced)
 

@@ -103,9 +103,9 @@ class Hub:
         self._upkeep = asyncio.ensure_future(self._look_after_the_session())
         self._stats = JobStats(config.cluster_id, self._opened)
 
-    def waiter(self, paths: Sequence[str]) -> AbstractAsyncContextManager[Waiter]:
-        """Register interest in *paths* for the time of the block."""
-        return self._waiters.added(paths)
+    def waiter(self, paths: Sequence[str], absent: Sequence[str] = ()) -> AbstractAsyncContextManager[Waiter]:
+        """Register interest in *paths*, of which *absent* are likely not to exist, for the time of the block."""
+        return self._waiters.added(paths, absent)
 
     async def nodes(self, waiter: Waiter) -> Nodes:
         """Return the waiter's nodes, ``None`` for one that does not exist; a change after this wakes it.
@@ -174,7 +174,8 @@ class Hub:
             try:
                 session = await self._current()
                 paths = [path for waiter, _ in batch for path in waiter.paths]
-                found = await self._in_reader(partial(session.nodes.read, paths))
+                absent = [path for waiter, _ in batch for path in waiter.absent]
+                found = await self._in_reader(partial(session.nodes.read, paths, absent))
             except Exception as error:  # noqa: BLE001  # each that asks raises it
                 await self._fail(error, batch)
                 continue

@@ -16,10 +16,12 @@ class Waiter:
     """One trigger's interest in some nodes.
 
     :param paths: The nodes.
+    :param absent: Those of them that are likely not to exist.
     """
 
-    def __init__(self, paths: frozenset[str]) -> None:
+    def __init__(self, paths: frozenset[str], absent: Sequence[str] = ()) -> None:
         self.paths = paths
+        self.absent = absent
         self._changed = asyncio.get_running_loop().create_future()
 
     def clear(self) -> None:
@@ -54,9 +56,9 @@ class Waiters:
         return list(self._by_path)
 
     @asynccontextmanager
-    async def added(self, paths: Sequence[str]) -> AsyncIterator[Waiter]:
+    async def added(self, paths: Sequence[str], absent: Sequence[str] = ()) -> AsyncIterator[Waiter]:
         """Wake a new waiter for the time of the block."""
-        waiter = Waiter(frozenset(paths))
+        waiter = Waiter(frozenset(paths), absent)
         for path in waiter.paths:
             self._by_path.setdefault(path, set()).add(waiter)
         try:

@@ -34,9 +34,10 @@ class WatchedNodes:
         self._armed: set[str] = set()
         self._kept: dict[str, Node | None] = {}
 
-    def read(self, paths: Iterable[str]) -> Nodes:
+    def read(self, paths: Iterable[str], absent: Iterable[str] = ()) -> Nodes:
         """Return the nodes, ``None`` for one that does not exist; what is new is watched first. For one thread.
 
+        :param absent: Those that are likely not to exist.
         :raises NotConnectedError: They could not be read.
         """
         with self._lock:
@@ -44,7 +45,7 @@ class WatchedNodes:
             new = [path for path in dict.fromkeys(paths) if path not in found]
             self._armed.update(new)
         try:
-            read = self._coordinator.read(Reads(tuple(new)), watch=self._fired).nodes
+            read = self._coordinator.read(Reads(tuple(new), absent=frozenset(absent)), watch=self._fired).nodes
         except BaseException:
             with self._lock:
                 self._armed.difference_update(new)

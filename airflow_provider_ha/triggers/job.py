@@ -125,6 +125,10 @@ class SparkHaJobTrigger(SparkHaTrigger):
         always = (paths.leader, paths.run_result(self.number))
         return (*always, paths.status) if self.wait_for == RUNNING else always
 
+    def absent(self, paths: JobPaths) -> Sequence[str]:
+        """Return the run's result."""
+        return (paths.run_result(self.number),)
+
     def need(self, found: Nodes, paths: JobPaths) -> Need:
         """Need no look while the attempt leads that the log knows."""
         leader = leader_of(found[paths.leader])

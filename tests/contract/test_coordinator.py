@@ -158,6 +158,21 @@ def test_a_watch_of_several_reads_names_the_node_that_was_changed_or_created(
     assert [node is None for node in seen.nodes.values()] == [False, False, True, True]
 
 
+def test_nodes_that_are_likely_to_be_absent_are_read_and_watched_like_all_others(
+    cluster: Cluster, coordinator: Coordinator, base: str
+) -> None:
+    coordinator.commit(Create(f"{base}/there", b"1"))
+    there, new, never = (f"{base}/{name}" for name in ("there", "new", "never"))
+    moved: list[str] = []
+
+    seen = coordinator.read(Reads((never, there, base, new), absent=frozenset({there, new, never})), watch=moved.append)
+    coordinator.commit(SetData(there, b"2"), Create(new))
+
+    cluster.eventually(lambda: sorted(moved) == [new, there], "both, once")
+    assert [node.data if node else None for node in seen.nodes.values()] == [None, b"1", b"", None]
+    assert list(seen.nodes) == [never, there, base, new]
+
+
 def test_a_lost_connection_fires_the_watch_of_every_node_that_was_read(cluster: Cluster, base: str) -> None:
     moved: set[str] = set()
     cluster.fragile.read(Reads((base, f"{base}/gone")), watch=moved.add)
