@@ -8,7 +8,7 @@ from airflow_provider_ha._version import __version__
 from airflow_provider_ha.errors import ConfigurationError
 
 
-_FOLDER = Path(__file__).parents[1] / "driver" / "jvm"
+_FOLDER = Path(__file__).parents[2] / "driver" / "jvm"
 
 
 def component_jar(folder: Path = _FOLDER) -> Path:

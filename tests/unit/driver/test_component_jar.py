@@ -47,6 +47,10 @@ def test_two_builds_have_the_same_bytes_and_a_jar_of_another_release_does_not_st
     assert not old.exists()
 
 
+def test_it_is_found_where_the_build_of_a_checkout_puts_it() -> None:
+    assert component_jar() == build()
+
+
 def test_it_is_built_again_when_a_source_changes(checkout: Path) -> None:
     before = made_from(build(checkout))
     source = checkout / "java" / "src" / "io" / "github" / "sparkha" / "Uptime.java"
