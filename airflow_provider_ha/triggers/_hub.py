@@ -28,6 +28,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.triggers._job_stats import JobStats
+from airflow_provider_ha.triggers._lasting_objects import leave_out_what_lasts
 from airflow_provider_ha.triggers._session import Session
 from airflow_provider_ha.triggers._time_limit import within
 from airflow_provider_ha.triggers._waiter import AT_ONCE, Waiter, Waiters
@@ -239,6 +240,7 @@ class Hub:
 
     async def _open(self) -> Session:
         client = await self._loop.run_in_executor(self._executor, self._open_client, self._config)
+        leave_out_what_lasts()  # by now all is imported
         return Session(client, self._wake_from_thread)
 
     async def _discard(self, task: asyncio.Task[Session]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _hub as hub
+from airflow_provider_ha.triggers import _lasting_objects
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
@@ -259,3 +261,27 @@ def test_an_invalid_job_id_ends_the_wait_with_what_to_do(opened: list[Any]) -> N
     assert event["status"] == "error"
     assert "reserved" in event["reason"]
     assert not opened
+
+
+def test_what_was_imported_is_left_out_of_the_search_for_cycles_once(
+    coordinator: Coordinator, paths: JobPaths, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(coordinator, paths)
+    monkeypatch.setattr(_lasting_objects, "_ONCE", _lasting_objects._Once())
+    gc.unfreeze()
+    left_out: list[int] = []
+
+    async def watch() -> None:
+        trigger = SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER)
+        looks = looks_of(trigger)
+        waiting = asyncio.ensure_future(first_event(trigger))
+        await until(lambda: looks, "a look")
+        left_out.append(gc.get_freeze_count())
+        await cancelled(waiting)
+
+    asyncio.run(watch())
+    asyncio.run(watch())
+
+    assert len(opened) == 2
+    assert left_out[0] > 10_000, "what Airflow has imported"
+    assert left_out[1] <= left_out[0], "what is made later is searched"
