@@ -26,7 +26,7 @@ from tests.fake.chaos import play
 from tests.fake.random_schedules import play_for, play_reporting
 
 
-SCHEDULES = 400
+SCHEDULES = 250
 pytestmark = pytest.mark.timeout(600)  # ten seconds of CPU; a busy machine takes many times that
 SEED = os.environ.get("SPARK_HA_SEED")
 AT_LEAST = 20

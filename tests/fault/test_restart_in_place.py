@@ -173,6 +173,7 @@ def test_a_cancel_that_comes_during_the_delay_wins(job: JobContext, start: Calla
     assert len(attempts(job)) == 2
 
 
+@pytest.mark.long
 def test_a_cancel_that_its_sender_did_not_carry_out_is_carried_out_instead_of_a_restart(
     job: JobContext, start: Callable[[str, HaOptions], None]
 ) -> None:
@@ -312,6 +313,7 @@ def watch(config: HaConfig) -> None:
     session.close()
 
 
+@pytest.mark.long
 def test_an_attempt_that_cannot_be_launched_is_closed_and_followed_by_another(
     job: JobContext, start: Callable[[str, HaOptions], None]
 ) -> None:
@@ -340,6 +342,7 @@ def test_a_host_that_lacks_spark_ends_a_run_that_has_never_worked(
     assert len(attempts(job)) == 1
 
 
+@pytest.mark.long
 def test_a_host_that_lacks_spark_costs_a_run_that_has_worked_no_attempt(
     job: JobContext, start: Callable[[str, HaOptions], None], tmp_path: Path
 ) -> None:
