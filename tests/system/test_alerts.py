@@ -1,11 +1,14 @@
 """The shipped DAG ``alerts`` on a real Airflow: a driver is killed with its supervisor, as the loss of a host would.
 
-Airflow sends metrics to StatsD: the triggerer reports the job to it, which no task follows.
+A second job takes a checkpoint an hour, which is too old after a minute: the bound in the DAG is lowered. Airflow sends
+metrics to StatsD: the triggerer reports the job to it, which no task follows.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -24,6 +27,8 @@ from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow, lose_
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 JOB_ID = "alerted"
+BEHIND = "behind"  # whose batches go on without a checkpoint
+BOUNDS = "grace=30.0, recovers=False"
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +38,16 @@ def receiver() -> Iterator[Received]:
 
 
 @pytest.fixture(scope="module")
-def airflow(receiver: Received) -> Iterator[SmallAirflow]:
-    """An Airflow with the DAGs that we ship; nothing in it recovers a job."""
+def airflow(receiver: Received, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallAirflow]:
+    """An Airflow with the DAG that we ship, for which a checkpoint of a minute is old; nothing in it recovers a job."""
+    dags = tmp_path_factory.mktemp("dags")
+    text = (REPOSITORY / "dags" / "alerts.py").read_text(encoding="utf-8")
+    assert BOUNDS in text
+    lowered = text.replace(BOUNDS, f"{BOUNDS}, max_checkpoint_age=60.0, health_interval=5.0")
+    (dags / "alerts.py").write_text(lowered, encoding="utf-8")
     home = REPOSITORY / "build" / "test-airflow-alerts"
-    servers = SmallAirflow(home, shipped_dags=True, more=environment("statsd", receiver))
+    servers = SmallAirflow(home, dags=dags, more=environment("statsd", receiver))
     with servers.running("alerts"):
-        servers.api.request("PATCH", "/api/v2/dags/recover_jobs", json={"is_paused": True})  # faster than alerts
         yield servers
 
 
@@ -51,22 +60,36 @@ def client(airflow: SmallAirflow) -> Iterator[HaClient]:
 @pytest.fixture(scope="module")
 def job(airflow: SmallAirflow, client: HaClient) -> Iterator[CountedJob]:
     """A job that no task follows, running."""
-    client.job(JOB_ID).submit(
+    with running(airflow, client, JOB_ID, HaOptions(restart_in_place=False)) as counted:
+        yield counted
+
+
+@pytest.fixture
+def behind(airflow: SmallAirflow, client: HaClient) -> Iterator[CountedJob]:
+    """A job whose first checkpoint stays the newest one for an hour, while it commits a batch a second."""
+    with running(airflow, client, BEHIND, HaOptions(checkpoint_interval=3600.0)) as counted:
+        yield counted
+
+
+@contextmanager
+def running(airflow: SmallAirflow, client: HaClient, job_id: str, options: HaOptions) -> Iterator[CountedJob]:
+    """Have a job that was submitted from outside of Airflow, running, for the time of the block."""
+    client.job(job_id).submit(
         SubmitRequest(
-            job_id=JOB_ID,
+            job_id=job_id,
             request_id="by-hand",
             application=str(REPOSITORY / "tests" / "apps" / "system" / "told.py"),
-            arguments=[str(airflow.home / "report.json")],
+            arguments=[str(airflow.home / f"{job_id}.json")],
             conf={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.told.words": "none"},
             master="local[1]",
             driver_memory="512m",
-            options=HaOptions(restart_in_place=False),
+            options=options,
         )
     )
-    counted = CountedJob.of(airflow, client.coordinator, JOB_ID)
+    counted = CountedJob.of(airflow, client.coordinator, job_id)
     counted.wait_until_running()
     yield counted
-    client.job(JOB_ID).request_cancel(operation_id="the-end", requested_by="test")
+    client.job(job_id).request_cancel(operation_id="the-end", requested_by="test")
     wait_until(lambda: counted.result() and not counted.drivers(), timeout=PATIENCE, what="the job to be over")
 
 
@@ -108,3 +131,19 @@ def test_the_recovery_is_in_the_metrics_by_reason_and_phase(receiver: Received) 
 
     assert sent(receiver, metrics.LEADER_EPOCH)[-1] == 2.0
     assert sent(receiver, metrics.RESTARTS, "host")[-1] == 1.0
+
+
+def test_a_checkpoint_that_gets_old_while_batches_are_committed_is_told(
+    airflow: SmallAirflow, behind: CountedJob
+) -> None:
+    def old() -> list[str]:
+        return [text for text in told(airflow.api) if text.startswith(f"Spark HA job {BEHIND} has an old checkpoint")]
+
+    wait_until(old, timeout=PATIENCE, what="the alert")
+
+    [message] = old()
+    found = re.search(r"Why: checkpoint 1 is (\d+) s old, and batches were committed that it does not hold", message)
+    assert found is not None, message
+    assert int(found[1]) >= 60
+    assert f"/spark-ha/jobs/{BEHIND}" in message
+    assert (behind.snapshot().state.value, behind.counts().epoch) == ("RUNNING", 1), "it runs, so nothing else is wrong"
