@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -26,7 +26,6 @@ USER = "admin"
 
 _START_SECONDS = 600
 _NEEDED_DISK = 1_000_000_000
-_COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
 class ServerError(Exception):
@@ -37,10 +36,14 @@ class Servers:
     """ZooKeeper and Airflow of one demo.
 
     :param home: Everything lies below it. What an earlier demo left there is removed by :meth:`prepare`.
+    :param python: Interpreter of the environment in which both are installed.
     """
 
-    def __init__(self, home: Path) -> None:
+    components: ClassVar[tuple[str, ...]] = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+
+    def __init__(self, home: Path, *, python: Path = Path(sys.executable)) -> None:
         self.home = home
+        self.python = python
         self.airflow_home = home / "airflow"
         self.port = free_port()
         self.config = HaConfig.build(
@@ -77,10 +80,14 @@ class Servers:
 
     def start(self) -> None:
         """Start both; returns at once."""
+        self.start_zookeeper()
+        self._run("airflow", ["-m", "airflow", "standalone"])
+
+    def start_zookeeper(self) -> None:
+        """Start ZooKeeper alone; returns at once."""
         port = self.config.zookeeper.rpartition(":")[2]
         data = str(self.home / "zookeeper")
         self._run("zookeeper", ["-m", "airflow_provider_ha.testing.zookeeper", "--data-dir", data, "--port", port])
-        self._run("airflow", ["-m", "airflow", "standalone"])
 
     def start_triggerer(self) -> None:
         """Start one more triggerer, as a second host would."""
@@ -145,7 +152,7 @@ class Servers:
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             # Airflow starts its components, and they their workers, by the name "airflow".
-            "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
+            "PATH": os.pathsep.join((str(self.python.parent), os.environ.get("PATH", os.defpath))),
             # A demo shares its cores with other processes: slow is not dead.
             "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "60",
@@ -163,7 +170,7 @@ class Servers:
     def _run(self, name: str, arguments: list[str], env: dict[str, str] | None = None) -> None:
         environment = {**self.environment(), **(env or {})}
         self._started[name] = processes.start(
-            [sys.executable, *arguments], home=self.home, env=environment, log=self.home / f"{name}.log"
+            [str(self.python), *arguments], home=self.home, env=environment, log=self.home / f"{name}.log"
         )
 
     def _zookeeper_answers(self) -> bool:
@@ -182,7 +189,7 @@ class Servers:
             health = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=5, trust_env=False).json()
         except (httpx.HTTPError, ValueError):
             return False
-        return all(health.get(part, {}).get("status") == "healthy" for part in _COMPONENTS)
+        return all(health.get(part, {}).get("status") == "healthy" for part in self.components)
 
     def _check_alive(self) -> None:
         for name, process in self._started.items():
