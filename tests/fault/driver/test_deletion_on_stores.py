@@ -1,4 +1,4 @@
-"""A job whose checkpoints are on S3 or on HDFS is deleted: first all but its savepoint, then everything."""
+"""A job whose checkpoints are on S3 or on HDFS: some of its checkpoints are deleted, or all of it but its savepoint."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.delete import DeletionState
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs, on_s3, s3a_class_path
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+AN_HOUR = 3600.0
 HDFS_CLIENT = {"spark.hadoop.dfs.replication": "1", "spark.hadoop.dfs.client.use.datanode.hostname": "true"}
 
 
@@ -70,3 +73,45 @@ def test_a_deleted_job_leaves_its_savepoint_or_nothing(client: HaClient, config:
     assert gone.state is DeletionState.DELETED
     assert left(job) == set()
     assert list(client.store.list(f"{job.job._job.keys.base}/")) == []
+
+
+def await_answer(job: LayeredJob, operation_id: str) -> None:
+    job.await_alive(lambda: job.operation(operation_id).state.final, "the answer")
+
+
+def test_deleted_checkpoints_of_a_running_job_leave_what_it_is_recovered_from(
+    client: HaClient, config: HaConfig, tmp_path: Path
+) -> None:
+    """The oldest of three has a pointer that cannot be read."""
+    conf = s3a_class_path() if config.s3 is not None else dict(HDFS_CLIENT)
+    job = LayeredJob(client, Stream(tmp_path), ("windows", "rows"), conf=conf)
+    job.options = HaOptions(
+        checkpoint_interval=AN_HOUR, restart_delay=0, restart_in_place=False, retained_checkpoints=5
+    )
+    job.stream.feed(1)
+    job.submit()
+    for name in ("first", "second", "third"):
+        job.await_read(1)
+        job.job.request_checkpoint(operation_id=name, requested_by="test")
+        await_answer(job, name)
+        job.stream.feed(1)
+    newest, middle, *_, oldest = (pointer.number for pointer in job.job.checkpoints.list())
+    client.coordinator.commit(SetData(job.job._job.paths.checkpoint(oldest), b"garbage"))
+
+    removals = [job.job.plan_checkpoint_deletion(str(number)) for number in (middle, oldest)]
+    for removal in removals:
+        job.job.delete_checkpoint(removal, requested_by="test")
+    job.await_read(1)
+    job.kill()
+    job.recover()
+    job.await_read(2)
+
+    assert [removal.proven for removal in removals] == [f"checkpoint-{newest}"] * 2
+    left = {each.number for each in job.job.checkpoints.list()}
+    assert newest in left
+    assert not left & {middle, oldest}
+    assert client.store.info(removals[1].kept or "") is not None
+    assert job.job.checkpoints.list().unreadable == ()
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
+    assert job.stream.seen() == job.stream.expected_rows(job.stream.files)
