@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,3 +79,10 @@ def _application(config: HaConfig) -> Iterator[FastAPI]:
     clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
     yield create_app(clusters)
     clusters.close()
+
+
+def token_of(shown: str) -> dict[str, str]:
+    """Return what the form of a page sends."""
+    found = re.search(r'name="token" value="([^"]+)"', shown)
+    assert found is not None, shown
+    return {"token": found[1]}

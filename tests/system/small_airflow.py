@@ -79,7 +79,7 @@ class SmallAirflow(Servers):
         return self.home / "control"
 
     def environment(self) -> dict[str, str]:
-        """What Airflow is told."""
+        """Return the environment of each process of Airflow."""
         bundles = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(self._bundles)}
         return super().environment() | _SMALL | bundles | {"SPARK_HA_TEST_CONTROL": str(self.control)} | self._more
 

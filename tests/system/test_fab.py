@@ -40,7 +40,7 @@ class FabAirflow(Servers):
     components = ("metadatabase",)
 
     def environment(self) -> dict[str, str]:
-        """What Airflow is told."""
+        """Return the environment of each process of Airflow."""
         manager = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
         found = find_spec("pyspark")  # ZooKeeper's jars are among those of Spark
         assert found is not None

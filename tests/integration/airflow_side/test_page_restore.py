@@ -33,7 +33,7 @@ from tests.support import airflow_auth, shipped_dags
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import NOON
 from tests.support.clusters.lost_jobs import lose
-from tests.support.mounted_page import Page, page_of, served_page_of
+from tests.support.mounted_page import Page, page_of, served_page_of, token_of
 
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(300)]
@@ -97,12 +97,6 @@ def page(config: HaConfig) -> Iterator[Page]:
 def lost(cluster: Cluster) -> JobContext:
     """A job that has lost its driver, with a checkpoint that can be restored."""
     return lose(cluster)
-
-
-def token_of(shown: str) -> dict[str, str]:
-    found = re.search(r'name="token" value="([^"]+)"', shown)
-    assert found is not None, shown
-    return {"token": found[1]}
 
 
 def confirm(page: Page, user: dict[str, str], way: str, **params: Any) -> str:

@@ -14,14 +14,14 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from itsdangerous import URLSafeTimedSerializer
 
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.host.driver_spec import write_secrets
-from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState, Status
+from airflow_provider_ha.jobs.model import OperationState, Status
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
@@ -30,8 +30,9 @@ from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._security import PermissionsDep, SeenJobDep, acting_job, check_protection
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support import airflow_auth
-from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_status, a_submission, an_exit, lead
-from tests.support.mounted_page import Page, page_of
+from tests.support.clusters.jobs_helpers import NOON, a_result, lead
+from tests.support.clusters.paged_job import job_maker
+from tests.support.mounted_page import Page, page_of, token_of
 
 
 pytestmark = pytest.mark.airflow
@@ -48,8 +49,6 @@ ACTING = [
     if method not in {"GET", "HEAD"} or "/actions/" in path or path.endswith(WAYS)
 ]
 ACTIONS = ["savepoint", "stop", "drain", "cancel", "release"]
-AT_ONCE = "/jobs/flights/actions/cancel"
-SAVED_CANCEL = f"{AT_ONCE}?savepoint=yes"
 HOST = "http://airflow.test"  # of the requests
 
 
@@ -101,19 +100,7 @@ def page(config: HaConfig) -> Iterator[Page]:
 @pytest.fixture
 def job(coordinator: Coordinator, cluster_paths: ClusterPaths, config: HaConfig) -> Callable[..., JobPaths]:
     """Makes a job with a live run, and a leader if wanted."""
-
-    def make(job_id: str = "flights", *, owner: str | None = None, led: bool = True) -> JobPaths:
-        paths = cluster_paths.job(job_id)
-        create_job(coordinator, paths)
-        runs = RunStore(coordinator, paths)
-        run = a_run(1).model_copy(update={"owner": owner})
-        coordinator.commit(runs.create_op(run), *runs.submission_ops(1, a_submission(1)))
-        if led:
-            leadership = lead(coordinator, paths, config)
-            leadership.commit(Create(paths.status, a_status(epoch=leadership.epoch).to_bytes()))
-        return paths
-
-    return make
+    return job_maker(coordinator, cluster_paths, config)
 
 
 def address(path: str, action: str = "stop") -> str:
@@ -129,13 +116,6 @@ def confirmed(page: Page, user: dict[str, str], action: str, **fields: str) -> t
     shown = page.get(at, headers=user)
     assert shown.status_code == 200, shown.text
     return at, token_of(shown.text) | fields
-
-
-def token_of(shown: str) -> dict[str, str]:
-    """Return what the form of a page sends."""
-    found = re.search(r'name="token" value="([^"]+)"', shown)
-    assert found is not None, shown
-    return {"token": found[1]}
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -196,80 +176,6 @@ def test_an_editor_has_an_operation_made_once(
     assert shown.headers["refresh"] == "2"
 
 
-def test_a_cancel_takes_the_savepoint_first_when_that_was_shown_and_its_outcome_is_followed(
-    page: Page, manager: Any, job: Any, coordinator: Coordinator, config: HaConfig
-) -> None:
-    paths, user = job(led=False), airflow_auth.headers_of(manager, "erin", "user")
-    leadership = lead(coordinator, paths, config)
-    leadership.commit(Create(paths.status, a_status(epoch=leadership.epoch).to_bytes()))
-    shown = page.get(SAVED_CANCEL, headers=user).text
-    form = token_of(shown)
-
-    first, again = (page.request("POST", SAVED_CANCEL, headers=user, data=form) for _ in range(2))
-
-    assert "spark-ha job cancel flights --savepoint" in shown
-    assert "When the savepoint fails, the run does not end" in shown
-    assert (first.status_code, again.headers["location"]) == (303, first.headers["location"])
-    [asked] = operations.list_operations(coordinator, paths)
-    assert (asked.operation, asked.requested_by) == (OperationKind.CANCEL_WITH_SAVEPOINT, "Airflow user erin")
-    # What a driver does: the savepoint, the answer, the end of the run.
-    at = f"/jobs/flights/actions/{first.headers['location']}"
-    taken = {"savepoint_id": "s1", "path": "/savepoints/s1"}
-    operations.complete(leadership, paths, asked, result=taken, clock=_Clock())
-    saved = page.get(at, headers=user)
-    coordinator.commit(RunStore(coordinator, paths).result_op(1, a_result(JobState.CANCELED)))
-    ended = page.get(at, headers=user)
-
-    assert "/savepoints/s1" in saved.text
-    assert saved.headers["refresh"] == "2", "the run has not ended yet"
-    assert re.search(r"The run is</th><td>CANCELED", ended.text)
-    assert "refresh" not in ended.headers
-
-
-@pytest.mark.parametrize("at", [AT_ONCE, SAVED_CANCEL])
-def test_only_the_form_says_how_a_job_is_cancelled(
-    page: Page, manager: Any, job: Any, coordinator: Coordinator, at: str
-) -> None:
-    paths, user = job(), airflow_auth.headers_of(manager, "erin", "user")
-    form = token_of(page.get(AT_ONCE, headers=user).text)
-
-    answer = page.request("POST", at, headers=user, data=form | {"savepoint": "yes"})
-
-    assert answer.status_code == 303
-    [asked] = operations.list_operations(coordinator, paths)
-    assert asked.operation is OperationKind.CANCEL
-
-
-def test_a_cancel_with_a_savepoint_is_for_who_may_act(
-    page: Page, manager: Any, job: Any, coordinator: Coordinator
-) -> None:
-    paths, vera = job(), airflow_auth.headers_of(manager, "vera", "viewer")
-    form = token_of(page.get(SAVED_CANCEL, headers=airflow_auth.headers_of(manager, "erin", "user")).text)
-
-    for method in ("GET", "POST"):
-        sent = {"data": form} if method == "POST" else {}
-        assert page.request(method, SAVED_CANCEL, **sent).status_code == 401
-        assert page.request(method, SAVED_CANCEL, headers=vera, **sent).status_code == 403
-    assert operations.list_operations(coordinator, paths) == []
-
-
-def test_a_job_that_lost_its_driver_is_cancelled_at_once_only(
-    page: Page, manager: Any, job: Any, coordinator: Coordinator
-) -> None:
-    paths, user = job(), airflow_auth.headers_of(manager, "erin", "user")
-    form = token_of(page.get(SAVED_CANCEL, headers=user).text)
-    coordinator.commit(Delete(paths.leader), Create(paths.submission_exit(1, 1), an_exit().to_bytes()))
-
-    shown = page.get(SAVED_CANCEL, headers=user).text
-    answer = page.request("POST", SAVED_CANCEL, headers=user, data=form)
-
-    assert "The driver is lost. This needs a driver" in shown
-    assert 'name="token"' not in shown
-    assert 'name="token"' in page.get(AT_ONCE, headers=user).text
-    assert answer.status_code == 409
-    assert operations.list_operations(coordinator, paths) == []
-
-
 def test_looking_at_an_action_asks_for_nothing(page: Page, manager: Any, job: Any, coordinator: Coordinator) -> None:
     paths, user = job(), airflow_auth.headers_of(manager, "erin", "user")
 
@@ -290,20 +196,12 @@ def test_the_outcome_is_shown_until_it_is_final(
     assert asked.arguments["label"] == "before the upgrade"
 
     taken = operations.claim(leadership, paths, asked)
-    operations.fail(leadership, paths, taken, error="the disk is <full>", clock=_Clock())
+    operations.fail(leadership, paths, taken, error="the disk is <full>", clock=SystemClock())
     shown = page.get(f"/jobs/flights/actions/{done}", headers=user)
 
     assert OperationState.FAILED.value in shown.text
     assert "the disk is &lt;full&gt;" in shown.text
     assert "refresh" not in shown.headers
-
-
-class _Clock:
-    def now(self) -> Any:
-        return NOON
-
-    def lease_time(self) -> float:
-        return 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""*Cancel* on the page of a job: at once, or with a savepoint first, as the page has shown it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import JobState, OperationKind
+from airflow_provider_ha.jobs.runs import RunStore
+from tests.support import airflow_auth
+from tests.support.clusters.jobs_helpers import a_result, a_status, an_exit, lead
+from tests.support.clusters.paged_job import job_maker
+from tests.support.mounted_page import Page, page_of, token_of
+
+
+pytestmark = pytest.mark.airflow
+AT_ONCE = "/jobs/flights/actions/cancel"
+SAVED_CANCEL = f"{AT_ONCE}?savepoint=yes"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def database() -> Iterator[None]:
+    airflow_auth.make_database()
+    with airflow_auth.dags("alpha", "beta"):
+        yield
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return airflow_auth.auth_manager(monkeypatch)
+
+
+@pytest.fixture
+def page(config: HaConfig) -> Iterator[Page]:
+    with page_of(config) as served:
+        yield served
+
+
+@pytest.fixture
+def job(coordinator: Coordinator, cluster_paths: ClusterPaths, config: HaConfig) -> Callable[..., JobPaths]:
+    """Makes a job with a live run, and a leader if wanted."""
+    return job_maker(coordinator, cluster_paths, config)
+
+
+def test_a_cancel_takes_the_savepoint_first_when_that_was_shown_and_its_outcome_is_followed(
+    page: Page, manager: Any, job: Any, coordinator: Coordinator, config: HaConfig
+) -> None:
+    paths, user = job(led=False), airflow_auth.headers_of(manager, "erin", "user")
+    leadership = lead(coordinator, paths, config)
+    leadership.commit(Create(paths.status, a_status(epoch=leadership.epoch).to_bytes()))
+    shown = page.get(SAVED_CANCEL, headers=user).text
+    form = token_of(shown)
+
+    first, again = (page.request("POST", SAVED_CANCEL, headers=user, data=form) for _ in range(2))
+
+    assert "spark-ha job cancel flights --savepoint" in shown
+    assert "When the savepoint fails, the run does not end" in shown
+    assert (first.status_code, again.headers["location"]) == (303, first.headers["location"])
+    [asked] = operations.list_operations(coordinator, paths)
+    assert (asked.operation, asked.requested_by) == (OperationKind.CANCEL_WITH_SAVEPOINT, "Airflow user erin")
+    # What a driver does: the savepoint, the answer, the end of the run.
+    at = f"/jobs/flights/actions/{first.headers['location']}"
+    taken = {"savepoint_id": "s1", "path": "/savepoints/s1"}
+    operations.complete(leadership, paths, asked, result=taken, clock=SystemClock())
+    saved = page.get(at, headers=user)
+    coordinator.commit(RunStore(coordinator, paths).result_op(1, a_result(JobState.CANCELED)))
+    ended = page.get(at, headers=user)
+
+    assert "/savepoints/s1" in saved.text
+    assert saved.headers["refresh"] == "2", "the run has not ended yet"
+    assert re.search(r"The run is</th><td>CANCELED", ended.text)
+    assert "refresh" not in ended.headers
+
+
+@pytest.mark.parametrize("at", [AT_ONCE, SAVED_CANCEL])
+def test_only_the_form_says_how_a_job_is_cancelled(
+    page: Page, manager: Any, job: Any, coordinator: Coordinator, at: str
+) -> None:
+    paths, user = job(), airflow_auth.headers_of(manager, "erin", "user")
+    form = token_of(page.get(AT_ONCE, headers=user).text)
+
+    answer = page.request("POST", at, headers=user, data=form | {"savepoint": "yes"})
+
+    assert answer.status_code == 303
+    [asked] = operations.list_operations(coordinator, paths)
+    assert asked.operation is OperationKind.CANCEL
+
+
+def test_a_cancel_with_a_savepoint_is_for_who_may_act(
+    page: Page, manager: Any, job: Any, coordinator: Coordinator
+) -> None:
+    paths, vera = job(), airflow_auth.headers_of(manager, "vera", "viewer")
+    form = token_of(page.get(SAVED_CANCEL, headers=airflow_auth.headers_of(manager, "erin", "user")).text)
+
+    for method in ("GET", "POST"):
+        sent = {"data": form} if method == "POST" else {}
+        assert page.request(method, SAVED_CANCEL, **sent).status_code == 401
+        assert page.request(method, SAVED_CANCEL, headers=vera, **sent).status_code == 403
+    assert operations.list_operations(coordinator, paths) == []
+
+
+def test_a_job_that_lost_its_driver_is_cancelled_at_once_only(
+    page: Page, manager: Any, job: Any, coordinator: Coordinator
+) -> None:
+    paths, user = job(), airflow_auth.headers_of(manager, "erin", "user")
+    form = token_of(page.get(SAVED_CANCEL, headers=user).text)
+    coordinator.commit(Delete(paths.leader), Create(paths.submission_exit(1, 1), an_exit().to_bytes()))
+
+    shown = page.get(SAVED_CANCEL, headers=user).text
+    answer = page.request("POST", SAVED_CANCEL, headers=user, data=form)
+
+    assert "The driver is lost. This needs a driver" in shown
+    assert 'name="token"' not in shown
+    assert 'name="token"' in page.get(AT_ONCE, headers=user).text
+    assert answer.status_code == 409
+    assert operations.list_operations(coordinator, paths) == []
