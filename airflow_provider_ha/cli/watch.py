@@ -6,8 +6,8 @@ it is over.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from time import sleep
 from typing import Annotated
 
 import typer
@@ -44,6 +44,6 @@ def repeated(show: Callable[[], None], every: float | None) -> None:
                     raise
                 console.print_error(error, as_json=False)
             console.out.file.flush()
-            time.sleep(every)
+            sleep(every)
     except KeyboardInterrupt:
         return

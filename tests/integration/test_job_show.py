@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.cli import watch
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
@@ -108,7 +108,8 @@ def test_a_watch_shows_the_jobs_again_until_ctrl_c(
             raise KeyboardInterrupt
         create_job(coordinator, job(config, coordinator, "late").paths)
 
-    monkeypatch.setattr(time, "sleep", wait)
+    # In this module only: a thread of another test may sleep as well, and would get the interrupt.
+    monkeypatch.setattr(watch, "sleep", wait)
 
     code, out, _ = spark_ha("job", "list", "--watch", "3")
 

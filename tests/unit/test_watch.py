@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
+from airflow_provider_ha.cli import watch
 from airflow_provider_ha.cli.watch import repeated
 from airflow_provider_ha.errors import HaError, NotConnectedError, UnknownJobError
 
@@ -17,7 +16,7 @@ class Looks:
         self.failures = list(failures)
         self.count = 0
         self.waits: list[float] = []
-        monkeypatch.setattr(time, "sleep", self._wait)
+        monkeypatch.setattr(watch, "sleep", self._wait)
 
     def __call__(self) -> None:
         failure = self.failures[self.count]
