@@ -34,7 +34,8 @@ test coverage test-long: WORKERS = 3
 
 test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/python -m tests.support.preparation
-	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m tests.support.in_memory \
+	$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m tests.support.coverage_figures
 
 coverage: venv ## Run the quick suite, and measure which lines and branches it executes: build/coverage

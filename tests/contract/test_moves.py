@@ -49,7 +49,8 @@ from tests.support.spark.layered_job import on_s3
 from tests.support.spark.recorded_job import QUERY, copy_output
 
 
-BACKENDS = ("fake", "zookeeper")
+# Every step of a move on ZooKeeper takes three seconds; the contract suite of the coordinator compares both quickly.
+BACKENDS = ("fake", pytest.param("zookeeper", marks=pytest.mark.long))
 BATCH = 9
 REQUEST = MoveRequest(requested_by="test")
 A_PERSON = Acting()

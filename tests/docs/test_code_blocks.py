@@ -163,6 +163,7 @@ def test_help_has_examples() -> None:
     assert {"job submit", "job delete"} <= set(helps_with_examples())
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.airflow
 @pytest.mark.timeout(300)

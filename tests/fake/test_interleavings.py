@@ -84,6 +84,7 @@ def test_two_that_recover_one_loss() -> None:
     assert ends["live, 1 launched"] == ends["schedules"]
 
 
+@pytest.mark.long
 def test_a_recovery_while_the_run_is_canceled() -> None:
     ends = explore(LOST, lambda world: {"operator": recovering("operator")(world), "cancel": canceling(world)})
 
@@ -172,6 +173,7 @@ def test_two_recoveries_and_the_driver_that_was_lost() -> None:
     assert ends["FINISHED, 0 launched"]
 
 
+@pytest.mark.long
 def test_submit_recover_and_finish() -> None:
     ends = explore(
         RECOVERED,

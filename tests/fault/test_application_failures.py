@@ -87,6 +87,7 @@ def test_error_of_the_application_that_repeats_is_the_result_of_the_run(job: Job
     assert job.coordinator.find(job.paths.job_graph) is None
 
 
+@pytest.mark.long
 def test_outage_that_repeats_more_often_than_losses_may_leaves_the_run_alive(job: JobContext) -> None:
     for attempt in (1, 2, 3, 4):
         fail(job, attempt, AWAY)

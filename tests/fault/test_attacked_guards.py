@@ -238,6 +238,7 @@ def slow_ensemble(tmp_path: Path) -> Iterator[EmbeddedEnsemble]:
         yield ensemble
 
 
+@pytest.mark.long
 def test_a_follower_that_is_cut_off_deceives_a_client_but_no_leader_of_ours(
     config: HaConfig, slow_ensemble: EmbeddedEnsemble, record_property: Callable[[str, object], None]
 ) -> None:

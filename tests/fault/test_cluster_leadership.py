@@ -126,6 +126,7 @@ def test_when_the_leading_recoverer_is_killed_in_the_middle_each_lost_job_is_rec
         assert cluster.coordinator.children(cluster.paths(job_id).recoveries) == ["1"]
 
 
+@pytest.mark.long
 def test_a_frozen_recoverer_that_thaws_recovers_nothing(
     cluster: Cluster, recoverer: Callable[[str], Recoverer]
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_frozen_recoverer_that_thaws_recovers_nothing(
     assert first.recovered() == set()
 
 
+@pytest.mark.long
 def test_of_several_recoverers_one_leads_and_the_others_wait(
     cluster: Cluster, recoverer: Callable[[str], Recoverer]
 ) -> None:
@@ -165,6 +167,7 @@ def test_of_several_recoverers_one_leads_and_the_others_wait(
     assert launches(cluster) == Counter(JOBS)
 
 
+@pytest.mark.long
 def test_the_recoverer_and_those_who_follow_a_job_never_both_act(
     cluster: Cluster, recoverer: Callable[[str], Recoverer]
 ) -> None:

@@ -147,6 +147,7 @@ def leader_at(stage: Stage, stack: ExitStack, member: Member) -> tuple[JobProces
     return leader, place
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("role", "timings"), [("follower", PATIENT), thorough("leader", VERY_PATIENT)])
 def test_a_leader_survives_that_its_member_is_cut_off_from_the_others(stage: Stage, role: str) -> None:
     """No restart: it moves to another member of any role within its lease."""

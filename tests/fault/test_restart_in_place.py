@@ -146,6 +146,7 @@ def test_the_next_attempt_carries_its_own_id_and_has_its_own_log(
     assert not (helpers.directory(job, attempt=1) / "driver.json").exists()
 
 
+@pytest.mark.long
 def test_a_delay_is_waited_out_before_the_claim(job: JobContext, start: Callable[[str, HaOptions], None]) -> None:
     start("wait", HaOptions(restart_delay=2.0))
     for number in (1, 2):
@@ -194,6 +195,7 @@ def test_a_cancel_that_its_sender_did_not_carry_out_is_carried_out_instead_of_a_
     assert len(attempts(job)) == 2
 
 
+@pytest.mark.long
 def test_a_run_that_has_used_up_its_attempts_is_failed_by_its_supervisor(
     job: JobContext, start: Callable[[str, HaOptions], None]
 ) -> None:
@@ -220,6 +222,7 @@ def test_a_supervisor_that_is_asked_to_end_restarts_nothing(
     assert len(attempts(job)) == 1
 
 
+@pytest.mark.long
 def test_a_supervisor_that_is_asked_to_end_while_it_waits_claims_nothing(
     job: JobContext, start: Callable[[str, HaOptions], None]
 ) -> None:
@@ -233,6 +236,7 @@ def test_a_supervisor_that_is_asked_to_end_while_it_waits_claims_nothing(
     assert len(attempts(job)) == 2
 
 
+@pytest.mark.long
 def test_an_attempt_that_another_host_has_claimed_meanwhile_stays_there(
     job: JobContext, start: Callable[[str, HaOptions], None]
 ) -> None:
@@ -246,6 +250,7 @@ def test_an_attempt_that_another_host_has_claimed_meanwhile_stays_there(
     assert supervisor(job, 3) != waiting
 
 
+@pytest.mark.long
 def test_when_a_restart_in_place_fails_another_host_gets_the_first_turn(
     job: JobContext, start: Callable[[str, HaOptions], None]
 ) -> None:
@@ -266,6 +271,7 @@ def due(job: JobContext) -> datetime:
     return second.exit.at + timedelta(seconds=0.2)
 
 
+@pytest.mark.long
 def test_when_no_other_host_takes_it_the_supervisor_starts_it_itself(
     job: JobContext, start: Callable[[str, HaOptions], None]
 ) -> None:

@@ -304,6 +304,7 @@ def test_a_supervisor_that_was_killed_with_its_driver_is_noticed_on_its_own_host
     assert not (helpers.directory(job) / "driver.json").exists()  # no process is left that could remove its secrets
 
 
+@pytest.mark.long
 def test_a_run_that_uses_up_its_attempts_fails_and_nobody_recovers_it(job: JobContext, script: Path) -> None:
     helpers.submit(job, script, mode="die")
     for attempt in (1, 2):

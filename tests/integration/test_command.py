@@ -44,6 +44,7 @@ def test_an_unknown_job_is_a_no_that_names_it(spark_ha: Any, words: tuple[str, .
     assert json.loads(stdout)["error"]["message"]
 
 
+@pytest.mark.long
 def test_a_zookeeper_that_does_not_answer_is_not_a_no(spark_ha: Any) -> None:
     code, _, stderr = spark_ha("--zookeeper", "127.0.0.1:1", "leader", "show", "job")
 

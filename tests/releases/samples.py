@@ -13,6 +13,7 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from tests.releases.corpus import place_of, recorded, shapes_of
@@ -31,9 +32,22 @@ def samples() -> list[str]:
 
 def unpack(release: str, target: Path) -> dict[str, Path]:
     """Unpack what *release* recorded below *target*; return shape -> checkpoint."""
-    with tarfile.open(FOLDER / f"{release}.tar.xz") as archive:
-        archive.extractall(target, filter="data")
+    write_files(FOLDER / f"{release}.tar.xz", target)
     return {path.name: path / "checkpoint" for path in sorted(target.iterdir())}
+
+
+def write_files(archive: Path, target: Path) -> None:
+    """Write what is in an archive of this repository below *target*. It is unpacked once: hundreds of tests ask."""
+    for name, content in _contents(archive).items():
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+@cache
+def _contents(archive: Path) -> dict[str, bytes]:
+    with tarfile.open(archive) as opened:
+        return {member.name: found.read() for member in opened if (found := opened.extractfile(member)) is not None}
 
 
 def pack(spark: Spark) -> Path:

@@ -48,6 +48,7 @@ def await_output(job: LayeredJob, files: int) -> None:
     job.await_alive(lambda: log.exists() and job.stream.windows() == expected, f"the windows of {files} files")
 
 
+@pytest.mark.long
 def test_a_killed_driver_is_followed_by_one_that_goes_on_from_its_base(gated: Gated) -> None:
     """Between sink log and commit; the new driver has no file of its predecessor but by name."""
     job = gated()

@@ -65,10 +65,9 @@ def restarted(job: SupervisedJob, attempt: int) -> SubmissionExit | None:
     return found
 
 
-def test_the_kills_that_matter_most_leave_an_exact_output(gated: Gated) -> None:
-    """A host between sink log and commit, then Python and JVM alone in the middle of a batch, recovered in place.
+def start_and_kill_in_the_window(gated: Gated) -> SupervisedJob:
+    """A job whose second epoch goes on after a kill between sink log and commit; it has executed a batch of its own.
 
-    One job, to start Spark less.
     Without the noop run Spark never starts again after the first: "CheckpointInfo length: 0" (spark-facts section 0).
     """
     job = gated()
@@ -82,6 +81,22 @@ def test_the_kills_that_matter_most_leave_an_exact_output(gated: Gated) -> None:
     assert not killed.exists()
     job.stream.feed(1)
     job.await_read(2)  # a batch of this epoch: what was executed again is none
+    return job
+
+
+def test_a_host_killed_between_sink_log_and_commit_leaves_an_exact_output(gated: Gated) -> None:
+    job = start_and_kill_in_the_window(gated)
+
+    terminate_and_compare(job, 4)
+
+
+@pytest.mark.long
+def test_the_kills_that_matter_most_leave_an_exact_output(gated: Gated) -> None:
+    """A host between sink log and commit, then Python and JVM alone in the middle of a batch, recovered in place.
+
+    One job, to start Spark less.
+    """
+    job = start_and_kill_in_the_window(gated)
 
     for epoch, victim in ((2, job.python), (3, job.jvm)):
         driver = [job.jvm(), job.python()]

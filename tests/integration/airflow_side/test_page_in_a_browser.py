@@ -73,7 +73,18 @@ PAGES = {
     "tab": f"dag-runs/orders/{RUN_ID}",
     "empty tab": f"dag-runs/orders/{RUN_ID}/tasks/other/-1",
 }
-AGAIN = {"refused action", "log elsewhere", "empty tab"}  # other text in the frame of another page: in `make test-long`
+# Other text in the frame of another page: in `make test-long`.
+AGAIN = {
+    "error",
+    "refused action",
+    "cancel with a savepoint",
+    "restore without a plan",
+    "refused recover",
+    "brought back",
+    "no web UI",
+    "log elsewhere",
+    "empty tab",
+}
 Looks = tuple[tuple[Literal["light", "dark"], int], ...]  # themes, and widths in pixels
 EACH_LOOK: Looks = (("light", 1280), ("light", 400), ("dark", 1280), ("dark", 400))
 # Each theme and each width once: a theme has colours, and a width has sizes.

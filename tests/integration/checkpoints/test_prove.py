@@ -71,6 +71,7 @@ def checkpoint(tmp_path: Path) -> Iterator[Path]:
     assert children() == []
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_loads_a_batch_and_starts_the_query_on_it_without_its_sink(checkpoint: Path, tmp_path: Path) -> None:
     trace, told = tmp_path / "trace", []

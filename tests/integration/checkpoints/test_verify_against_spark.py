@@ -41,6 +41,7 @@ def disagreements(damages: list[Damage], tmp_path: Path) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_spark_agrees_on_one_damage_of_each_kind(tmp_path: Path) -> None:

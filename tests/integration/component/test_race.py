@@ -184,6 +184,7 @@ def test_a_loser_waits_until_the_store_shows_what_the_winner_wrote(s3_jvm: Compo
     assert late.hits == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_object_that_the_server_refuses_in_the_close_is_not_written(
     s3_jvm: ComponentJvm, s3: S3Access, overwrite: bool

@@ -90,6 +90,7 @@ def test_a_submission_that_is_over_gets_no_driver(job: JobContext) -> None:
     assert started(job) is None
 
 
+@pytest.mark.long
 def test_a_supervisor_that_is_asked_to_end_waits_for_no_zookeeper(job: JobContext) -> None:
     mine = spec(job, "driver-1")
     away = mine.model_copy(update={"config": mine.config.model_copy(update={"zookeeper": "127.0.0.1:1"})})

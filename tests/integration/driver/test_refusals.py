@@ -95,6 +95,7 @@ def test_relative_output_ends_the_run_before_a_row_is_written(refused: Supervise
         refused.recover()  # no second attempt with another directory
 
 
+@pytest.mark.long
 def test_script_that_raises_fails_without_a_result(job: ManagedJob) -> None:
     run = job.submit(APPS / "raises.py", [])
 
@@ -107,6 +108,7 @@ def test_script_that_raises_fails_without_a_result(job: ManagedJob) -> None:
     assert job.coordinator.find(job.paths.job_graph) is not None
 
 
+@pytest.mark.long
 def test_submission_that_is_not_the_newest_does_not_lead(job: ManagedJob) -> None:
     run = job.submit(APPS / "raises.py", [])
     job.resubmit(run)

@@ -6,7 +6,6 @@ Spark's kept answers belong to.
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
@@ -14,7 +13,7 @@ from zlib import crc32
 from tests.proofs.verdicts.answers import FOLDER, RIGHT, Line
 from tests.releases.corpus import recorded
 from tests.releases.installed import BY_VERSION
-from tests.releases.samples import write_archive
+from tests.releases.samples import write_archive, write_files
 from tests.releases.shapes import BY_NAME
 
 
@@ -72,8 +71,7 @@ def pack(release: str) -> Path:
 
 def unpack(release: str, target: Path) -> dict[str, Path]:
     """Unpack the sample of a release below *target*; return shape -> checkpoint."""
-    with tarfile.open(SAMPLES / f"{release}.tar.xz") as archive:
-        archive.extractall(target, filter="data")
+    write_files(SAMPLES / f"{release}.tar.xz", target)
     return {name: target / name / "checkpoint" for name in CHOSEN[release]}
 
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ MORE = 6  # read after a restore, the last one closes every window before it
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 
 
+@cache
 def recorded_job() -> Path:
     """Return the cached job: ``live/stats``, ``out`` and ``input``; made when it is not there yet."""
     # Resolved: the source's log names the input by its path, and the cache may be a link to that of another clone.

@@ -38,6 +38,7 @@ def checkout(built: Path, tmp_path: Path) -> Path:
     return tmp_path / "checkout"
 
 
+@pytest.mark.long
 def test_two_builds_have_the_same_bytes_and_a_jar_of_another_release_does_not_stay(checkout: Path) -> None:
     first = build(checkout)
     content = first.read_bytes()
@@ -51,6 +52,7 @@ def test_it_is_found_where_the_build_of_a_checkout_puts_it() -> None:
     assert component_jar() == build()
 
 
+@pytest.mark.long
 def test_it_is_built_again_when_a_source_changes(checkout: Path) -> None:
     before = made_from(build(checkout))
     source = checkout / "java" / "src" / "io" / "github" / "sparkha" / "Uptime.java"
@@ -69,6 +71,7 @@ def test_the_stubs_are_not_in_it(built: Path) -> None:
     assert all(name.startswith("io/github/sparkha/") for name in _classes(build(built)))
 
 
+@pytest.mark.long
 def test_the_stubs_say_what_the_real_classes_say(built: Path, tmp_path: Path) -> None:
     import pyspark
 
