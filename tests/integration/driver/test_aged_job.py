@@ -28,6 +28,13 @@ def assert_bounded(later: Size, earlier: Size, *, runs: int) -> None:
     assert later.file_bytes <= earlier.file_bytes * 1.1 + EPOCHS * 500
 
 
+def assert_notes(job: AgedJob) -> None:
+    """Those are left that a restore of the oldest retained checkpoint can need; each led run makes a checkpoint."""
+    oldest = job.runs - (RETAINED_CHECKPOINTS - 1) * job.led_every
+
+    assert sorted(job.given("rows").epochs()) == list(range(oldest, job.runs + 1))
+
+
 @pytest.mark.long
 def test_what_two_hundred_runs_leave_is_bounded(config: HaConfig, coordinator: Coordinator) -> None:
     job = AgedJob(config.model_copy(update={"retention": SHORT}), coordinator)
@@ -37,7 +44,7 @@ def test_what_two_hundred_runs_leave_is_bounded(config: HaConfig, coordinator: C
     job.live(100)
 
     assert_bounded(job.measure(), earlier, runs=100)
-    assert len(job.given("rows").epochs()) <= RETAINED_CHECKPOINTS
+    assert_notes(job)
 
 
 @pytest.fixture
@@ -63,6 +70,7 @@ def test_what_ten_thousand_runs_leave_is_bounded(patient: AgedJob) -> None:
     print(f"after 2,000 runs {earlier}; after 10,000 {later}")
     assert_bounded(later, earlier, runs=8_000)
     assert len(patient.context.runs.numbers()) <= 80
+    assert_notes(patient)
 
 
 def test_a_job_that_has_grown_shrinks_in_small_steps(config: HaConfig, coordinator: Coordinator) -> None:
