@@ -72,34 +72,37 @@ class Waiters:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
-async def until(predicate: Callable[[], bool]) -> None:
+async def until(predicate: Callable[[], bool], every: float = 0.001) -> None:
     """Wait for a condition, looking often.
 
+    :param every: Seconds between two looks. Each is a turn of the event loop, and its processor time is measured, too.
     :raises TimeoutError: It did not come.
     """
     end = time.perf_counter() + TIMEOUT
     while not predicate():
         if time.perf_counter() > end:
             raise TimeoutError("the hub did not get there")
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(every)
 
 
 class Gaps:
     """How long the event loop was busy with something else, at most.
 
+    :param every: Seconds between two looks: a gap is known to so many, and each look costs processor time.
     :ivar longest: By the clock, seconds.
     :ivar busiest: The processor time of this process between two turns, at most. Other processes do not count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, every: float = 0.005) -> None:
         self.longest = self.busiest = 0.0
+        self._every = every
         self._task = asyncio.create_task(self._tick())
 
     async def _tick(self) -> None:
         while True:
             before, busy = time.perf_counter(), time.process_time()
-            await asyncio.sleep(0.005)
-            self.longest = max(self.longest, time.perf_counter() - before - 0.005)
+            await asyncio.sleep(self._every)
+            self.longest = max(self.longest, time.perf_counter() - before - self._every)
             self.busiest = max(self.busiest, time.process_time() - busy)
 
     def stop(self) -> None:
