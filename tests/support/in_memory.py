@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 
-_MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own in it
+_MEMORY = Path("/dev/shm")  # noqa: S108  # one directory below it is used
 _ROOM = 4 << 30  # bytes: a run needs one gigabyte, and its processes four beside that
 _CHECKOUT = Path(__file__).parents[2]
 

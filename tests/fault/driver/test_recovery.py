@@ -72,7 +72,7 @@ def leading(job: SupervisedJob, run: int) -> int | None:
 
 
 def start_and_kill_in_the_window(gated: Gated) -> SupervisedJob:
-    """A job whose second epoch goes on after a kill between sink log and commit; it has executed a batch of its own.
+    """A job whose second epoch goes on after a kill between sink log and commit; it has executed a new batch as well.
 
     Without the noop run Spark never starts again after the first: "CheckpointInfo length: 0" (spark-facts section 0).
     """
