@@ -1,7 +1,7 @@
 """Run a command whose temporary files are in memory: ``python -m tests.support.in_memory COMMAND ...``.
 
-A third of the time of `make test` is waiting for a disk that flushes: each record of ZooKeeper and each file of a
-checkpoint is flushed. What tests do to processes loses no page of memory, so nothing is tested less; the same flushes
+Each record of ZooKeeper and each file of a checkpoint is flushed: a test that writes many spends a third of its time
+waiting for the disk. What tests do to processes loses no page of memory, so nothing is tested less; the same flushes
 go to a disk in `make test-long`. Without room in memory, the command runs with its files where they are otherwise.
 """
 
@@ -38,7 +38,13 @@ def main(command: list[str]) -> int:
     """Run *command*; return its exit code. The files of a run that failed stay until the next one."""
     directory = scratch()
     environment = os.environ if directory is None else {**os.environ, "TMPDIR": str(directory)}
-    code = subprocess.run(command, env=environment, check=False).returncode
+    process = subprocess.Popen(command, env=environment)
+    while True:
+        try:
+            code = process.wait()
+            break
+        except KeyboardInterrupt:
+            continue  # the command has it from the terminal as well, and ends what it has started
     if directory is not None:
         if code:
             print(f"temporary files of the tests, in memory until the next run: {directory}", file=sys.stderr)

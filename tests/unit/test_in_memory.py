@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +12,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.support import in_memory
 
 
@@ -51,6 +55,36 @@ def test_the_files_of_a_run_that_failed_stay(memory: Path, capsys: pytest.Captur
     named = (memory / "told").read_text().split()[0]
     assert (code, Path(named).exists()) == (3, True)
     assert named in capsys.readouterr().err
+
+
+# In another directory than that of the run that this test is a part of.
+ELSEWHERE = """
+import pathlib, sys
+from tests.support import in_memory
+in_memory._MEMORY, in_memory._ROOM = pathlib.Path(sys.argv[1]), 0
+sys.exit(in_memory.main(sys.argv[2:]))
+"""
+STUBBORN = """
+import pathlib, signal, sys, time
+ended = []
+signal.signal(signal.SIGINT, lambda *_: ended.append(1))
+pathlib.Path(sys.argv[1]).touch()
+while not ended:
+    time.sleep(0.01)
+time.sleep(0.5)  # longer than subprocess.run waits after an interrupt
+sys.exit(7)
+"""
+
+
+def test_a_command_that_is_interrupted_ends_by_itself(memory: Path) -> None:
+    stubborn = [sys.executable, "-c", STUBBORN, str(memory / "ready")]
+    command = [sys.executable, "-c", ELSEWHERE, str(memory), *stubborn]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2], start_new_session=True)
+    wait_until((memory / "ready").exists, timeout=60, what="the command")
+
+    os.killpg(process.pid, signal.SIGINT)
+
+    assert process.wait(60) == 7
 
 
 @pytest.mark.parametrize("lacks", ["directory", "room", "memory"])
