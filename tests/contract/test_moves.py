@@ -49,7 +49,7 @@ from tests.support.spark.layered_job import on_s3
 from tests.support.spark.recorded_job import QUERY, copy_output
 
 
-# Every step of a move on ZooKeeper takes three seconds; the contract suite of the coordinator compares both quickly.
+# On ZooKeeper each of these tests takes three seconds. The contract suite of the coordinator compares both backends.
 BACKENDS = ("fake", pytest.param("zookeeper", marks=pytest.mark.long))
 BATCH = 9
 REQUEST = MoveRequest(requested_by="test")

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -39,18 +40,15 @@ def main(command: list[str]) -> int:
     directory = scratch()
     environment = os.environ if directory is None else {**os.environ, "TMPDIR": str(directory)}
     process = subprocess.Popen(command, env=environment)
-    while True:
-        try:
-            code = process.wait()
-            break
-        except KeyboardInterrupt:
-            continue  # the command has it from the terminal as well, and ends what it has started
+    while process.poll() is None:
+        with suppress(KeyboardInterrupt):  # the command gets it from the terminal as well, and ends what it has started
+            process.wait()
     if directory is not None:
-        if code:
+        if process.returncode:
             print(f"temporary files of the tests, in memory until the next run: {directory}", file=sys.stderr)
         else:
             shutil.rmtree(directory, ignore_errors=True)
-    return code
+    return process.returncode
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ def test_run_that_is_given_up_in_the_middle_of_its_drain_is_restored_exactly(gat
 
     job.job.restore(RestoreRequest(job_id=job.job_id, request_id="again"))
     job.stream.feed(1)
-    # Both of the above take an epoch each, and one more when a busy machine has cost them their session.
+    # Asked for, not counted: a lock that is lost on a busy machine is taken again, in one more epoch.
     epoch = wait_until(partial(leading, job, run=2), timeout=PATIENCE, what="the leader of the restored run")
     job.await_committed(epoch, drained)
 
