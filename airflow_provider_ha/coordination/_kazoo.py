@@ -33,6 +33,7 @@ from typing_extensions import Self
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo_client import make_client
+from airflow_provider_ha.coordination._kazoo_multi_read import KNOWN, MANY, PendingMultiReads, is_answered
 from airflow_provider_ha.coordination._kazoo_reads import PendingReads, node_of
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
 from airflow_provider_ha.coordination.connection_news import ConnectionNews
@@ -49,6 +50,7 @@ from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
     ConfigurationError,
     CoordinationError,
+    HaError,
     NodeExistsError,
     NodeMissingError,
     NotConnectedError,
@@ -66,6 +68,7 @@ _STATES = {
 # After these it is unknown whether the server got the request, or whether it will still get it.
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, SessionMovedError, KazooTimeoutError)
 _CLOSE_TIMEOUT = 5.0
+_ASK_TIMEOUT = 5.0  # seconds: one question to a server, while a reader waits
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class KazooCoordinator(Coordinator):
     """
 
     def __init__(self, config: HaConfig) -> None:
+        self._config = config
         self._hosts = config.zookeeper
         self._timeout = config.timings.session_timeout
         self._pid = os.getpid()
@@ -197,8 +201,27 @@ class KazooCoordinator(Coordinator):
         """Read all in one round trip; see :meth:`Coordinator.read`."""
         if not reads.nodes and not reads.lists:
             return Seen({}, {})
-        seen: Seen = self._read((reads.nodes + reads.lists)[0], lambda: PendingReads(self._client, reads, watch))
+        paths = reads.nodes + reads.lists
+        # guard: old-servers-end-the-session-of-a-reader
+        if watch is None and len(paths) >= MANY and KNOWN.know(self._hosts, self._answers_multi_read):
+            seen: Seen = self._read(paths[0], lambda: PendingMultiReads(self._client, reads))
+        else:
+            seen = self._read(paths[0], lambda: PendingReads(self._client, reads, watch))
         return seen
+
+    def _answers_multi_read(self) -> bool | None:
+        """Ask the servers in another session: they end it when they do not know the request."""
+        try:
+            other = KazooCoordinator.connect(self._config, timeout=_ASK_TIMEOUT)
+        except HaError:  # this session may live all the same: a server may limit the connections of a host
+            return None
+        try:
+            answered = is_answered(other._client, _ASK_TIMEOUT)  # noqa: SLF001  # our own class
+        finally:
+            other.close()
+        if answered is False:
+            _log.warning("ZooKeeper (%s) is older than 3.6: many jobs are read slowly", self._hosts)
+        return answered
 
     @property
     def default_acl(self) -> list[Any] | None:
@@ -216,9 +239,9 @@ class KazooCoordinator(Coordinator):
 
     def ensure(self, *paths: str) -> None:
         """Create the persistent nodes that do not exist yet, parents included."""
-        for path in paths:
-            missing = [node for node in _lineage(path) if self.find(node) is None]
-            for node in missing:
+        wanted = tuple(dict.fromkeys(node for path in paths for node in _lineage(path)))
+        for node, found in self.read(Reads(wanted)).nodes.items():
+            if found is None:
                 self._ensure_one(node)
 
     def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:

@@ -74,6 +74,43 @@ def test_several_reads_are_one(coordinator: Coordinator, base: str) -> None:
     assert caught.value.path == f"{base}/gone"
 
 
+def test_more_reads_than_one_request_takes_are_one(coordinator: Coordinator, base: str) -> None:
+    names = [f"node-{number:04d}" for number in range(1_100)]
+    coordinator.commit(Create(f"{base}/zwölf"), Create(f"{base}/zwölf/größe", b"g"), Create(f"{base}/empty"))
+    for start in range(0, len(names), 100):
+        coordinator.commit(*(Create(f"{base}/{name}", name.encode()) for name in names[start : start + 100]))
+    paths = [f"{base}/{name}" for name in (*names, "gone", "empty", "zwölf/größe")]
+
+    seen = coordinator.read(Reads(tuple(paths), (base, f"{base}/gone", f"{base}/zwölf", f"{base}/empty")))
+
+    assert seen.nodes == {path: coordinator.find(path) for path in paths}
+    assert list(seen.nodes) == paths
+    assert seen.lists == {
+        base: [*sorted(["empty", *names]), "zwölf"],
+        f"{base}/gone": [],
+        f"{base}/zwölf": ["größe"],
+        f"{base}/empty": [],
+    }
+
+
+def test_many_reads_survive_a_cut(cluster: Cluster, base: str) -> None:
+    cluster.cut_for_a_moment()
+
+    seen = cluster.fragile.read(Reads((base, *(f"{base}/{number}" for number in range(200)))))
+
+    assert [path for path, node in seen.nodes.items() if node is not None] == [base]
+
+
+def test_many_reads_see_an_unanswered_write(cluster: Cluster, base: str) -> None:
+    cluster.lose_answer(containing=f"{base}/a")
+    with pytest.raises(OutcomeUnknownError):
+        cluster.fragile.commit(Create(f"{base}/a", b"1"))
+
+    seen = cluster.fragile.read(Reads((f"{base}/a", *(f"{base}/{number}" for number in range(200)))))
+
+    assert seen.there(f"{base}/a").data == b"1"
+
+
 def test_to_read_nothing_asks_nobody(coordinator: Coordinator) -> None:
     seen = coordinator.read(Reads())
 

@@ -19,8 +19,10 @@ from airflow_provider_ha.config import HaConfig, tls_of
 from airflow_provider_ha.control.administration.tree import read_tree, walk
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination._kazoo_client import _warn_once, make_client
+from airflow_provider_ha.coordination._kazoo_multi_read import MANY
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.coordination.tick import check_tick, server_tick
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
@@ -122,6 +124,8 @@ def test_what_a_sasl_user_makes_nobody_else_can_read(secured: SecuredZooKeeper) 
 
     with pytest.raises(ConfigurationError, match="refuses access to /by-sasl"):
         stranger.get("/by-sasl")
+    with pytest.raises(ConfigurationError, match="refuses access to /by-sasl"):
+        stranger.read(Reads(("/by-sasl",) * MANY))
 
     assert owner.get("/by-sasl").data == b""
     for session in (owner, stranger):
@@ -159,6 +163,7 @@ def test_everything_lies_below_the_chroot(config: HaConfig, coordinator: KazooCo
     below.ensure("/spark-ha/default")
 
     assert coordinator.children("/prod-a/spark-ha") == ["default"]
+    assert below.read(Reads(("/spark-ha/default",) * MANY, ("/spark-ha",))).lists == {"/spark-ha": ["default"]}
     below.close()
 
 
