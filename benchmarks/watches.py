@@ -55,7 +55,7 @@ class Waiters:
         self.tasks = [asyncio.create_task(self._wait(path)) for path in paths]
 
     async def _wait(self, path: str) -> None:
-        async with self._hub.waiter([path]) as waiter:
+        with self._hub.waiter([path]) as waiter:
             while True:
                 await self._hub.nodes(waiter)
                 self.reads[path] += 1

@@ -134,13 +134,13 @@ class SparkHaTrigger(BaseTrigger):
             nodes, announced = self.nodes(paths), self.announcement(paths)
         except HaError as error:
             return error_event(error).to_json()
-        async with (
-            borrow(config) as hub,
-            hub.announcing(announced),
-            hub.reporting([self.job_id]),
-            hub.waiter(nodes, self.absent(paths)) as waiter,
-        ):
-            return await self._wait(hub, waiter, paths, announced)
+        async with borrow(config) as hub:
+            with (
+                hub.announcing(announced),
+                hub.reporting([self.job_id]),
+                hub.waiter(nodes, self.absent(paths)) as waiter,
+            ):
+                return await self._wait(hub, waiter, paths, announced)
 
     async def _wait(self, hub: Hub, waiter: Waiter, paths: JobPaths, announced: Announcement | None) -> Event:
         outage = Outage(self)

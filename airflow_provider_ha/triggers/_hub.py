@@ -17,9 +17,9 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
@@ -46,6 +46,7 @@ CALL_TIMEOUT = 30.0  # seconds; longer than the coordinator's own bounded retrie
 POLL = 60.0  # seconds in which each watched node is compared once; longer with more than AT_ONCE nodes a second
 _BATCH = 1000  # nodes in one round trip
 _TICK = 1.0  # seconds between two parts of the poll, and between an announcement and its node
+_HELD_BACK = 10  # ticks in a row without announcements, at most
 _THREADS = 4  # a dead ZooKeeper must not occupy the threads that other providers' triggers share
 
 _log = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class Hub:
         self._upkeep = asyncio.ensure_future(self._look_after_the_session())
         self._stats = JobStats(config.cluster_id, self._opened)
 
-    def waiter(self, paths: Sequence[str], absent: Sequence[str] = ()) -> AbstractAsyncContextManager[Waiter]:
+    def waiter(self, paths: Sequence[str], absent: Sequence[str] = ()) -> AbstractContextManager[Waiter]:
         """Register interest in *paths*, of which *absent* are likely not to exist, for the time of the block."""
         return self._waiters.added(paths, absent)
 
@@ -136,8 +137,8 @@ class Hub:
         if announced is not None:
             self._announced[announced.path] = announced
 
-    @asynccontextmanager
-    async def announcing(self, announced: Announcement | None) -> AsyncIterator[None]:
+    @contextmanager
+    def announcing(self, announced: Announcement | None) -> Iterator[None]:
         """Remove an announcement some time after the block: the session lives on without it."""
         try:
             yield
@@ -145,11 +146,9 @@ class Hub:
             if announced is not None:
                 self._announced.pop(announced.path, None)
 
-    @asynccontextmanager
-    async def reporting(self, job_ids: Iterable[str]) -> AsyncIterator[None]:
+    def reporting(self, job_ids: Iterable[str]) -> AbstractContextManager[None]:
         """Send the metrics of jobs to Airflow's Stats for the time of the block, each once for all its triggers."""
-        with self._stats.reporting(job_ids):
-            yield
+        return self._stats.reporting(job_ids)
 
     async def close(self) -> None:
         """End the session; one that is still being opened is closed as soon as it is there."""
@@ -183,6 +182,7 @@ class Hub:
             for waiter, answer in batch:
                 if not answer.done():
                     answer.set_result({path: found[path] for path in waiter.paths})
+            leave_out_what_lasts(sum(hub.borrowers for hub in _hubs.values()))
 
     async def _fail(self, error: Exception, batch: list[tuple[Waiter, asyncio.Future[Nodes]]]) -> None:
         """Give all that ask the reason: each of them alone would wait for it as long."""
@@ -196,13 +196,18 @@ class Hub:
 
     async def _look_after_the_session(self) -> None:
         """Compare some nodes and keep the announcements, again and again. Raises nothing: looks report an outage."""
+        held_back = 0
         while True:
             await asyncio.sleep(_TICK)
             session = self._opened()
             if session is None:
                 continue
+            # What is shown to people can wait while many wait for their first look; a stream of looks has no end.
+            looks = self._reading is not None and not self._reading.done()
+            held_back = held_back + 1 if looks and held_back < _HELD_BACK else 0  # guard: looks-that-go-on
             try:
-                await self._in_reader(partial(session.announcements.keep, list(self._announced.values())))
+                if not held_back:  # guard: announcements-come-before-looks
+                    await self._in_reader(partial(session.announcements.keep, list(self._announced.values())))
                 await self._compare_some(session)
             except (HaError, asyncio.TimeoutError):
                 continue  # of an outage those tell that read
@@ -240,7 +245,7 @@ class Hub:
 
     async def _open(self) -> Session:
         client = await self._loop.run_in_executor(self._executor, self._open_client, self._config)
-        leave_out_what_lasts()  # by now all is imported
+        leave_out_what_lasts(0)  # by now all is imported
         return Session(client, self._wake_from_thread)
 
     async def _discard(self, task: asyncio.Task[Session]) -> None:

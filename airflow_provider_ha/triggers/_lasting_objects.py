@@ -1,11 +1,13 @@
-"""What a triggerer has imported, left out of Python's search for cycles.
+"""What lasts in a triggerer, left out of Python's search for cycles.
 
 The search stops all threads, so also the event loop of a triggerer, for as long as it takes to look at every object
-that is kept. Most of them are modules of Airflow and of what this package needs: they last as long as the process, and
-they cost 0.2 s at each search that is a full one (``benchmarks/idle_triggers.py``). ``gc.freeze`` leaves them out.
+that is kept. Two kinds of them last: modules of Airflow and of what this package needs, which cost 0.2 s at each search
+that is a full one, and waits, of which a triggerer has thousands, as much again (``benchmarks/idle_triggers.py``).
+``gc.freeze`` leaves out what is there: once when all is imported, and again each time there are more waits than ever.
 
-It is done once in a process, so what it costs is bounded: cycles that are already garbage at that moment stay. Objects
-that are not in a cycle are freed as always. What is made later is searched as always.
+It is done as often as waits have become more, so what it costs is bounded, however often waits begin and end: cycles
+that are already garbage at such a moment stay, but for the young ones, which are searched for first. Objects that are
+not in a cycle are freed as always. What is made later is searched as always.
 """
 
 from __future__ import annotations
@@ -14,24 +16,35 @@ import gc
 import threading
 
 
-class _Once:
-    """Whether the process has done it. Used from threads."""
+_MORE = 250  # waits: some 10,000 objects, which a search looks at in some milliseconds
+_YOUNG = 1  # the generation up to which a search is cheap
+
+
+class LastingObjects:
+    """How much of this process is left out. Used from threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._is_done = False
+        self._waits: int | None = None
 
-    def begin(self) -> bool:
-        """Return whether the caller is the first."""
+    def left_out(self, waits: int) -> bool:
+        """Note how many waits there are; return whether what there is has to be left out now."""
         with self._lock:
-            first, self._is_done = not self._is_done, True
-            return first
+            # guard: each-session-leaves-more-out-of-the-search
+            if self._waits is None or waits >= self._waits + _MORE:
+                self._waits = waits
+                return True
+            return False
 
 
-_ONCE = _Once()
+_LASTING = LastingObjects()
 
 
-def leave_out_what_lasts() -> None:
-    """Leave all objects that there are now out of each later search; a second call changes nothing."""
-    if _ONCE.begin():  # guard: each-session-leaves-more-out-of-the-search
+def leave_out_what_lasts(waits: int) -> None:
+    """Leave all objects that there are now out of each later search, if it is the first time or waits have grown.
+
+    :param waits: How many there are in this process.
+    """
+    if _LASTING.left_out(waits):
+        gc.collect(_YOUNG)
         gc.freeze()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 
 
@@ -36,9 +36,14 @@ class Waiter:
 
     async def wait(self, seconds: float) -> None:
         """Return when one of the nodes may have changed, at the latest after *seconds* (the poll is the backstop)."""
-        if not self._changed.done():
-            # A future, and no task that waits for an event: a triggerer has thousands of them.
-            await asyncio.wait({self._changed}, timeout=seconds)
+        if self._changed.done():
+            return
+        # A future and a timer, and no task that waits for an event: a triggerer has thousands of them.
+        timer = asyncio.get_running_loop().call_later(seconds, self.wake)
+        try:
+            await self._changed
+        finally:
+            timer.cancel()
 
 
 class Waiters:
@@ -55,8 +60,8 @@ class Waiters:
         """Return the nodes that are waited for."""
         return list(self._by_path)
 
-    @asynccontextmanager
-    async def added(self, paths: Sequence[str], absent: Sequence[str] = ()) -> AsyncIterator[Waiter]:
+    @contextmanager
+    def added(self, paths: Sequence[str], absent: Sequence[str] = ()) -> Iterator[Waiter]:
         """Wake a new waiter for the time of the block."""
         waiter = Waiter(frozenset(paths), absent)
         for path in waiter.paths:

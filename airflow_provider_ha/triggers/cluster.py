@@ -154,9 +154,10 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                 continue
             cluster = ClusterPaths(config.root, config.cluster_id)
             announced = self.announcement(cluster)
-            async with borrow(config) as hub, hub.announcing(announced):
-                async for event in self._follow(hub, cluster, notices, outage, announced):
-                    yield event
+            async with borrow(config) as hub:
+                with hub.announcing(announced):
+                    async for event in self._follow(hub, cluster, notices, outage, announced):
+                        yield event
 
     def announcement(self, cluster: ClusterPaths) -> Announcement | None:
         """Return how this is shown to people; ``None`` when no DAG recovers what it reports."""
@@ -172,7 +173,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         health = self._health()
         while True:
             jobs = listed.jobs
-            async with hub.reporting(jobs), hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
+            with hub.reporting(jobs), hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
                 while listed.jobs == jobs:
                     try:
                         found = await hub.nodes(waiter)  # first: what changes from here on wakes the waiter

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SessionState
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.jobs.presence import LIVE, Announcement
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _hub as hub
 from airflow_provider_ha.triggers import _lasting_objects
+from airflow_provider_ha.triggers._announcements import Announcements
+from airflow_provider_ha.triggers._watched_nodes import WatchedNodes
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
@@ -263,12 +267,20 @@ def test_an_invalid_job_id_ends_the_wait_with_what_to_do(opened: list[Any]) -> N
     assert not opened
 
 
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing was left out yet; what is left out by the test lasts longer than it."""
+    monkeypatch.setattr(_lasting_objects, "_LASTING", _lasting_objects.LastingObjects())
+    gc.unfreeze()
+    yield
+    gc.freeze()  # as before: what the tests have imported
+
+
+@pytest.mark.usefixtures("searched")
 def test_what_was_imported_is_left_out_of_the_search_for_cycles_once(
-    coordinator: Coordinator, paths: JobPaths, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+    coordinator: Coordinator, paths: JobPaths, opened: list[Any]
 ) -> None:
     submit(coordinator, paths)
-    monkeypatch.setattr(_lasting_objects, "_ONCE", _lasting_objects._Once())
-    gc.unfreeze()
     left_out: list[int] = []
 
     async def watch() -> None:
@@ -285,3 +297,85 @@ def test_what_was_imported_is_left_out_of_the_search_for_cycles_once(
     assert len(opened) == 2
     assert left_out[0] > 10_000, "what Airflow has imported"
     assert left_out[1] <= left_out[0], "what is made later is searched"
+
+
+@pytest.mark.usefixtures("searched")
+def test_waits_are_left_out_of_the_search_when_there_are_more_than_ever(
+    coordinator: Coordinator, paths: JobPaths, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(coordinator, paths)
+    monkeypatch.setattr(_lasting_objects, "_MORE", 20)
+    left_out: list[int] = []
+
+    async def watch(count: int) -> None:
+        triggers = [SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER) for _ in range(count)]
+        looks = [looks_of(trigger) for trigger in triggers]
+        waiting = [asyncio.ensure_future(first_event(trigger)) for trigger in triggers]
+        await until(lambda: all(looks), "a look of each")
+        left_out.append(gc.get_freeze_count())
+        await cancelled(*waiting)
+
+    for count in (1, 30, 30):
+        asyncio.run(watch(count))
+
+    assert len(opened) == 3
+    assert left_out[1] > left_out[0] + 30, "the waits"
+    assert left_out[2] <= left_out[1], "no more than before"
+
+
+def test_people_are_shown_a_wait_after_the_first_looks_of_others(
+    coordinator: Coordinator, paths: JobPaths, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(coordinator, paths)
+    monkeypatch.setattr(hub, "_TICK", 0.0)
+    monkeypatch.setattr(hub, "_HELD_BACK", 10**9)
+    monkeypatch.setattr(hub, "_BATCH", 1)  # so that there is time for it between any two of them
+    calls: list[str] = []
+    keep, read = Announcements.keep, WatchedNodes.read
+
+    def noted_keep(self: Announcements, wanted: Iterable[Announcement]) -> None:
+        calls.append("announcements")
+        keep(self, wanted)
+
+    def noted_read(self: WatchedNodes, *nodes: Any) -> Any:
+        calls.append("look")
+        return read(self, *nodes)
+
+    monkeypatch.setattr(Announcements, "keep", noted_keep)
+    monkeypatch.setattr(WatchedNodes, "read", noted_read)
+
+    async def watch() -> None:
+        triggers = [SparkHaJobTrigger(job_id="flights", run=1, poll_interval=NEVER) for _ in range(20)]
+        waiting = [asyncio.ensure_future(first_event(trigger)) for trigger in triggers]
+        await until(lambda: len(present(coordinator, paths)) == 20, "all announcements")
+        await cancelled(*waiting)
+
+    asyncio.run(watch())
+
+    first = calls.index("look")
+    assert calls[first : first + 20] == ["look"] * 20
+
+
+def test_a_stream_of_looks_does_not_hide_a_wait_from_people(
+    coordinator: Coordinator, paths: JobPaths, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(coordinator, paths)
+    monkeypatch.setattr(hub, "_TICK", 0.01)
+
+    async def watch() -> None:
+        trigger = SparkHaJobTrigger(job_id="flights", run=1, poll_interval=NEVER)
+        looks = looks_of(trigger)
+        waiting = asyncio.ensure_future(first_event(trigger))
+        await until(lambda: looks, "a look")
+        (the_hub,) = hub._hubs.values()
+        the_hub._reading = asyncio.ensure_future(asyncio.sleep(NEVER))
+        the_hub.announce(Announcement.of_task(paths, "another"))
+        await until(lambda: len(present(coordinator, paths)) == 2, "both announcements")
+        await cancelled(waiting)
+
+    asyncio.run(watch())
+
+
+def present(coordinator: Coordinator, paths: JobPaths) -> list[str]:
+    """Return the names of the waits that are shown to people."""
+    return [name for name in coordinator.children(paths.watchers) if name.startswith(LIVE)]
