@@ -47,7 +47,7 @@ _ERROR = -1  # type of an answer that is the code of an error
 
 
 class MultiRead:
-    """One request, with what kazoo calls of its own ones.
+    """One request, with the methods that kazoo calls of a request.
 
     :param client: Whose chroot the paths are in.
     :param reads: Pairs of a request of kazoo's, ``GetData`` or ``GetChildren``, and a path.
@@ -55,7 +55,7 @@ class MultiRead:
 
     type = 22
 
-    def __init__(self, client: KazooClient, reads: Sequence[tuple[type[Any], str]]) -> None:
+    def __init__(self, client: KazooClient, reads: Sequence[tuple[Any, str]]) -> None:
         self._reads = [kind(_prefix_root(client.chroot, path), None) for kind, path in reads]
 
     def serialize(self) -> bytearray:
@@ -64,7 +64,8 @@ class MultiRead:
         for read in self._reads:
             sent += MultiHeader(read.type, done=False, err=_ERROR).serialize()
             sent += read.serialize()
-        return sent + MultiHeader(_ERROR, done=True, err=_ERROR).serialize()
+        sent += MultiHeader(_ERROR, done=True, err=_ERROR).serialize()
+        return sent
 
     def deserialize(self, answer: bytes, offset: int) -> list[Any]:
         """Return for each read what kazoo returns for it alone, or its error."""
@@ -134,7 +135,7 @@ class KnownServers:
 KNOWN = KnownServers()
 
 
-def send(client: KazooClient, reads: Sequence[tuple[type[Any], str]]) -> Any:
+def send(client: KazooClient, reads: Sequence[tuple[Any, str]]) -> Any:
     """Send one request, and return its pending answer."""
     pending = client.handler.async_result()
     client._call(MultiRead(client, reads), pending)  # noqa: SLF001  # see above
