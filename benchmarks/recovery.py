@@ -121,7 +121,7 @@ def main() -> None:
                 name,
                 f"{each.seconds:.2f}",
                 f"{each.seconds / count * 1e3:.2f}",
-                f"{each.requests / count:.1f}",
+                f"{each.requests / count:.2g}",
                 f"{each.round_trips / count:.1f}" if each.round_trips else "1 for all",
                 f"{each.seconds / floor:.1f}",
             )

@@ -33,7 +33,7 @@ from typing_extensions import Self
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo_client import make_client
-from airflow_provider_ha.coordination._kazoo_multi_read import KNOWN, MANY, PendingMultiReads, is_answered
+from airflow_provider_ha.coordination._kazoo_multi_read import KNOWN, PendingMultiReads, is_answered
 from airflow_provider_ha.coordination._kazoo_reads import PendingReads, node_of
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
 from airflow_provider_ha.coordination.connection_news import ConnectionNews
@@ -202,8 +202,9 @@ class KazooCoordinator(Coordinator):
         if not reads.nodes and not reads.lists:
             return Seen({}, {})
         paths = reads.nodes + reads.lists
+        several = watch is None and len(paths) > 1
         # guard: old-servers-end-the-session-of-a-reader
-        if watch is None and len(paths) >= MANY and KNOWN.know(self._hosts, self._answers_multi_read):
+        if several and KNOWN.know(self._hosts, self._answers_multi_read, reads=len(paths)):
             seen: Seen = self._read(paths[0], lambda: PendingMultiReads(self._client, reads))
         else:
             seen = self._read(paths[0], lambda: PendingReads(self._client, reads, watch))

@@ -5,7 +5,7 @@ A request costs kazoo some 0.1 ms of Python, a read within a ``multiRead`` a sma
 fails fails no other.
 
 A server before 3.6 ends the session that sends what it does not know. So ``_kazoo.py`` asks in a session made for the
-question, once in a process: a driver must not lose its leadership by a read.
+question, once in a process that wants to read much: a driver must not lose its leadership by a read.
 
 What is private to kazoo and used here (``KazooClient._call``, ``kazoo.protocol``) is tested by what it does in
 ``tests/contract/test_coordinator.py``; the dependency is pinned below 2.12 for the same reason.
@@ -40,7 +40,7 @@ from airflow_provider_ha.coordination._kazoo_reads import node_of
 from airflow_provider_ha.coordination.reads import Reads, Seen
 
 
-MANY = 100  # reads; fewer are sent one by one: they would not pay for the question to the server
+MANY = 100  # reads that are worth the question to the servers
 _AT_ONCE = 500  # reads in one request: the server answers nothing else of the session in between
 _ASK_AGAIN = 60.0  # seconds until servers that did not answer are asked again
 _ERROR = -1  # type of an answer that is the code of an error
@@ -117,13 +117,14 @@ class KnownServers:
         self._known: dict[str, bool] = {}
         self._again: dict[str, float] = {}
 
-    def know(self, hosts: str, ask: Callable[[], bool | None]) -> bool:
+    def know(self, hosts: str, ask: Callable[[], bool | None], *, reads: int) -> bool:
         """Return whether the servers are known to know it.
 
         :param ask: Asks them; ``None`` when they did not answer. They are asked again after a minute then: a server
             that takes no further connection must not hold up each read.
+        :param reads: How many there are to send; for less than :data:`MANY` the servers are not asked.
         """
-        if hosts not in self._known and time.monotonic() >= self._again.get(hosts, 0.0):
+        if reads >= MANY and hosts not in self._known and time.monotonic() >= self._again.get(hosts, 0.0):
             answer = ask()
             if answer is None:
                 self._again[hosts] = time.monotonic() + _ASK_AGAIN

@@ -1,4 +1,4 @@
-"""Where many jobs stand, at five requests each and two round trips for all: which of them are worth a look.
+"""Where many jobs stand, at five reads each and two round trips for all: which of them are worth a look.
 
 A look (:mod:`~airflow_provider_ha.jobs.recoverable`) reads a job as a whole, and its graph. Most jobs of a cluster are
 led and need none. The order of the reads is that of a snapshot (:mod:`~airflow_provider_ha.jobs.snapshot`): the epoch

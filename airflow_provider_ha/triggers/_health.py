@@ -1,6 +1,6 @@
 """Reads what a watcher of a cluster sees of jobs beside their leaders: results, checkpoints, and restore drills.
 
-Of each job that is five requests, in two round trips for all: the status and the numbers of its runs and checkpoints,
+Of each job that is five reads, in two round trips for all: the status and the numbers of its runs and checkpoints,
 then the newest run and the newest checkpoint. Nothing of them is kept: a job may be deleted and made again.
 """
 

@@ -61,8 +61,10 @@ def test_versions_come_back_in_the_order_of_the_operations(coordinator: Coordina
     assert versions == [-1, 1, 0, -1]
 
 
-def test_several_reads_are_one(coordinator: Coordinator, base: str) -> None:
+@pytest.mark.parametrize("before", [1, 100], ids=["at_first", "after_many"])
+def test_several_reads_are_one(coordinator: Coordinator, base: str, before: int) -> None:
     coordinator.commit(Create(f"{base}/b", b"1"), Create(f"{base}/a"))
+    coordinator.read(Reads((base,) * before))
 
     seen = coordinator.read(Reads((f"{base}/b", f"{base}/gone"), (base, f"{base}/gone")))
 

@@ -1,6 +1,6 @@
 """Many jobs at once: briefly, to choose and sort them by; and as a page shows them. Only read.
 
-A brief needs five requests for a job that is led, at most seven for others, and two round trips for all. It is what a
+A brief needs five reads for a job that is led, at most seven for others, and two round trips for all. It is what a
 first look needs: a job may change before it is shown, so what is shown of it comes from its snapshot.
 """
 
