@@ -58,6 +58,7 @@ def patient(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgedJ
     session.close()
 
 
+@pytest.mark.apart
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_what_ten_thousand_runs_leave_is_bounded(patient: AgedJob) -> None:
