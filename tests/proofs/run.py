@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _interrupt)
-    console, began = Console(highlight=False), time.monotonic()
+    console, began = Console(highlight=False, markup=False), time.monotonic()  # a test's id may hold brackets
     try:
         proof = suite.run(folder, lambda line: console.print(f"{time.monotonic() - began:7.0f} s  {line}"))
     except KeyboardInterrupt:
