@@ -27,7 +27,7 @@ demo-stop: venv ## Stop what `make demo KEEP=1` left running
 
 quick: venv ## Check style, types and pure tests, in a minute
 	@$(MAKE) --no-print-directory lint types
-	@$(BIN)/pytest tests/unit tests/fake -q -m "not slow and not long and not spark and not airflow and not system" -n $(WORKERS)
+	@$(BIN)/pytest tests/unit tests/fake -q -m "not slow and not long and not hours and not spark and not airflow and not system" -n $(WORKERS)
 
 # A third of a test's time is waiting for a session to expire or for a process to start: three at a time use two cores.
 test coverage test-long: WORKERS = 3
@@ -35,13 +35,13 @@ test coverage test-long: WORKERS = 3
 test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/python -m tests.support.preparation
 	@$(BIN)/python -m tests.support.in_memory \
-	$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -m "not long and not hours and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m tests.support.coverage_figures
 
 coverage: venv ## Run the quick suite, and measure which lines and branches it executes: build/coverage
 	@$(BIN)/python -m tests.support.preparation
 	@PYTHONPATH=$(CURDIR)/tests/support/measured_children \
-	$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	$(BIN)/pytest -m "not long and not hours and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--cov --cov-config .ci/coverage.toml \
 	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
 	@$(BIN)/python -m tests.support.coverage_figures --keep
@@ -51,10 +51,10 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
 	@$(BIN)/python -m tests.support.preparation --s3a
 	@echo "soaks, and the tests of a whole Airflow one by one, run beside the others; their reports come last" && mkdir -p build && \
-	{ $(BIN)/pytest -m "apart or soak" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
-	{ $(BIN)/pytest -m system --deselect tests/system/test_demo.py --timeout 1800 > build/system.log 2>&1 & } && system=$$! && \
+	{ $(BIN)/pytest -m "(apart or soak) and not hours" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
+	{ $(BIN)/pytest -m "system and not hours" --deselect tests/system/test_demo.py --timeout 1800 > build/system.log 2>&1 & } && system=$$! && \
 	trap 'kill $$apart $$system' INT TERM && \
-	{ $(BIN)/pytest -m "long and not (apart or soak or system)" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
+	{ $(BIN)/pytest -m "long and not (apart or soak or system or hours)" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
 	others=$$?; wait $$apart; of_apart=$$?; wait $$system; of_system=$$?; cat build/apart.log build/system.log; \
 	exit $$((others + of_apart + of_system)); }
 
@@ -66,6 +66,7 @@ mutants: venv ## Break the package, one guard at a time, and see a test fail (ON
 	$(BIN)/python -m tests.mutants.run) $(if $(ONLY),--only '$(ONLY)')
 
 proof: venv ## Run what takes hours (SUITE=name); it can be interrupted, and writes docs/reference/proofs.md
+	@$(if $(filter tests,$(SUITE)),$(BIN)/python -m tests.support.preparation --s3a)
 	@$(BIN)/python -m tests.proofs.run $(SUITE)
 
 # Without hosts and URLs: a registry is the business of the machine.

@@ -35,7 +35,7 @@ _BESIDE = (
     "mkdocs.yml",
     "pyproject.toml",
 )
-_QUICK = "not long and not spark and not system"
+_QUICK = "not long and not hours and not spark and not system"
 _LIMIT = 1800.0
 
 

@@ -14,7 +14,8 @@ _HEAD = """\
 # Proofs
 
 What takes hours is no test of `make test` or `make test-long`. `make proof SUITE=name` does it, goes on where it was
-interrupted, and writes its table here.
+interrupted, and writes its table here. `make proof SUITE=tests` runs the tests with the marker `hours`, one file after
+the other; a test that passed runs again only after the repository has changed.
 """
 
 

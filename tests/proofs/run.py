@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.proofs.engines.proof import EngineDeaths
+from tests.proofs.hours import HourTests
 from tests.proofs.kills import Kills
 from tests.proofs.outages import Outages
 from tests.proofs.page import write
@@ -48,6 +49,7 @@ SUITES: tuple[Suite, ...] = (
     EngineDeaths(),
     Stores(),
     Sinks(),
+    HourTests(),
 )
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
@@ -64,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.again:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    # SIGINT too: a shell that starts a proof in the background has it ignored, and so would the proof's processes.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     console, began = Console(highlight=False, markup=False), time.monotonic()  # a test's id may hold brackets
     try:
         proof = suite.run(folder, lambda line: console.print(f"{time.monotonic() - began:7.0f} s  {line}"))

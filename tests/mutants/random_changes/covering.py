@@ -24,7 +24,7 @@ from tests.mutants.catalogue import ROOT
 
 
 PACKAGE = "airflow_provider_ha"
-QUICK = "not long and not system and not spark"
+QUICK = "not long and not hours and not system and not spark"
 
 _FILES_AT_A_TIME = 12
 
