@@ -54,7 +54,7 @@ test-long: venv ## Run what takes longer: a real Airflow, real kills, full matri
 	{ $(BIN)/pytest -m "(apart or soak) and not hours" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
 	{ $(BIN)/pytest -m "system and not hours" --deselect tests/system/test_demo.py --timeout 1800 > build/system.log 2>&1 & } && system=$$! && \
 	trap 'kill $$apart $$system' INT TERM && \
-	{ $(BIN)/pytest -m "long and not (apart or soak or system or hours)" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
+	{ $(BIN)/pytest -m "long and not (apart or soak or system or hours)" --timeout 1800 --durations 30 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
 	others=$$?; wait $$apart; of_apart=$$?; wait $$system; of_system=$$?; cat build/apart.log build/system.log; \
 	exit $$((others + of_apart + of_system)); }
 

@@ -99,7 +99,9 @@ def expected(batches: int) -> Counter[int]:
     return Counter({number: 1 for batch in range(batches) for number in numbers(batch)})
 
 
-@pytest.mark.parametrize("kill", list(Kill), ids=lambda kill: str(kill.name.lower()))
+@pytest.mark.parametrize(
+    "kill", [pytest.param(Kill.BEFORE, marks=pytest.mark.hours), Kill.AFTER], ids=lambda kill: str(kill.name.lower())
+)
 def test_a_kill_beside_the_commit_of_the_table_neither_loses_nor_repeats_a_row(
     job: SupervisedJob, lake: Lake, kill: Kill
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_kill_beside_the_commit_of_the_table_neither_loses_nor_repeats_a_row(
     assert job.await_result().state is JobState.FINISHED
 
 
+@pytest.mark.hours
 def test_set_back_it_goes_on_behind_what_the_table_has(job: SupervisedJob, lake: Lake) -> None:
     """The table would drop the rows of the next batches, which have the numbers of batches that it has."""
     submit(job, lake, batches=4)

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]
 
 SAMPLE = (
     Cell(Sink.FOREACH_BATCH, Store.S3, Kill.AFTER),
-    Cell(Sink.DELTA, Store.HDFS, Kill.AFTER),
-    Cell(Sink.KAFKA, Store.HDFS, Kill.BEFORE),
+    pytest.param(Cell(Sink.DELTA, Store.HDFS, Kill.AFTER), marks=pytest.mark.hours),
+    pytest.param(Cell(Sink.KAFKA, Store.HDFS, Kill.BEFORE), marks=pytest.mark.hours),
 )
 
 

@@ -34,7 +34,7 @@ pytestmark = [*MARKS, pytest.mark.timeout(1800)]
 JOB = "counts"
 
 
-@pytest.fixture(params=["mounted", "s3"])
+@pytest.fixture(params=[pytest.param("mounted", marks=pytest.mark.hours), "s3"])
 def config(config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path) -> HaConfig:
     """A cluster whose leaders bear a busy machine: one leadership is lost here, and that one with its host."""
     patient = config.model_copy(update={"timings": Timings()})

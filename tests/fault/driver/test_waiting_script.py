@@ -20,7 +20,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 Gated = Callable[..., SupervisedJob]
 QUERIES = {"windows", "rows"}
 # The second one writes with foreachBatch, or has a file sink.
-ORDERS = pytest.mark.parametrize("order", [("windows", "rows"), ("rows", "windows")], ids=["foreachBatch", "files"])
+ORDERS = pytest.mark.parametrize(
+    "order",
+    [("windows", "rows"), pytest.param(("rows", "windows"), marks=pytest.mark.hours)],
+    ids=["foreachBatch", "files"],
+)
 
 
 def lost_while_waiting(job: SupervisedJob) -> int:

@@ -23,10 +23,14 @@ from tests.releases.shapes import BY_NAME, Shape
 
 # A release that is not installed or recorded yet takes minutes of two idle cores.
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
-each_release = pytest.mark.parametrize("spark", SPARKS, ids=lambda spark: spark.version)
 NEWEST, MANAGED = SPARKS[-1], BY_VERSION["4.2.0"]
 # What the oldest, the managed and the newest release do with damage; `make proof SUITE=verdicts` asks all of them.
 ASKED = (SPARKS[0], MANAGED, NEWEST)
+each_release = pytest.mark.parametrize(
+    "spark",
+    [spark if spark in ASKED else pytest.param(spark, marks=pytest.mark.hours) for spark in SPARKS],
+    ids=lambda spark: spark.version,
+)
 # The verdict is no, and 3.0 goes on: it plans again what was planned and committed before, or starts again over the old
 # state. It ends right here because nothing but the missing entries has changed.
 CAUTIOUS = {"3.0.3": ("offsets-removed of hdfs", "commits-ahead of hdfs")}
