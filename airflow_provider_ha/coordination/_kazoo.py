@@ -33,8 +33,9 @@ from typing_extensions import Self
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo_client import make_client
-from airflow_provider_ha.coordination._kazoo_multi_read import KNOWN, PendingMultiReads, is_answered
+from airflow_provider_ha.coordination._kazoo_multi_read import KNOWN, MANY, PendingMultiReads, is_answered
 from airflow_provider_ha.coordination._kazoo_reads import PendingReads, node_of
+from airflow_provider_ha.coordination._kazoo_set_watches import PendingWatchedReads
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
 from airflow_provider_ha.coordination.connection_news import ConnectionNews
 from airflow_provider_ha.coordination.coordinator import (
@@ -201,14 +202,19 @@ class KazooCoordinator(Coordinator):
         """Read all in one round trip; see :meth:`Coordinator.read`."""
         if not reads.nodes and not reads.lists:
             return Seen({}, {})
-        paths = reads.nodes + reads.lists
-        several = watch is None and len(paths) > 1
+        return self._read((reads.nodes + reads.lists)[0], self._sender(reads, watch))  # type: ignore[no-any-return]
+
+    def _sender(self, reads: Reads, watch: PathWatch | None) -> Callable[[], Any]:
+        """Return what sends the reads, in as few requests as they are worth and the servers know."""
+        count = len(reads.nodes) + len(reads.lists)
+        # Watches that are set by one request cost two round trips more.
+        several = count > 1 if watch is None else len(reads.nodes) >= MANY
         # guard: old-servers-end-the-session-of-a-reader
-        if several and KNOWN.know(self._hosts, self._answers_multi_read, reads=len(paths)):
-            seen: Seen = self._read(paths[0], lambda: PendingMultiReads(self._client, reads))
-        else:
-            seen = self._read(paths[0], lambda: PendingReads(self._client, reads, watch))
-        return seen
+        if not (several and KNOWN.know(self._hosts, self._answers_multi_read, reads=count)):
+            return lambda: PendingReads(self._client, reads, watch)
+        if watch is None:
+            return lambda: PendingMultiReads(self._client, reads)
+        return lambda: PendingWatchedReads(self._client, reads, watch)
 
     def _answers_multi_read(self) -> bool | None:
         """Ask the servers in another session: they end it when they do not know the request."""

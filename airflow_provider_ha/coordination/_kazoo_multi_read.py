@@ -14,8 +14,8 @@ What is private to kazoo and used here (``KazooClient._call``, ``kazoo.protocol`
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from kazoo.client import KazooClient  # noqa: TID253  # part of _kazoo.py
 from kazoo.exceptions import (  # noqa: TID253  # as above
@@ -41,8 +41,9 @@ from airflow_provider_ha.coordination.reads import Reads, Seen
 
 
 MANY = 100  # reads that are worth the question to the servers
-_AT_ONCE = 500  # reads in one request: the server answers nothing else of the session in between
+_AT_ONCE = 500  # reads or watches in one request: the server answers nothing else of the session in between
 _ASK_AGAIN = 60.0  # seconds until servers that did not answer are asked again
+_Item = TypeVar("_Item")
 _ERROR = -1  # type of an answer that is the code of an error
 
 
@@ -92,7 +93,7 @@ class PendingMultiReads:
     def __init__(self, client: KazooClient, reads: Reads) -> None:
         self._reads = reads
         wanted = [*((GetData, path) for path in reads.nodes), *((GetChildren, path) for path in reads.lists)]
-        self._sent = [send(client, wanted[start : start + _AT_ONCE]) for start in range(0, len(wanted), _AT_ONCE)]
+        self._sent = [send(client, MultiRead(client, part)) for part in slices(wanted)]
 
     def get(self, timeout: float) -> Seen:
         """Wait for all answers, at most *timeout* seconds together."""
@@ -136,17 +137,23 @@ class KnownServers:
 KNOWN = KnownServers()
 
 
-def send(client: KazooClient, reads: Sequence[tuple[Any, str]]) -> Any:
+def send(client: KazooClient, request: Any) -> Any:
     """Send one request, and return its pending answer."""
     pending = client.handler.async_result()
-    client._call(MultiRead(client, reads), pending)  # noqa: SLF001  # see above
+    client._call(request, pending)  # noqa: SLF001  # see above
     return pending
+
+
+def slices(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    """Yield *items* in parts, each as much as one request takes."""
+    for start in range(0, len(items), _AT_ONCE):
+        yield items[start : start + _AT_ONCE]
 
 
 def is_answered(client: KazooClient, timeout: float) -> bool | None:
     """Return whether the servers know the request, ``None`` without an answer; the session is lost if they do not."""
     try:
-        send(client, [(GetData, "/")]).get(timeout=timeout)
+        send(client, MultiRead(client, [(GetData, "/")])).get(timeout=timeout)
     except UnimplementedError:
         return False
     except (KazooException, KazooTimeoutError):

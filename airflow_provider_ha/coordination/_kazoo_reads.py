@@ -15,7 +15,7 @@ from airflow_provider_ha.coordination.reads import Reads, Seen
 
 
 @dataclass(frozen=True)
-class _NodeWatch:
+class NodeWatch:
     """Calls back with the path; equal for equal paths, so that kazoo keeps one of them however often it is set."""
 
     callback: PathWatch
@@ -62,8 +62,8 @@ class PendingReads:
         there = [path for path, result in asked if _answer(result, end)]
         return _nodes([(path, self._client.get_async(path)) for path in there], end)
 
-    def _watch_of(self, path: str) -> _NodeWatch | None:
-        return None if self._watch is None else _NodeWatch(self._watch, path)
+    def _watch_of(self, path: str) -> NodeWatch | None:
+        return None if self._watch is None else NodeWatch(self._watch, path)
 
 
 def _nodes(sent: list[tuple[str, Any]], end: float) -> dict[str, Node | None]:

@@ -183,42 +183,76 @@ def test_a_watch_fires_once(cluster: Cluster, coordinator: Coordinator, base: st
     assert calls == [1]
 
 
-def test_a_watch_of_several_reads_names_the_node_that_was_changed_or_created(
-    cluster: Cluster, coordinator: Coordinator, base: str
+few_and_many = pytest.mark.parametrize("beside", [0, 150, 1_100], ids=["few", "many", "more_than_a_request_takes"])
+
+
+@few_and_many
+def test_a_watch_of_several_reads_names_the_node_that_was_changed_created_or_deleted(
+    cluster: Cluster, coordinator: Coordinator, base: str, beside: int
 ) -> None:
-    coordinator.commit(*(Create(f"{base}/{name}") for name in ("a", "b")))
+    coordinator.commit(*(Create(f"{base}/{name}") for name in ("a", "b", "c")))
+    others = tuple(f"{base}/other-{number}" for number in range(beside))
     moved: list[str] = []
 
-    seen = coordinator.read(Reads((f"{base}/a", f"{base}/b", f"{base}/new", f"{base}/never")), watch=moved.append)
-    coordinator.commit(SetData(f"{base}/a", b"1"), Create(f"{base}/new"))
-    coordinator.commit(SetData(f"{base}/a", b"2"), SetData(f"{base}/new", b"1"))
+    seen = coordinator.read(
+        Reads((f"{base}/a", f"{base}/b", f"{base}/new", *others, f"{base}/never", f"{base}/c"), (base,)),
+        watch=moved.append,
+    )
+    coordinator.commit(SetData(f"{base}/a", b"1"), Create(f"{base}/new"), Delete(f"{base}/c"))
+    coordinator.commit(SetData(f"{base}/a", b"2"), SetData(f"{base}/new", b"1"), Create(f"{base}/c"))
 
-    cluster.eventually(lambda: sorted(moved) == [f"{base}/a", f"{base}/new"], "both, once")
-    assert [node is None for node in seen.nodes.values()] == [False, False, True, True]
+    cluster.eventually(lambda: sorted(moved) == [f"{base}/a", f"{base}/c", f"{base}/new"], "all, once")
+    assert [path for path, node in seen.nodes.items() if node is not None] == [f"{base}/{name}" for name in "abc"]
+    assert seen.lists == {base: ["a", "b", "c"]}
 
 
+@few_and_many
+def test_a_watch_that_is_set_again_fires_once(
+    cluster: Cluster, coordinator: Coordinator, base: str, beside: int
+) -> None:
+    reads = Reads((base, f"{base}/new", *(f"{base}/other-{number}" for number in range(beside))))
+    moved: list[str] = []
+    coordinator.read(reads, watch=moved.append)
+    coordinator.read(reads, watch=moved.append)
+
+    coordinator.commit(SetData(base, b"1"), Create(f"{base}/new"))
+
+    cluster.eventually(lambda: len(moved) >= 2, "both")
+    coordinator.get(base)  # answered after every event of before
+    assert sorted(moved) == [base, f"{base}/new"]
+
+
+@few_and_many
 def test_nodes_that_are_likely_to_be_absent_are_read_and_watched_like_all_others(
-    cluster: Cluster, coordinator: Coordinator, base: str
+    cluster: Cluster, coordinator: Coordinator, base: str, beside: int
 ) -> None:
     coordinator.commit(Create(f"{base}/there", b"1"))
     there, new, never = (f"{base}/{name}" for name in ("there", "new", "never"))
+    others = tuple(f"{base}/other-{number}" for number in range(beside))
     moved: list[str] = []
 
-    seen = coordinator.read(Reads((never, there, base, new), absent=frozenset({there, new, never})), watch=moved.append)
+    seen = coordinator.read(
+        Reads((never, there, base, new, *others), absent=frozenset({there, new, never})), watch=moved.append
+    )
     coordinator.commit(SetData(there, b"2"), Create(new))
 
     cluster.eventually(lambda: sorted(moved) == [new, there], "both, once")
-    assert [node.data if node else None for node in seen.nodes.values()] == [None, b"1", b"", None]
-    assert list(seen.nodes) == [never, there, base, new]
+    found = [node.data if node else None for node in seen.nodes.values()]
+    assert found == [None, b"1", b"", None, *[None] * beside]
+    assert list(seen.nodes) == [never, there, base, new, *others]
 
 
-def test_a_lost_connection_fires_the_watch_of_every_node_that_was_read(cluster: Cluster, base: str) -> None:
+@few_and_many
+def test_a_lost_connection_fires_the_watch_of_every_node_that_was_read(
+    cluster: Cluster, base: str, beside: int
+) -> None:
+    watched = {base, *(f"{base}/gone-{number}" for number in range(beside + 1))}
     moved: set[str] = set()
-    cluster.fragile.read(Reads((base, f"{base}/gone")), watch=moved.add)
+    cluster.fragile.read(Reads(tuple(watched)), watch=moved.add)
 
     cluster.fragile.drop_connection()
 
-    cluster.eventually(lambda: moved == {base, f"{base}/gone"}, "both watches")
+    cluster.eventually(lambda: moved == watched, "all watches")
 
 
 def test_a_watch_for_children_waits_for_a_parent_that_is_not_there(

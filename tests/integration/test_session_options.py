@@ -20,7 +20,7 @@ from airflow_provider_ha.control.administration.tree import read_tree, walk
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination._kazoo_client import _warn_once, make_client
 from airflow_provider_ha.coordination._kazoo_multi_read import MANY
-from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.session_close import close_session
@@ -164,6 +164,23 @@ def test_everything_lies_below_the_chroot(config: HaConfig, coordinator: KazooCo
 
     assert coordinator.children("/prod-a/spark-ha") == ["default"]
     assert below.read(Reads(("/spark-ha/default",) * MANY, ("/spark-ha",))).lists == {"/spark-ha": ["default"]}
+    below.close()
+
+
+@pytest.mark.parametrize("beside", [0, MANY], ids=["few", "many"])
+def test_a_watch_below_the_chroot_names_the_path_below_it(
+    config: HaConfig, coordinator: KazooCoordinator, beside: int
+) -> None:
+    coordinator.ensure(f"/prod-{beside}/job")
+    below = KazooCoordinator.connect(
+        HaConfig.build(zookeeper=f"{config.zookeeper}/prod-{beside}", storage_root=config.storage_root, timings=FAST)
+    )
+    moved: list[str] = []
+    below.read(Reads(("/job", "/new", *(f"/other-{number}" for number in range(beside)))), watch=moved.append)
+
+    coordinator.commit(SetData(f"/prod-{beside}/job", b"1"), Create(f"/prod-{beside}/new"))
+
+    wait_until(lambda: sorted(moved) == ["/job", "/new"], timeout=8, what="both watches")
     below.close()
 
 

@@ -160,7 +160,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
 # Foreign library -> modules that may import it at all.
 OWNERS: dict[str, set[str]] = {
     "kazoo": {
-        f"coordination/_kazoo{part}.py" for part in ("", "_acl", "_client", "_multi_read", "_reads", "_transaction")
+        f"coordination/_kazoo{part}.py"
+        for part in ("", "_acl", "_client", "_multi_read", "_reads", "_set_watches", "_transaction")
     },
     "boto3": {f"storage/{name}.py" for name in ("s3", "_s3_client", "_s3_errors")},
     "botocore": {f"storage/{name}.py" for name in ("s3", "_s3_client", "_s3_copy", "_s3_errors")},

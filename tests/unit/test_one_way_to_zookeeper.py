@@ -17,7 +17,10 @@ import airflow_provider_ha
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
-FACADE = {f"coordination/_kazoo{part}.py" for part in ("", "_acl", "_client", "_multi_read", "_reads", "_transaction")}
+FACADE = {
+    f"coordination/_kazoo{part}.py"
+    for part in ("", "_acl", "_client", "_multi_read", "_reads", "_set_watches", "_transaction")
+}
 UNGUARDED = {
     "jobs/quarantine.py": "a note for people; a version guards its removal",
     "jobs/watchers.py": "an Airflow task's own node, by compare-and-set",
