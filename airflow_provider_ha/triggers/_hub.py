@@ -74,6 +74,11 @@ async def borrow(config: HaConfig, open_client: OpenClient | None = None) -> Asy
             await hub.close()
 
 
+def _leave_out_what_lasts() -> None:
+    """Leave out of Python's search for cycles what lasts: waits, and what their jobs' metrics keep."""
+    leave_out_what_lasts(sum(hub.borrowers + hub.reported for hub in _hubs.values()))
+
+
 def _open_client(config: HaConfig) -> HaClient:
     from airflow_provider_ha.control.client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
 
@@ -146,6 +151,11 @@ class Hub:
             if announced is not None:
                 self._announced.pop(announced.path, None)
 
+    @property
+    def reported(self) -> int:
+        """Of how many jobs something is kept for their metrics."""
+        return self._stats.kept
+
     def reporting(self, job_ids: Iterable[str]) -> AbstractContextManager[None]:
         """Send the metrics of jobs to Airflow's Stats for the time of the block, each once for all its triggers."""
         return self._stats.reporting(job_ids)
@@ -182,7 +192,7 @@ class Hub:
             for waiter, answer in batch:
                 if not answer.done():
                     answer.set_result({path: found[path] for path in waiter.paths})
-            leave_out_what_lasts(sum(hub.borrowers for hub in _hubs.values()))
+            _leave_out_what_lasts()
 
     async def _fail(self, error: Exception, batch: list[tuple[Waiter, asyncio.Future[Nodes]]]) -> None:
         """Give all that ask the reason: each of them alone would wait for it as long."""
@@ -202,6 +212,7 @@ class Hub:
             session = self._opened()
             if session is None:
                 continue
+            _leave_out_what_lasts()  # guard: reported-jobs-are-searched
             # What is shown to people can wait while many wait for their first look; a stream of looks has no end.
             looks = self._reading is not None and not self._reading.done()
             held_back = held_back + 1 if looks and held_back < _HELD_BACK else 0  # guard: looks-that-go-on

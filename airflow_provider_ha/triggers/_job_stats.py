@@ -82,6 +82,11 @@ class JobStats:
                     del self._watched[job_id]
                     self._left[job_id] = self._due.pop(job_id)  # guard: the-end-of-a-run-is-never-reported
 
+    @property
+    def kept(self) -> int:
+        """Of how many jobs something is kept until their next report."""
+        return len(self._known)
+
     async def close(self) -> None:
         """Report what was left last, if the session answers within seconds."""
         if self._task is not None:

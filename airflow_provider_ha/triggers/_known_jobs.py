@@ -85,6 +85,10 @@ class KnownJobs:
         self._known: dict[str, _Known] = {}
         self._options: dict[str, tuple[int, HaOptions | None]] = {}
 
+    def __len__(self) -> int:
+        """Return of how many jobs something is kept. For any thread."""
+        return len(self._known)
+
     def read(self, session: Session, job_ids: Sequence[str]) -> dict[str, ReadJob | None]:
         """Return jobs as they are; ``None`` for one that does not exist, and nothing of one that cannot be read.
 

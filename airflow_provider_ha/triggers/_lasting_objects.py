@@ -2,10 +2,11 @@
 
 The search stops all threads, so also the event loop of a triggerer, for as long as it takes to look at every object
 that is kept. Two kinds of them last: modules of Airflow and of what this package needs, which cost 0.2 s at each search
-that is a full one, and waits, of which a triggerer has thousands, as much again (``benchmarks/idle_triggers.py``).
-``gc.freeze`` leaves out what is there: once when all is imported, and again each time there are more waits than ever.
+that is a full one, and waits, of which a triggerer has thousands, with what the metrics of their jobs keep, which cost
+as much again (``benchmarks/idle_triggers.py``). ``gc.freeze`` leaves out what is there: once when all is imported, and
+again each time there are more waits and reported jobs than ever.
 
-It is done as often as waits have become more, so what it costs is bounded, however often waits begin and end: cycles
+It is done as often as they have become more, so what it costs is bounded, however often they come and go: cycles
 that are already garbage at such a moment stay, but for the young ones, which are searched for first. Objects that are
 not in a cycle are freed as always. What is made later is searched as always.
 """
@@ -16,7 +17,7 @@ import gc
 import threading
 
 
-_MORE = 250  # waits: some 10,000 objects, which a search looks at in some milliseconds
+_MORE = 250  # waits or jobs: some 10,000 objects, which a search looks at in some milliseconds
 _YOUNG = 1  # the generation up to which a search is cheap
 
 
@@ -25,14 +26,14 @@ class LastingObjects:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waits: int | None = None
+        self._lasting: int | None = None
 
-    def left_out(self, waits: int) -> bool:
-        """Note how many waits there are; return whether what there is has to be left out now."""
+    def left_out(self, lasting: int) -> bool:
+        """Note how many waits and reported jobs there are; return whether what there is has to be left out now."""
         with self._lock:
             # guard: each-session-leaves-more-out-of-the-search
-            if self._waits is None or waits >= self._waits + _MORE:
-                self._waits = waits
+            if self._lasting is None or lasting >= self._lasting + _MORE:
+                self._lasting = lasting
                 return True
             return False
 
@@ -40,11 +41,11 @@ class LastingObjects:
 _LASTING = LastingObjects()
 
 
-def leave_out_what_lasts(waits: int) -> None:
-    """Leave all objects that there are now out of each later search, if it is the first time or waits have grown.
+def leave_out_what_lasts(lasting: int) -> None:
+    """Leave all objects that there are now out of each later search, if it is the first time or there are more.
 
-    :param waits: How many there are in this process.
+    :param lasting: How many waits and reported jobs there are in this process.
     """
-    if _LASTING.left_out(waits):
+    if _LASTING.left_out(lasting):
         gc.collect(_YOUNG)
         gc.freeze()

@@ -17,6 +17,7 @@ def test_what_cannot_be_had_is_said_and_the_others_are_made(capsys: pytest.Captu
 
 
 @pytest.mark.slow
+@pytest.mark.spark  # records its checkpoints
 def test_what_is_there_is_not_made_again(capsys: pytest.CaptureFixture[str]) -> None:
     prepare(QUICK)
     capsys.readouterr()

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -265,15 +265,6 @@ def test_an_invalid_job_id_ends_the_wait_with_what_to_do(opened: list[Any]) -> N
     assert event["status"] == "error"
     assert "reserved" in event["reason"]
     assert not opened
-
-
-@pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing was left out yet; what is left out by the test lasts longer than it."""
-    monkeypatch.setattr(_lasting_objects, "_LASTING", _lasting_objects.LastingObjects())
-    gc.unfreeze()
-    yield
-    gc.freeze()  # as before: what the tests have imported
 
 
 @pytest.mark.usefixtures("searched")

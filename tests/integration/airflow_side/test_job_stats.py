@@ -6,6 +6,7 @@ Airflow is configured by the lines of docs/how-to/metrics.md.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import threading
@@ -30,6 +31,7 @@ from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.triggers import _hub as hub
 from airflow_provider_ha.triggers import _job_stats as job_stats
+from airflow_provider_ha.triggers import _lasting_objects
 from airflow_provider_ha.triggers._known_jobs import KnownJobs
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
@@ -323,6 +325,22 @@ def test_many_triggers_send_a_job_once_in_an_interval(
         await cancelled(*waiting)
 
     asyncio.run(watch())
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.usefixtures("receiver", "searched")
+def test_what_is_kept_of_a_reported_job_is_left_out_of_the_search_for_cycles(
+    job: ShownJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_lasting_objects, "_MORE", 1)
+    monkeypatch.setattr(hub, "_TICK", 0.02)
+    kept = KnownJobs()
+    monkeypatch.setattr(job_stats, "KnownJobs", lambda: kept)
+
+    def left_out() -> bool:
+        return bool(kept) and not any(each is kept._known.get(job.job_id) for each in gc.get_objects())
+
+    watched(follower(job), until_true=left_out, what="the search to leave it out")
 
 
 @pytest.mark.usefixtures("often")
