@@ -1,7 +1,8 @@
 """When a query is stalled: it is in one trigger, and has committed nothing, for longer than its job allows. Pure.
 
 A query that waits for its next trigger, or for data, works: so does one without input. What hangs is inside a trigger:
-a batch that does not end, tasks that no executor takes, or a source that does not answer.
+a batch that does not end, tasks that no executor takes, or a source that does not answer. A query without input whose
+source takes long to say so is inside a trigger at nearly each look, each time another one: its reports tell.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ class Look:
     :param committed: Its last committed batch.
     :param in_trigger: Whether it is inside a trigger; else it waits for the next one, or has ended.
     :param doing: What it does, as Spark says it.
+    :param reported: When the last trigger began that it has reported on; Spark reports one without data every 10 s.
     """
 
     committed: int
     in_trigger: bool
     doing: str = ""
+    reported: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Stall:
 @dataclass(frozen=True, slots=True)
 class _Since:
     committed: int
+    reported: str
     at: float
 
 
@@ -72,9 +76,9 @@ class StallDetector:
         found: list[Stall] = []
         for query, look in looks.items():
             since = before.get(query)
-            # guard: slow-queries-are-stalled
-            if since is None or not look.in_trigger or look.committed != since.committed:
-                since = _Since(look.committed, now)
+            goes_on = since is None or (look.committed, look.reported) != (since.committed, since.reported)
+            if since is None or goes_on or not look.in_trigger:  # guard: slow-queries-are-stalled
+                since = _Since(look.committed, look.reported, now)
             self._since[query] = since
             if now - since.at >= self.timeout:  # guard: stalls-are-not-seen
                 found.append(Stall(query, look.committed, now - since.at, look.doing))

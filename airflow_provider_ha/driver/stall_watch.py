@@ -59,7 +59,7 @@ class StallWatch:
 
     def look(self) -> None:
         """Look at every query that is started, and note what is stalled."""
-        looks = {query.name: look for query in self._registry.started if (look := _look(query)) is not None}
+        looks = {query.name: look for query in self._registry.started if (look := look_at(query)) is not None}
         stall = self._detector.stalled(looks, self._clock.lease_time())
         if self._lifecycle.stopping.is_set():  # guard: stops-are-taken-for-stalls
             stall = None
@@ -99,10 +99,17 @@ def _executors(started: Iterable[StartedQuery], name: str) -> int | None:
         return None
 
 
-def _look(query: StartedQuery) -> Look | None:
+def look_at(query: StartedQuery) -> Look | None:
+    """Return what a query does now; ``None`` when it does not say so."""
     try:
         status = query.handle._jsq.status()  # noqa: SLF001  # pyspark's own converts it by way of JSON
-        return Look(progress(query.directory.fresh()).committed, bool(status.isTriggerActive()), str(status.message()))
+        last = query.handle._jsq.lastProgress()  # noqa: SLF001  # as above
+        return Look(
+            committed=progress(query.directory.fresh()).committed,
+            in_trigger=bool(status.isTriggerActive()),
+            doing=str(status.message()),
+            reported="" if last is None else str(last.timestamp()),  # guard: slow-sources-are-stalled
+        )
     except Exception as error:  # noqa: BLE001  # what is not known is no stall
         log.debug("query %s does not say what it does: %s", query.name, error)
         return None

@@ -48,6 +48,13 @@ def test_a_wait_between_two_triggers_begins_the_time_again() -> None:
     assert after((0, HANGING), (500, WAITING), (900, HANGING)) == ["", "", ""]
 
 
+def test_a_report_of_another_trigger_begins_the_time_again() -> None:
+    idle = [Look(7, in_trigger=True, reported=f"2026-03-01T03:0{minute}:00.000Z") for minute in range(3)]
+
+    assert after((0, idle[0]), (500, idle[1]), (1_000, idle[2])) == ["", "", ""]
+    assert after((0, idle[0]), (600, idle[0])) == ["", "hourly"]
+
+
 def test_the_next_commit_ends_the_stall() -> None:
     assert after((0, HANGING), (700, HANGING), (705, Look(8, in_trigger=True))) == ["", "hourly", ""]
 
@@ -84,7 +91,8 @@ class Stage:
             statusTracker=lambda: SimpleNamespace(getExecutorInfos=lambda: [None] * (self.executors + 1)),
         )
         session = SimpleNamespace(sparkContext=lambda: context)
-        handle = SimpleNamespace(_jsq=SimpleNamespace(status=self._status, sparkSession=lambda: session))
+        query = SimpleNamespace(status=self._status, sparkSession=lambda: session, lastProgress=lambda: None)
+        handle = SimpleNamespace(_jsq=query)
         registry.add(StartedQuery("hourly", handle, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(directory / "hourly")))
         writer: Any = SimpleNamespace(set_stalled=self.said.append)
         self.watch = StallWatch(
