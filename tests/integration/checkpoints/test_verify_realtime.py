@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -76,7 +77,8 @@ def killed(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     checkpoint = place / "plain"
     with (place / "log").open("wb") as log:
         environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
-        query = subprocess.Popen(rows.command(0, checkpoint), stdout=log, stderr=log, env=environment)
+        command = rows.command(0, checkpoint)
+        query = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
     seen: list[str] = []
     try:
         wait_until((checkpoint / "commits" / "0").exists, timeout=180, what="a first batch")
@@ -86,7 +88,7 @@ def killed(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
             seen += [str(finding) for finding in report.findings if finding.code.value not in ORDINARY]
             seen += [] if report.startable else [f"not startable: {report.findings}"]
     finally:
-        query.kill()
+        os.killpg(query.pid, signal.SIGKILL)  # with the JVM, which would go on for a moment
         query.wait()
     return checkpoint, seen
 

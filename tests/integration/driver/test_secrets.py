@@ -26,7 +26,6 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.conftest import FAST
 from tests.support.clusters import submit_helpers
 from tests.support.s3.s3_server import real_server
 from tests.support.spark.driver_helpers import APPS, CONF, PATIENCE
@@ -60,7 +59,7 @@ def connection(
     request: pytest.FixtureRequest, zookeeper: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[HaConfig]:
     """A cluster with passwords; its records lie beside the working directories, or on S3."""
-    common: dict[str, Any] = {"zookeeper": zookeeper, "digest_auth": f"user:{SECRETS['zookeeper']}", "timings": FAST}
+    common: dict[str, Any] = {"zookeeper": zookeeper, "digest_auth": f"user:{SECRETS['zookeeper']}"}
     monkeypatch.setenv("SPARK_HA_DIGEST_AUTH", common["digest_auth"])
     cluster = f"c-{new_id()[:12]}"
     if request.param == "file":
