@@ -39,6 +39,7 @@ def targets(
     """List where the drivers serve metrics, as Prometheus reads it from a file or over HTTP. Exit 0, also when nowhere.
 
     A job serves metrics with its option metrics_port. That of a lost driver stays in the list: it is down.
+    Exit 2: ZooKeeper did not answer; the file of --output is left as it is.
     """
     with cluster(context, as_json=as_json) as client:
         repeated(lambda: _targets(client, output, as_json=as_json), watch)
@@ -82,6 +83,8 @@ def _target(client: HaClient, job_id: str) -> TargetsView | None:
     try:
         return targets_of(client.config.cluster_id, client.job(job_id).snapshot())
     except HaError as error:
+        if error.retryable:  # guard: an-outage-empties-the-list-of-targets
+            raise  # of all jobs nothing is known: a file that Prometheus reads stays as it is
         console.err.print(f"job {job_id} is left out: {console.escaped(str(error))}")
         return None
 

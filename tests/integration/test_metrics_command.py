@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.errors import NotConnectedError
 from tests.support.clusters.rebuild_helpers import drive, job, submit
 
 
@@ -68,6 +72,26 @@ def test_a_job_that_cannot_be_read_hides_no_other_one(
     assert code == 0
     assert [target["targets"] for target in json.loads(document)] == [["flights:9400"]]
     assert "job damaged is left out" in said
+
+
+def test_an_outage_leaves_the_list_of_targets_as_it_is(
+    spark_ha: Any, coordinator: KazooCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: HaConfig
+) -> None:
+    context = job(config, coordinator, "flights")
+    drive(context, submit(context, tmp_path))
+    file = tmp_path / "targets.json"
+    file.write_text("[]")
+
+    def cut_off(_: Any) -> None:
+        raise NotConnectedError("ZooKeeper (127.0.0.1:1) did not answer a read of /a")
+
+    monkeypatch.setattr(JobClient, "snapshot", cut_off)  # of the session that has listed the jobs
+
+    code, document, said = spark_ha("metrics", "targets", "--output", str(file))
+
+    assert (code, document) == (2, "")
+    assert "did not answer" in said
+    assert file.read_text() == "[]"
 
 
 def test_a_file_that_cannot_be_written_is_named(spark_ha: Any, coordinator: KazooCoordinator, tmp_path: Path) -> None:
