@@ -24,6 +24,7 @@ EVENTS = [
     "no_leader",
     "recovered",
     "restart_budget_exhausted",
+    "run_failed",
     "checkpoint_failing",
     "checkpoint_old",
     "stalled",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from airflow_provider_ha.redaction import public
+
 
 __all__ = ["AlertMessage", "compose", "compose_all"]
 
@@ -21,7 +23,11 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     "leadership_granted": ("has a new leader", "Nothing. `spark-ha job show {job}` shows who leads, and since when."),
     "recovered": ("is led again", "Nothing. `spark-ha job logs {job}` shows what the lost driver said last."),
     "restart_budget_exhausted": (
-        "FAILED: its restarts are used up",
+        "FAILED, and is not started again",
+        "Read `spark-ha job logs {job}`, repair the cause, and submit it again: it goes on from its newest checkpoint.",
+    ),
+    "run_failed": (
+        "FAILED",
         "Read `spark-ha job logs {job}`, repair the cause, and submit it again: it goes on from its newest checkpoint.",
     ),
     "checkpoint_failing": (
@@ -113,7 +119,8 @@ def compose(event: Mapping[str, Any], *, at: datetime | None = None, link: str =
     title = f"Spark HA job {job_id} {what}"
     lines = [title]
     if event.get("reason"):
-        lines.append(f"Why: {_shortened(str(event['reason']))}")
+        # The error of a task may be that of another library, with a password in a URL.
+        lines.append(f"Why: {_shortened(public(str(event['reason'])))}")  # guard: alerts-tell-secrets
     if since := _since(event, at or datetime.now(timezone.utc)):
         lines.append(f"Since: {since}")
     if "took" in event:

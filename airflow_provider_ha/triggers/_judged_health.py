@@ -8,7 +8,7 @@ from datetime import datetime
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
-from airflow_provider_ha.jobs.model import RunResult, Status
+from airflow_provider_ha.jobs.model import JobState, RunResult, Status
 from airflow_provider_ha.triggers._notices import (
     BUDGET_EXHAUSTED,
     CHECKPOINT_FAILING,
@@ -20,6 +20,7 @@ from airflow_provider_ha.triggers._notices import (
     LEADER,
     RECOVERY_POINT,
     RECOVERY_TIME,
+    RUN_FAILED,
     STALLED,
     Condition,
     Event,
@@ -28,6 +29,8 @@ from airflow_provider_ha.triggers._notices import (
 
 
 NO_CHECKPOINT = "no checkpoint: "  # how a driver begins the message of its status
+# guard: lost-jobs-are-told-several-times
+_OF_LEADERS = frozenset({STALLED, CHECKPOINT_FAILING, CHECKPOINT_OLD})  # read from the status that a leader writes
 NEWS_SECONDS = 86_400.0  # a run that failed longer ago is history
 
 
@@ -80,12 +83,12 @@ def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, 
     if health.is_live:  # guard: jobs-that-are-over-fail-on
         wrong = (*_stalled(health, bounds), *_checkpoints(health, bounds, now), *_drill(health, bounds))
     else:
-        wrong = tuple(_exhausted(health, now))
+        wrong = tuple(_failed(health, now))
     return found | {each.kind: each for each in wrong}
 
 
 def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:
-    """Return *seen* without jobs that are stalled under an epoch that does not lead any more.
+    """Return *seen* without what only a leader knows, of jobs that it does not lead any more.
 
     A leader that is gone leaves its status behind, and that says nothing about the next one.
     """
@@ -96,10 +99,12 @@ def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:
 
 
 def _has_gone(condition: Condition, leader: Condition | None) -> bool:
-    if condition.kind != STALLED:
+    if condition.kind not in _OF_LEADERS:
         return False
     if leader is None or leader.kind != GRANTED:
         return True
+    if condition.kind != STALLED:  # the next leader writes its status before this has lasted for long
+        return False
     return (leader.facts or {}).get("epoch") != (condition.facts or {}).get("epoch")
 
 
@@ -118,14 +123,15 @@ def _stalled(health: JobHealth, bounds: Bounds) -> Iterator[Condition]:
     yield Condition(kind=STALLED, key=key, lasting=bounds.stall_grace, facts=facts)
 
 
-def _exhausted(health: JobHealth, now: datetime) -> Iterator[Condition]:
+def _failed(health: JobHealth, now: datetime) -> Iterator[Condition]:
     result = health.result
-    if result is None or not result.budget_exhausted:
+    if result is None or result.state is not JobState.FAILED:
         return
     if (now - result.at).total_seconds() > NEWS_SECONDS:  # guard: history-is-news
         return
     facts: Event = {"run": health.run, "reason": result.reason, "ended_at": result.at, "checkpoint": result.checkpoint}
-    yield Condition(kind=BUDGET_EXHAUSTED, key=(health.run,), facts=facts)
+    kind = BUDGET_EXHAUSTED if result.budget_exhausted else RUN_FAILED
+    yield Condition(kind=kind, key=(health.run,), facts=facts)
 
 
 def _checkpoints(health: JobHealth, bounds: Bounds, now: datetime) -> Iterator[Condition]:

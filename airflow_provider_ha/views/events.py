@@ -286,6 +286,19 @@ class BudgetExhaustedEvent(AlertEvent):
     checkpoint: int | None
 
 
+class RunFailedEvent(AlertEvent):
+    """A run that FAILED for any other reason: its script was refused, or its driver ended it.
+
+    :param event: Always ``run_failed``.
+    :param ended_at: When the run got its result.
+    :param checkpoint: Number of its last checkpoint.
+    """
+
+    event: Literal["run_failed"] = "run_failed"
+    ended_at: datetime
+    checkpoint: int | None
+
+
 class CheckpointFailingEvent(AlertEvent):
     """A live run whose checkpoints fail.
 
@@ -348,6 +361,7 @@ CLUSTER_EVENTS: Mapping[str, type[View]] = {
     "leadership_granted": GrantedEvent,
     "recovered": RecoveredEvent,
     "restart_budget_exhausted": BudgetExhaustedEvent,
+    "run_failed": RunFailedEvent,
     "checkpoint_failing": CheckpointFailingEvent,
     "checkpoint_old": CheckpointOldEvent,
     "stalled": StalledEvent,

@@ -96,6 +96,16 @@ def test_a_run_whose_restarts_are_used_up_is_told(cluster: Cluster) -> None:
     assert "was lost 1 times" in event["reason"]
 
 
+def test_a_run_that_failed_for_another_reason_is_told(cluster: Cluster) -> None:
+    cluster.exited("flights", restart_attempts=5)
+    cluster.client.job("flights").fail("its table is gone", by="test")
+
+    [event] = told_by(1, emit=["run_failed", "restart_budget_exhausted"])
+
+    assert (event["event"], event["job_id"], event["run"]) == ("run_failed", "flights", 1)
+    assert "its table is gone" in event["reason"]
+
+
 def test_checkpoints_that_fail_and_drills_that_fail_are_told(cluster: Cluster) -> None:
     cluster.led("flights", cluster.coordinator)
     job = cluster.context("flights")

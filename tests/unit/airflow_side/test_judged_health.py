@@ -92,9 +92,20 @@ def test_a_run_that_has_used_up_its_restarts_is_told_with_its_reason() -> None:
     assert (found["restart_budget_exhausted"].facts or {})["reason"] == "lost 4 times"
 
 
-def test_a_run_that_failed_for_another_reason_or_long_ago_is_not_told() -> None:
-    assert wrong(failed(exhausted=False)) == {}
-    assert wrong(failed(90_000.0)) == {}
+def test_a_run_that_failed_for_another_reason_is_told_as_such() -> None:
+    assert set(wrong(failed(exhausted=False))) == {"run_failed"}
+
+
+@pytest.mark.parametrize("exhausted", [True, False])
+def test_a_run_that_failed_long_ago_is_not_told(exhausted: bool) -> None:
+    assert wrong(failed(90_000.0, exhausted=exhausted)) == {}
+
+
+@pytest.mark.parametrize("state", [JobState.FINISHED, JobState.CANCELED])
+def test_a_run_that_was_ended_on_purpose_is_not_told(state: JobState) -> None:
+    ended = RunResult(state=state, epoch=3, reason="stopped", at=ago(60))  # type: ignore[arg-type]
+
+    assert wrong(replace(LIVE, result=ended)) == {}
 
 
 def test_checkpoints_that_fail_have_to_fail_for_a_while() -> None:
@@ -130,7 +141,7 @@ def test_a_run_that_is_over_needs_no_checkpoint_and_no_drill() -> None:
         drill=a_drill(verdict=DrillVerdict.FAILED),
     )
 
-    assert wrong(over) == {}
+    assert set(wrong(over)) == {"run_failed"}
 
 
 def stalled(state: JobState = JobState.RUNNING, reason: str = HANGS) -> JobHealth:
@@ -174,6 +185,29 @@ def test_what_a_leader_says_of_a_stall_counts_while_it_leads(leader: Condition, 
 
     assert found["flights", LEADER] == leader
     assert found["flights", STALLED] == (seen["flights", STALLED] if told else Condition())
+
+
+@pytest.mark.parametrize(
+    ("leader", "told"),
+    [(Condition(kind=GRANTED, key=(3,), facts={"epoch": 3}), True), (Condition(kind=NO_LEADER), False)],
+    ids=["leads", "lost"],
+)
+@pytest.mark.parametrize(
+    "health",
+    [
+        replace(LIVE, status=a_status(message="no checkpoint: the disk is full")),
+        replace(LIVE, status=a_status(6), checkpoint=a_checkpoint(5, seconds=700.0)),
+    ],
+    ids=["checkpoint_failing", "checkpoint_old"],
+)
+def test_checkpoints_of_a_job_that_is_lost_are_not_told_beside_the_loss(
+    health: JobHealth, leader: Condition, told: bool
+) -> None:
+    ((kind, condition),) = wrong(health).items()
+
+    found = of_leaders({("flights", LEADER): leader, ("flights", kind): condition})
+
+    assert found["flights", kind] == (condition if told else Condition())
 
 
 def test_a_drill_that_failed_is_told_with_its_reasons() -> None:

@@ -56,6 +56,16 @@ def sent() -> list[tuple[str, str]]:
     return Sender.sent
 
 
+def test_a_secret_in_the_error_of_a_task_is_not_sent() -> None:
+    failed = {"exception": RuntimeError("no connection to postgres://app:hunter2@db/prod")}
+
+    message = SparkHaNotifier(job_id="orders").message(failed)
+
+    assert message is not None
+    assert "postgres://app:***@db/prod" in message.text
+    assert "hunter2" not in message.text
+
+
 def context_of(*payloads: dict[str, Any]) -> dict[str, Any]:
     events = [SimpleNamespace(extra={"from_trigger": True, "payload": each}, timestamp=AT) for each in payloads]
     return {"triggering_asset_events": {"alerts": events}, "dag": DAG("alerts", schedule=None)}
