@@ -19,7 +19,7 @@ import pytest
 from tests.support.ivy import CACHE
 
 
-BUILD_TIMEOUT = 900  # seconds; versitygw takes 140 on two idle cores
+BUILD_TIMEOUT = 1500  # seconds; versitygw takes 140 on two idle cores, promtool 540 beside other work
 FAILURE_COUNTS = 3600  # seconds in which a failed build is not tried again
 
 

@@ -103,7 +103,7 @@ def test_a_run_that_failed_long_ago_is_not_told(exhausted: bool) -> None:
 
 @pytest.mark.parametrize("state", [JobState.FINISHED, JobState.CANCELED])
 def test_a_run_that_was_ended_on_purpose_is_not_told(state: JobState) -> None:
-    ended = RunResult(state=state, epoch=3, reason="stopped", at=ago(60))  # type: ignore[arg-type]
+    ended = RunResult(state=state, epoch=3, reason="stopped", at=ago(60))
 
     assert wrong(replace(LIVE, result=ended)) == {}
 

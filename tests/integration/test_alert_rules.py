@@ -1,0 +1,87 @@
+"""The alert rules that we ship, evaluated by Prometheus itself: when each of them fires, and when it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_provider_ha.cli.metrics import MONITORING
+from tests.support.promtool import Case, disagreement
+
+
+# It builds promtool, once for a machine, and that takes two cores for ten minutes.
+pytestmark = [pytest.mark.hours, pytest.mark.timeout(1800)]
+
+RULES = MONITORING / "spark-ha-alerts.yaml"
+JOB = 'cluster="c", job_id="flights"'
+QUERY = f'{JOB}, query="hourly"'
+SEVERITY = {
+    rule["alert"]: rule["labels"]["severity"]
+    for group in yaml.safe_load(RULES.read_text())["groups"]
+    for rule in group["rules"]
+}
+
+
+def told(**values: str) -> dict[str, str]:
+    """Return series of one job: name of a metric without its prefix -> values."""
+    return {f"spark_ha_{name}{{{JOB}}}": value for name, value in values.items()}
+
+
+UP = f'up{{job="spark-ha", {JOB}}}'
+LOST = f'spark_ha_job_state{{{JOB}, state="LOST"}}'
+FAILED = f'spark_ha_job_state{{{JOB}, state="FAILED"}}'
+COMMITS = f"spark_ha_commit_age_seconds{{{QUERY}}}"
+LAG = f"spark_ha_lag_rows{{{QUERY}}}"
+
+FIRES = [
+    ("SparkHaLeaderLost", {UP: "0x60"}),
+    ("SparkHaLeaderLost", {LOST: "1x60"}),
+    ("SparkHaStalled", told(job_stalled="1x60")),
+    ("SparkHaCheckpointOld", {**told(checkpoint_age_seconds="700+30x60"), COMMITS: "5x60"}),
+    ("SparkHaCheckpointOld", {**told(leader_since_timestamp_seconds="0x60"), COMMITS: "5x60"}),
+    ("SparkHaCheckpointFailing", told(checkpoint_failures_total="0+1x60")),
+    ("SparkHaRestartBudgetLow", told(restart_attempts_used="0x60", restart_attempts_limit="0x60")),
+    ("SparkHaRestartBudgetLow", told(restart_attempts_used="1x60", restart_attempts_limit="1x60")),
+    ("SparkHaJobFailed", {FAILED: "1x60"}),
+    ("SparkHaRestartsOften", {f'spark_ha_restarts_day{{{JOB}, reason="killed"}}': "6x60"}),
+    ("SparkHaLagGrows", {LAG: "20000+100x60"}),
+    ("SparkHaLeaseShort", told(lease_margin_seconds="0.5x60")),
+]
+QUIET = [
+    ("SparkHaLeaderLost", {UP: "1x60"}),
+    ("SparkHaLeaderLost", {UP: "1x55 0x4"}),  # it was stopped, and its target is not removed yet
+    ("SparkHaLeaderLost", {LOST: "0x56 1 1 0x2"}),  # Airflow saw it just before the next driver led
+    ("SparkHaStalled", told(job_stalled="0x60")),
+    ("SparkHaCheckpointOld", {**told(checkpoint_age_seconds="5000x60"), COMMITS: "5000x60"}),  # without input
+    ("SparkHaCheckpointOld", {**told(leader_since_timestamp_seconds="0x60"), COMMITS: "_x60"}),  # nothing committed
+    (
+        "SparkHaCheckpointOld",
+        {**told(leader_since_timestamp_seconds="0x60", checkpoint_age_seconds="60x60"), COMMITS: "5x60"},
+    ),
+    ("SparkHaCheckpointFailing", told(checkpoint_failures_total="5x60")),
+    ("SparkHaRestartBudgetLow", told(restart_attempts_used="0x60", restart_attempts_limit="1x60")),
+    ("SparkHaRestartBudgetLow", told(restart_attempts_used="7x60", restart_attempts_limit="-1x60")),
+    ("SparkHaJobFailed", {FAILED: "0x60"}),
+    ("SparkHaRestartsOften", {f'spark_ha_restarts_day{{{JOB}, reason="killed"}}': "5x60"}),
+    ("SparkHaLagGrows", {LAG: "20000-100x60"}),
+    ("SparkHaLagGrows", {LAG: "100+1x60"}),
+    ("SparkHaLeaseShort", told(lease_margin_seconds="5x60")),
+]
+
+
+def test_every_rule_has_both_cases() -> None:
+    assert {alert for alert, _ in FIRES} == {alert for alert, _ in QUIET} == set(SEVERITY)
+
+
+@pytest.mark.parametrize(("alert", "series"), FIRES)
+def test_a_rule_fires(alert: str, series: dict[str, str], tmp_path: Path) -> None:
+    case = Case(alert, SEVERITY[alert], series, firing=QUERY if alert == "SparkHaLagGrows" else JOB)
+
+    assert disagreement(RULES, case, tmp_path) == ""
+
+
+@pytest.mark.parametrize(("alert", "series"), QUIET)
+def test_a_rule_does_not_fire(alert: str, series: dict[str, str], tmp_path: Path) -> None:
+    assert disagreement(RULES, Case(alert, SEVERITY[alert], series), tmp_path) == ""
