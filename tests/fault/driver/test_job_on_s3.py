@@ -67,7 +67,13 @@ def test_a_killed_driver_is_followed_by_one_that_goes_on_from_its_base(gated: Ga
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("conf", [CHANGELOG, {PROVIDER: HDFS_BACKED}], ids=["changelog", "hdfs"])
+@pytest.mark.parametrize(
+    "conf",
+    [
+        pytest.param(CHANGELOG, marks=pytest.mark.hours, id="changelog"),
+        pytest.param({PROVIDER: HDFS_BACKED}, id="hdfs"),
+    ],
+)
 def test_kills_in_a_row_leave_an_exact_output(gated: Gated, conf: dict[str, str]) -> None:
     """Each in the window, then one in the middle of a batch; the directory of each epoch stays as it was left."""
     job = gated("windows", "rows")

@@ -25,6 +25,7 @@ LIVES_SECONDS = 60.0
 TAKEOVERS = 5
 DYING = 3  # which of them
 NAMED = {"both-never-rocksdb_2-s3", "driver-task-rocksdb_2-hdfs"}
+HOURS = {"both-never-rocksdb_2-s3"}
 SAMPLE = {cell.name: cell for cell in CELLS if cell.name in NAMED} | {
     cell.name: cell
     for cell in CELLS
@@ -49,7 +50,9 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.mark.parametrize("name", of(Store.S3))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.hours) if name in HOURS else name for name in of(Store.S3)]
+)
 def test_what_comes_back_changes_nothing_on_s3(name: str, s3: Stage, tmp_path: Path) -> None:
     outcome = play(SAMPLE[name], s3, tmp_path)
 
