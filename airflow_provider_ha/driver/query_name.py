@@ -55,7 +55,8 @@ def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
         what = f"two streaming queries of one run write to the same output and have no name ({noted.name!r} for both)"
     raise ApplicationRefusedError(
         f"{what}; they would share a checkpoint",
-        next_step="Give every query a separate output and name; stop a query before it is started again under its name",
+        next_step=f"Give every query a separate output and name{_line_of_script()}; stop a query before it is started "
+        "again under its name",
     )
 
 

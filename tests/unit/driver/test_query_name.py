@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ def writer(sink: str | None, **options: str) -> Any:
     noted.name, noted.sink = None, sink
     noted.options |= options
     return made
+
+
+def line_of(test: Callable[..., None], text: str) -> int:
+    """Return the line of this file where *test* says *text*."""
+    lines, first = inspect.getsourcelines(test)
+    return first + next(number for number, line in enumerate(lines) if text in line)
 
 
 @pytest.mark.parametrize(
@@ -71,19 +78,20 @@ def test_a_sink_that_gives_no_name_is_refused_with_the_line_to_change(sink: str)
     with pytest.raises(ApplicationRefusedError, match=f"a {sink} sink gives it none") as refused:
         name_query(unnamed, None)
 
-    line = inspect.getsource(test_a_sink_that_gives_no_name_is_refused_with_the_line_to_change)
-    first = inspect.getsourcelines(test_a_sink_that_gives_no_name_is_refused_with_the_line_to_change)[1]
-    at = first + line[: line.index("        name_query(")].count("\n")
+    at = line_of(test_a_sink_that_gives_no_name_is_refused_with_the_line_to_change, "        name_query(")
     assert refused.value.next_step == f'Add .queryName("...") to its writeStream (test_query_name.py, line {at})'
 
 
-def test_two_queries_without_names_on_one_output_are_refused() -> None:
+def test_two_queries_without_names_on_one_output_are_refused_with_the_line() -> None:
     name = name_query(writer("json"), "/data/out")
     second = writer("json")
     name_query(second, "/data/out")
 
-    with pytest.raises(ApplicationRefusedError, match="write to the same output and have no name"):
+    with pytest.raises(ApplicationRefusedError, match="write to the same output and have no name") as refused:
         refuse_taken(notes(second), frozenset({name}))
+
+    at = line_of(test_two_queries_without_names_on_one_output_are_refused_with_the_line, "        refuse_taken(")
+    assert f"a separate output and name (test_query_name.py, line {at});" in str(refused.value.next_step)
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "sinks", "manifest.json", "-a"])
