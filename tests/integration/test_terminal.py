@@ -83,6 +83,29 @@ def completed(line: str, **variables: str) -> tuple[list[str], str]:
     return done.stdout.split(), done.stderr
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("shell", "offered"),
+    [
+        ("zsh", '_arguments \'*: :(("cluster":"End the life of a cluster."))\'\n'),
+        ("fish", "cluster\tEnd the life of a cluster.\n"),
+    ],
+)
+def test_zsh_and_fish_complete_as_well(shell: str, offered: str) -> None:
+    """As the scripts of ``--show-completion`` ask."""
+    asked = {"_SPARK_HA_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "spark-ha clu"}
+    done = subprocess.run(
+        [SPARK_HA],
+        env=os.environ | asked | {"_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert (done.stdout, done.stderr) == (offered, "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "offered"),
