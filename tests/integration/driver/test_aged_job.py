@@ -24,6 +24,7 @@ def assert_bounded(later: Size, earlier: Size, *, runs: int) -> None:
     assert later.tree_bytes <= earlier.tree_bytes * 1.1 + runs * NOTE_BYTES
     assert later.widest <= earlier.widest * 1.1
     assert later.files <= earlier.files * 1.1 + EPOCHS
+    assert later.directories <= earlier.directories * 1.1 + EPOCHS
     assert later.blobs <= earlier.blobs * 1.1 + 10
     assert later.file_bytes <= earlier.file_bytes * 1.1 + EPOCHS * 500
 

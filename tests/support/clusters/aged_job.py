@@ -3,8 +3,8 @@
 Every so many runs one is submitted, led, recorded, checkpointed, stopped by an operation and cleaned up by the code
 that does it in production; of the others the records are written that such a run leaves. Each has the epoch of its
 number, and leaves a note about the one batch that its fenced function was given, claims of two tasks, a claim of an
-output that no other run has, a separate graph, the directory of its submission with a log, and a lease of a reader
-that came too late. Between two runs an hour passes by its clock.
+output that no other run has, a claim of the process that recovers its loss, a separate graph, the directory of its
+submission with a log, and a lease of a reader that came too late. Between two runs an hour passes by its clock.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from airflow_provider_ha.jobs.model import (
     Operation,
     OperationKind,
     OperationState,
+    Recovery,
     Run,
     RunResult,
     StartPoint,
@@ -113,6 +114,7 @@ class Size:
     :param widest: Bytes of the names of the children of one node.
     :param files: Below storage and work root, beside blobs.
     :param file_bytes: Of these.
+    :param directories: Below storage and work root.
     :param blobs: Of files and graphs.
     """
 
@@ -121,6 +123,7 @@ class Size:
     widest: int
     files: int
     file_bytes: int
+    directories: int
     blobs: int
 
 
@@ -179,7 +182,8 @@ class AgedJob:
         self._stop(leadership, number, request)
         housekeeping.finish(number)
         job.coordinator.commit(
-            Create(job.paths.submission_exit(number, 1), SubmissionExit(code=0, at=self.clock.now()).to_bytes())
+            Create(job.paths.submission_exit(number, 1), SubmissionExit(code=0, at=self.clock.now()).to_bytes()),
+            self._recovered(number, leadership.epoch),
         )
         leadership.release()
         # A reader that looked at a checkpoint that is gone by now.
@@ -229,7 +233,13 @@ class AgedJob:
             Create(job.paths.operation(asked.operation_id), asked.to_bytes()),
             Create(leases),
             Create(f"{leases}/{lease.lease_id}", lease.to_bytes()),
+            self._recovered(number, epoch.version + 1),
         )
+
+    def _recovered(self, run: int, epoch: int) -> Op:
+        """Return the claim of the process that submits a run again after the loss of *epoch*."""
+        claim = Recovery(lost_epoch=epoch, run=run, attempt=2, by="recover_jobs", at=self.clock.now())
+        return Create(self.paths.recovery(epoch), claim.to_bytes())
 
     def _prepared(self) -> Prepared:
         return Prepared(self._graph(), StartPoint())
@@ -373,7 +383,8 @@ class AgedJob:
     def measure(self) -> Size:
         """Count what there is of the cluster."""
         nodes = list(self._nodes(self.paths.cluster.base))
-        found = [path for path in Path(self.config.work_path).rglob("*") if path.is_file()]
+        every = list(Path(self.config.work_path).rglob("*"))
+        found = [path for path in every if path.is_file()]
         files = [path for path in found if "blobs" not in path.parts]
         return Size(
             znodes=len(nodes),
@@ -381,6 +392,7 @@ class AgedJob:
             widest=max(names for _, _, names in nodes),
             files=len(files),
             file_bytes=sum(path.stat().st_size for path in files),
+            directories=len(every) - len(found),
             blobs=len(found) - len(files),
         )
 
