@@ -1,4 +1,4 @@
-"""A job whose checkpoints are on S3 or on HDFS: some of its checkpoints are deleted, or all of it but its savepoint."""
+"""A job on S3 or on HDFS: some of its checkpoints are deleted, all of it but its savepoint, or its whole cluster is."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.delete import DeletionState
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.erase import erase_cluster
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
-from tests.support.spark.driver_helpers import Stream
+from tests.support.spark.driver_helpers import PATIENCE, Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs, on_s3, s3a_class_path
 
 
@@ -107,11 +109,27 @@ def test_deleted_checkpoints_of_a_running_job_leave_what_it_is_recovered_from(
     job.await_read(2)
 
     assert [removal.proven for removal in removals] == [f"checkpoint-{newest}"] * 2
-    left = {each.number for each in job.job.checkpoints.list()}
-    assert newest in left
-    assert not left & {middle, oldest}
+    numbers = {each.number for each in job.job.checkpoints.list()}
+    assert newest in numbers
+    assert not numbers & {middle, oldest}
     assert client.store.info(removals[1].kept or "") is not None
     assert job.job.checkpoints.list().unreadable == ()
+    job.job.request_savepoint(operation_id="kept", requested_by="test")
+    await_answer(job, "kept")
+    savepoint = str(job.operation("kept").result["savepoint_id"])
     job.stop("suspend")
     assert job.await_result().state is JobState.FINISHED
     assert job.stream.seen() == job.stream.expected_rows(job.stream.files)
+
+    erase(client)
+
+    assert client.list_jobs() == []
+    assert left(job) <= {"savepoints"}
+    assert client.job(job.job_id).savepoints.verify(savepoint) == []
+
+
+def erase(client: HaClient) -> None:
+    """End the life of the cluster, as ``spark-ha cluster erase`` does."""
+    with ClusterLeader(client, by="test", address="test") as leader:
+        leader.lead(timeout=PATIENCE)
+        erase_cluster(client, leader.leadership, by="test")
