@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.cli.metrics import MONITORING
-from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS, stats
+from airflow_provider_ha.compat import stats
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -44,10 +44,7 @@ from tests.support.receivers import Received
 from tests.support.statsd_exporter import statsd_exporter
 
 
-pytestmark = [
-    pytest.mark.usefixtures("airflow_connection", "opened"),
-    pytest.mark.skipif(not AIRFLOW_V_3_2_PLUS, reason="initializes the Stats of Airflow 3.2 and later"),
-]
+pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
 
 HOUR = timedelta(hours=1)
 LISTED = {metric.stats_name for metric in METRICS if Emitter.AIRFLOW in metric.emitters}
