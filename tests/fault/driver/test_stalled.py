@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Callable
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_provider_ha.control.administration.losses import losses_of
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.recovery.timeline import RestartReason, restart_reason
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.views.metrics import targets_of
 from tests.support.spark.driver_helpers import PATIENCE
+from tests.support.spark.scraped import scraped
 from tests.support.spark.supervised_job import SupervisedJob
 
 
@@ -30,21 +28,6 @@ def await_state(job: SupervisedJob, state: JobState, attempt: int = 1) -> None:
         return led and snapshot.state is state
 
     wait_until(reached, timeout=PATIENCE, what=f"{state.value} of attempt {attempt}")
-
-
-def scraped(job: SupervisedJob) -> dict[str, float]:
-    """Return the samples of the driver, each under its name and its other labels."""
-    target = targets_of(job.client.config.cluster_id, job.job.snapshot())
-    assert target is not None
-    with urllib.request.urlopen(f"http://{target.targets[0]}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
-    found = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            own = [value for name, value in sorted(sample.labels.items()) if name not in target.labels]
-            found[" ".join((sample.name.removeprefix("spark_ha_"), *own))] = sample.value
-            assert target.labels.items() <= sample.labels.items()
-    return found
 
 
 def test_a_killed_driver_and_a_batch_that_hangs_are_told_and_a_commit_ends_the_stall(gated: Gated) -> None:
