@@ -23,6 +23,15 @@ pytest.importorskip("airflow.providers.openlineage")
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 DAG_ID, TASK, JOB_ID = "told_stream", "told_stream.run", "orders"
+RESTORED_DAG, RESTORED_TASK = "restored_stream", "restored_stream.restore"
+RESTORED = f"""
+from airflow.sdk import DAG
+
+from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
+
+with DAG({RESTORED_DAG!r}, schedule=None):
+    SparkHaRestoreOperator(task_id="restore", job_id={JOB_ID!r}, wait_for="finished", retries=0)
+"""
 SCRIPT = REPOSITORY / "tests" / "apps" / "system" / "counting.py"
 
 
@@ -54,12 +63,13 @@ def airflow(
         assert written in text
         text = text.replace(written, instead)
     (folder / "told_stream.py").write_text(text, encoding="utf-8")
+    (folder / "restored_stream.py").write_text(RESTORED, encoding="utf-8")
     told = {
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(receiver.transport),
         "AIRFLOW__OPENLINEAGE__NAMESPACE": "tests",
     }
     servers = SmallAirflow(REPOSITORY / "build" / "test-airflow-lineage", dags=folder, more=told)
-    with servers.running(DAG_ID):
+    with servers.running(DAG_ID, RESTORED_DAG):
         yield servers
 
 
@@ -109,3 +119,22 @@ def test_the_events_of_the_driver_name_the_task_of_airflow_as_their_parent(recei
     assert {parent["run"]["runId"] for parent in own} == {task_run}
     assert {parent["job"]["namespace"] for parent in own} == {"tests"}
     assert {parent["root"]["run"]["runId"] for parent in parents} == {dag_run}
+
+
+@pytest.mark.usefixtures("run")
+def test_a_restore_that_is_canceled_is_told_as_one_that_failed_with_what_it_started_from(
+    airflow: SmallAirflow, receiver: LineageReceiver
+) -> None:
+    airflow.api.trigger(RESTORED_DAG, "restored", {})
+    with HaClient.open(airflow.config) as client:
+        job = client.job(JOB_ID)
+        CountedJob.of(airflow, client.coordinator, JOB_ID).wait_until_running(epoch=2)
+        job.request_cancel(operation_id="canceled", requested_by="test")
+
+    wait_until(lambda: receiver.of(RESTORED_TASK, "FAIL"), timeout=PATIENCE, what="the failure of the task")
+
+    failed = receiver.of(RESTORED_TASK, "FAIL")[-1]["run"]["facets"]
+    known = failed["sparkHa_run"]
+    assert (known["jobId"], known["run"], known["state"]) == (JOB_ID, 2, "CANCELED")
+    assert (known["start"]["kind"], known["start"]["verdict"]) == ("checkpoint", "SAFE")
+    assert known["start"]["source"].startswith("checkpoint-")

@@ -158,6 +158,19 @@ def test_by_default_a_job_gets_nothing_and_nothing_is_sent(
     assert "lineage" not in capsys.readouterr().out.lower()
 
 
+def test_where_airflow_sends_events_a_driver_gets_nothing_that_is_not_asked_for(
+    submitting: Submitting, config: HaConfig, receiver: LineageReceiver
+) -> None:
+    operator = submitting()
+    made = in_a_dag(operator)
+
+    tell(get_openlineage_listener(), "running", made)
+    deferral(operator, made)
+
+    assert lineage_of(config) == {}
+    assert {each["eventType"] for each in receiver.of("dag.task")} == {"START"}, "the receiver works"
+
+
 @pytest.mark.parametrize("by_configuration", [False, True])
 def test_the_task_is_the_parent_of_its_driver_where_that_is_asked_for(
     submitting: Submitting,
