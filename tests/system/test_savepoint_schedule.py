@@ -1,6 +1,6 @@
 """Savepoints on a schedule, a drill, a stop with a savepoint and templated arguments: through DAGs, on a real Airflow.
 
-All tests look at one job, which the last of them stops.
+All tests look at one job, which the last but one of them stops, and the last one deletes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ WORDS = "zwei Wörter: a=b # {c} \\ 'd'"
 def airflow() -> Iterator[SmallAirflow]:
     """An Airflow with the DAGs that we ship."""
     servers = SmallAirflow(REPOSITORY / "build" / "test-airflow-savepoints", shipped_dags=True)
-    with servers.running("submit_told", "savepoint_by_hand", "scheduled_savepoint", "restore_drill", "stop_job"):
+    dags = ("submit_told", "savepoint_by_hand", "end_of_life")
+    with servers.running(*dags, "scheduled_savepoint", "restore_drill", "stop_job"):
         yield servers
 
 
@@ -148,3 +149,20 @@ def test_a_stop_with_savepoint_leaves_a_sharp_checkpoint_and_a_verified_savepoin
 
     job.airflow.api.wait_for_run(job.submission, timeout=PATIENCE)
     assert job.airflow.api.xcom(job.submission, "submit")["state"] == "FINISHED"
+
+
+def test_a_dag_takes_a_checkpoint_cancels_with_a_savepoint_and_deletes_the_job(job: ToldJob) -> None:
+    conf = {"job_id": JOB_ID, "report": str(job.airflow.home / "second.json"), "words": WORDS, "partitions": 3}
+    run = job.airflow.api.trigger("end_of_life", "last", conf)
+    job.airflow.api.wait_for_run(run, timeout=PATIENCE)
+
+    submitted, taken, canceled, deleted = (
+        job.airflow.api.xcom(run, task) for task in ("submit", "checkpoint", "cancel", "delete")
+    )
+    assert (submitted["run"], taken["run"], canceled["run"]) == (2, 2, 2)
+    assert taken["checkpoint"] >= 1
+    assert (deleted["state"], deleted["keep_savepoints"], deleted["waiting"]) == ("deleted", True, [])
+    assert not job.counted.drivers()
+    assert job.counted.coordinator.find(job.counted.paths.run(2)) is None
+    assert canceled["savepoint_id"] in job.savepoints()
+    assert job.damaged() == {}
