@@ -18,6 +18,7 @@ from typing import Literal
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, manifest_bytes, parse_manifest
+from airflow_provider_ha.checkpoints.working.open_work_area import open_files
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.administration.delete import delete_job
 from airflow_provider_ha.control.client import HaClient
@@ -220,6 +221,7 @@ def _written(store: ObjectStore, key: str) -> datetime:
 
 
 def _erase_files(client: HaClient, kept: _Kept, before: datetime) -> None:
+    files = open_files(client.config)
     for job_id in client.area.list(keys.JOBS):
         try:
             job = keys.JobKeys(job_id)
@@ -227,6 +229,10 @@ def _erase_files(client: HaClient, kept: _Kept, before: datetime) -> None:
             continue  # a directory that this package has not made
         for prefix in (job.live, job.pins):
             client.area.remove(prefix.removesuffix("/"))
+        # guard: erased-directories-are-only-marked
+        if files is not None:  # in a store a directory that is removed waits for the collector of a driver
+            for working in [*files.list(job.live), *files.prepared(job.live)]:
+                files.delete(working.key)
         remove_tree(client.config.home_path / job.submissions)
     for prefix in ("jobs/", "blobs/"):
         for found in client.store.list(prefix):

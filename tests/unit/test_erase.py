@@ -11,14 +11,18 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control import erase
 from airflow_provider_ha.control.erase import _beginning, _erase_files, _Kept, _require_no_live_run
 from airflow_provider_ha.control.job.node_removal import remove_nodes
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import JobStateError, ObjectMissingError, VersionConflictError
 from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.store import ObjectInfo
 from tests.conformance.stores.stage import Stage, nodes
 from tests.conftest import FAST
@@ -110,18 +114,37 @@ def test_a_process_that_does_not_stop_writing_ends_the_erase_with_an_error(stage
     assert f"{base}/a" in nodes(writer, base)
 
 
+def erased_client(folder: Path, area: WorkArea) -> Any:
+    """Return what an erase of files needs of a client."""
+    (folder / "store").mkdir()
+    return SimpleNamespace(
+        area=area,
+        store=LocalStore(folder / "store"),
+        config=SimpleNamespace(home_path=folder / "home", work_uri=(folder / "work").as_uri()),
+        paths=ClusterPaths("spark-ha", "default"),
+    )
+
+
 def test_a_directory_that_no_job_made_stays(tmp_path: Path) -> None:
     for name in ("flights/live/e1", "lost+found/x"):
         (tmp_path / "work" / "jobs" / name).mkdir(parents=True)
-    (tmp_path / "store").mkdir()
-    client: Any = SimpleNamespace(
-        area=LinkedWorkArea(tmp_path / "work"),
-        store=LocalStore(tmp_path / "store"),
-        config=SimpleNamespace(home_path=tmp_path / "home"),
-        paths=ClusterPaths("spark-ha", "default"),
-    )
+    client = erased_client(tmp_path, LinkedWorkArea(tmp_path / "work"))
 
     _erase_files(client, _Kept(frozenset(), ()), datetime.now(timezone.utc))
 
     assert not (tmp_path / "work" / "jobs" / "flights" / "live").exists()
     assert (tmp_path / "work" / "jobs" / "lost+found" / "x").is_dir()
+
+
+def test_a_working_directory_in_a_store_is_removed_and_not_only_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No driver comes any more whose collector would remove it."""
+    files = LocalFileStore(tmp_path / "work")
+    files.write("jobs/flights/live/e1-0123456789ab/hourly/offsets/0", b"v1")
+    monkeypatch.setattr(erase, "open_files", lambda _: files)
+    client = erased_client(tmp_path, LayeredWorkArea(files))
+
+    _erase_files(client, _Kept(frozenset(), ()), datetime.now(timezone.utc))
+
+    assert list(files.list("jobs/")) == []
