@@ -17,7 +17,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
 from airflow_provider_ha.jobs.recoverable import Action, judge, look
 from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
-from airflow_provider_ha.triggers._notices import GRANTED, NO_LEADER, Condition, Event
+from airflow_provider_ha.triggers._notices import GRANTED, INTERIM, NO_LEADER, Condition, Event
 from airflow_provider_ha.triggers._watched_nodes import Nodes
 
 
@@ -161,7 +161,7 @@ class ClusterView:
 
     def _granted(self, leader: LeaderInfo) -> Condition:
         if not leader.attempt:
-            return Condition()  # not a driver: a process ends a run or cleans up, for a moment
+            return INTERIM
         facts = leader.model_dump(mode="json", include={"run", "attempt", "epoch", "host", "pid"})
         return Condition(kind=GRANTED, key=(leader.epoch,), lasting=self._grace, facts=facts)
 

@@ -53,6 +53,10 @@ class Condition:
     facts: Event | None = None
 
 
+# A process that is no driver holds the lock for a moment: it ends a run, or cleans up. An outage goes on.
+INTERIM = Condition(key=("interim",))
+
+
 @dataclass(slots=True)
 class _Lasting:
     """A condition since it began.
@@ -131,6 +135,6 @@ def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Last
     if condition.kind == NO_LEADER:  # another attempt that has no leader either: the outage goes on
         # guard: outages-begin-anew-with-each-attempt
         return _Lasting(condition, now, lost=now if before.lost is None else before.lost, outage=before.outage)
-    if condition.kind == GRANTED:
+    if condition.kind == GRANTED or condition == INTERIM:  # guard: outages-end-untold-with-their-run
         return _Lasting(condition, now, lost=before.lost, outage=before.outage)
     return _Lasting(condition, now)  # ended, or taken care of by a person

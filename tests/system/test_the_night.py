@@ -186,6 +186,7 @@ def test_a_driver_that_is_lost_for_good_is_restored_from_its_page(
     assert counts.epoch == 3, "the end of the lost run took epoch 2"
     rows, wrong = output.compare()
     assert (rows > 0, wrong) == (True, [])
+    wait_until(lambda: any("is led again" in text for text in told(airflow.api)), timeout=PATIENCE, what="its end")
 
     # Inside Airflow, a link out of the frame takes Airflow along.
     page.goto(f"{airflow.url}/plugin/spark-ha")

@@ -13,9 +13,10 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.jobs import recoverable
+from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.triggers import _cluster_view as module
 from airflow_provider_ha.triggers._cluster_view import ClusterView
-from airflow_provider_ha.triggers._notices import GRANTED, NO_LEADER, Condition
+from airflow_provider_ha.triggers._notices import GRANTED, INTERIM, NO_LEADER, Condition
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.trigger_helpers import NEVER, cancelled, until
@@ -72,6 +73,15 @@ def test_a_job_that_is_lost_again_is_told_with_its_new_attempt(cluster: Cluster)
     assert first.kind == second.kind == NO_LEADER
     assert first.facts == {"reason": "run 1 has lost its driver, epoch 1", "run": 1, "attempt": 1, "epoch": 1}
     assert second.facts == {"reason": "run 1 has lost its driver, epoch 2", "run": 1, "attempt": 2, "epoch": 2}
+
+
+def test_a_process_that_ends_a_lost_run_is_no_leader_and_no_end_of_the_outage(cluster: Cluster) -> None:
+    job = cluster.lost("flights")
+
+    with take_lock(job, 1):
+        seen = Watcher(cluster).sees()["flights"]
+
+    assert seen == INTERIM
 
 
 def test_a_submission_is_given_its_start_timeout_before_it_has_no_leader(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from airflow_provider_ha.triggers._notices import (
     CHECKPOINT_FAILING,
     GRANTED,
+    INTERIM,
     LEADER,
     NO_LEADER,
     RECOVERED,
@@ -100,6 +101,19 @@ def test_a_leader_after_a_loss_that_was_told_is_a_recovery_and_says_how_long_it_
 
 def test_a_leader_after_a_loss_that_was_not_told_is_no_recovery() -> None:
     assert told([(0, led()), (20, unled()), (25, led(2)), (35, led(2))]) == [(35, GRANTED)]
+
+
+def test_a_restore_that_ends_the_lost_run_under_its_lock_is_a_recovery_as_well() -> None:
+    """The process that ends it leads the job for as long as the storage takes."""
+    steps = [(0.0, unled()), (10.0, unled()), (30.0, INTERIM), (31.0, unled(2)), (35.0, led(3)), (45.0, led(3))]
+
+    assert [kind for _, kind in told(steps)] == [NO_LEADER, GRANTED, RECOVERED]
+
+
+def test_a_job_that_is_ended_while_it_is_lost_does_not_recover_with_its_next_run() -> None:
+    steps = [(0.0, unled()), (10.0, unled()), (30.0, INTERIM), (31.0, QUIET), (500.0, led(3)), (510.0, led(3))]
+
+    assert [kind for _, kind in told(steps)] == [NO_LEADER, GRANTED]
 
 
 def test_each_outage_has_its_own_recovery() -> None:
