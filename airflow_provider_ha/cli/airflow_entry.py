@@ -6,15 +6,21 @@ import logging
 import sys
 from argparse import Namespace
 
+from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.app import run
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.hooks._spark_connection import known_place
-from airflow_provider_ha.hooks.spark_ha import SparkHaHook
+from airflow_provider_ha.errors import ConfigurationError
 
 
 def run_words(args: Namespace) -> None:
     """Run ``spark-ha <noun> <words>`` for ``airflow ha <noun> <words>``."""
     log_to_stderr()
+    try:
+        # Not above: Airflow's own command would end with the stack trace of what a release outside the range raises.
+        from airflow_provider_ha.hooks._spark_connection import known_place  # noqa: PLC0415  # as the comment says
+    except ConfigurationError as error:
+        console.print_error(error, as_json="--json" in args.words)
+        raise SystemExit(2) from None
     run(
         [args.subcommand, *args.words],
         prog_name="airflow ha",
@@ -39,8 +45,12 @@ def log_to_stderr() -> None:
 
 
 def _default_connection() -> HaConfig:
+    from airflow_provider_ha.hooks.spark_ha import SparkHaHook  # noqa: PLC0415  # as above
+
     return SparkHaHook().get_config()
 
 
 def _connection(conn_id: str) -> HaConfig:
+    from airflow_provider_ha.hooks.spark_ha import SparkHaHook  # noqa: PLC0415  # as above
+
     return SparkHaHook(conn_id).get_config()

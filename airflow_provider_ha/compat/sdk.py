@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow.exceptions import AirflowProviderDeprecationWarning
-from airflow.sdk import BaseOperator, BaseSensorOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink, BaseSensorOperator
 from airflow.sdk.bases.notifier import BaseNotifier  # Airflow 3.0.0 looks for that of airflow.sdk elsewhere
 
 from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS, AIRFLOW_V_3_2_PLUS, AIRFLOW_V_3_3_PLUS
@@ -51,6 +51,7 @@ __all__ = [
     "BaseHook",
     "BaseNotifier",
     "BaseOperator",
+    "BaseOperatorLink",
     "BaseSensorOperator",
     "TaskDeferralTimeout",
     "conf",

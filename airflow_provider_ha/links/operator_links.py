@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import BaseOperatorLink
-
+from airflow_provider_ha.compat.sdk import BaseOperatorLink
 from airflow_provider_ha.links import page_urls
 from airflow_provider_ha.links.known_run import known_run
 

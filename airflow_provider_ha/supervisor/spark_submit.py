@@ -16,7 +16,7 @@ from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, arc
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
-from airflow_provider_ha.jobs.host.spark_release import check_one_release, installed_spark
+from airflow_provider_ha.jobs.host.spark_release import check_one_release, check_supported, installed_spark
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.options.component_conf import needs_component
 from airflow_provider_ha.jobs.options.component_jar import component_jar
@@ -38,7 +38,7 @@ _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def find_spark_home(configured: Path | None) -> Path:
     """Return the Spark whose ``bin/spark-submit`` starts the driver: *configured*, else that of the installed pyspark.
 
-    :raises ConfigurationError: There is none, or it is put together from two releases.
+    :raises ConfigurationError: There is none, it is put together from two releases, or of one that is not supported.
     """
     if configured is None:
         spark = installed_spark()
@@ -56,6 +56,7 @@ def find_spark_home(configured: Path | None) -> Path:
             f"there is no bin/spark-submit in {str(configured)!r}",
             next_step=f"Correct SPARK_HOME, or the engine option {SPARK_HOME_OPTION!r}",
         )
+    check_supported(configured)
     return configured
 
 

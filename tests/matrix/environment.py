@@ -141,14 +141,14 @@ class Environment:
 
 
 def digest_of_tests(wheel: Path) -> str:
-    """Return what a result belongs to: the wheel and the tests."""
+    """Return what a result belongs to: the wheel, the tests, and what they read beside it."""
     told = hashlib.sha256(wheel.read_bytes())
     files = sorted(
         path
-        for part in ("tests", "java")
-        for path in (ROOT / part).rglob("*")
+        for part in map(ROOT.joinpath, _BESIDE)
+        for path in ((part, *part.rglob("*")) if part.is_dir() else (part,))
         if path.is_file() and "__pycache__" not in path.parts
     )
-    for file in (ROOT / "pyproject.toml", *files):
+    for file in files:
         told.update(f"{file.relative_to(ROOT)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     return told.hexdigest()

@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": {"coordination"},
     "views": {"control", "recovery", "jobs"} | STORES,
     "compat": set(),
-    "links": set(),
+    "links": {"compat"},
     "hooks": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "operators": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "notifications": {"compat", "hooks", "links"},

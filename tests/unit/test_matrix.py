@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from tests.matrix import run
+from airflow_provider_ha.compat import NEWEST, OLDEST, RANGE
+from airflow_provider_ha.jobs.host.spark_release import RANGE as SPARK_RANGE
+from tests.matrix import environment, run
 from tests.matrix.cells import Beside, Cell, Matrix, Missing, as_json
 from tests.matrix.environment import Environment
 from tests.mutants.catalogue import read_toml
@@ -61,6 +64,46 @@ def test_every_cell_is_listed_once_and_lies_on_the_axes(matrix: Matrix) -> None:
     assert {cell.python for cell in matrix.cells} == set(matrix.python)
     assert {cell.airflow for cell in matrix.cells} <= set(matrix.airflow)
     assert {cell.pyspark for cell in matrix.cells} <= set(matrix.pyspark)
+
+
+def test_the_oldest_and_the_newest_release_of_each_minor_of_airflow_has_a_cell(matrix: Matrix) -> None:
+    minors: dict[tuple[int, ...], list[Version]] = {}
+    for release in map(Version, matrix.airflow):
+        minors.setdefault(release.release[:2], []).append(release)
+    tried = {Version(cell.airflow) for cell in matrix.cells}
+
+    assert (min(minors), max(minors)) == (OLDEST, NEWEST)
+    assert {minor[1] for minor in minors} == set(range(OLDEST[1], NEWEST[1] + 1))
+    assert {extreme for found in minors.values() for extreme in (min(found), max(found))} <= tried
+
+
+def test_the_page_of_the_releases_says_the_ranges() -> None:
+    page = (ROOT / "docs" / "reference" / "releases.md").read_text(encoding="utf-8")
+
+    assert f"Airflow {RANGE}" in page
+    assert f"Spark {SPARK_RANGE}" in page
+
+
+def test_a_python_that_is_not_claimed_is_refused(matrix: Matrix, project: dict[str, Any]) -> None:
+    wanted = SpecifierSet(project["requires-python"])
+    first, last = (int(end.removeprefix("3.")) for end in (matrix.python[0], matrix.python[-1]))
+
+    assert all(map(wanted.contains, matrix.python))
+    assert not wanted.contains(f"3.{first - 1}")
+    assert not wanted.contains(f"3.{last + 1}")
+
+
+def test_a_result_is_one_of_the_matrix_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / "wheel"
+    wheel.write_bytes(b"wheel")
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci" / "matrix.toml").write_text("[axes]")
+    before = environment.digest_of_tests(wheel)
+
+    (tmp_path / ".ci" / "matrix.toml").write_text("[[beside]]")
+
+    assert environment.digest_of_tests(wheel) != before
 
 
 def test_the_pythons_are_those_of_the_metadata(matrix: Matrix, project: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
-"""A Spark of two releases is noticed, with both of them and the way out in the message."""
+"""A Spark of two releases, or of one that is not supported, is noticed, with the way out in the message."""
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ from airflow_provider_ha.control.submission import prepare
 from airflow_provider_ha.control.verification import proof_child
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.host import spark_release
-from airflow_provider_ha.jobs.host.spark_release import InstalledSpark, check_one_release, installed_spark
+from airflow_provider_ha.jobs.host.spark_release import (
+    NEWEST,
+    OLDEST,
+    RANGE,
+    InstalledSpark,
+    check_one_release,
+    installed_spark,
+)
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.supervisor import spark_submit
 from tests.engine_helpers import CONFIG
@@ -133,6 +141,41 @@ def test_a_spark_home_of_its_own_is_not_judged_by_what_is_installed(
     prepare.check_spark(CONFIG, Target())
 
     assert spark_submit.find_spark_home(tmp_path) == tmp_path
+
+
+def spark_of(home: Path, release: str) -> Path:
+    """Return a directory of Spark, as far as its release and its way to be started are looked at."""
+    for name in ("bin/spark-submit", f"jars/spark-core_2.13-{release}.jar"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch()
+    return home
+
+
+@pytest.mark.parametrize("release", ["3.5.9", "4.0.5", "4.4.0", "5.0.0"])
+def test_a_spark_of_another_release_is_refused_with_the_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    home = spark_of(tmp_path / "spark", release)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+
+    for start in (lambda: prepare.check_spark(CONFIG, Target()), lambda: spark_submit.find_spark_home(home)):
+        with pytest.raises(ConfigurationError, match=rf"on Spark {RANGE}; in '{home}' is Spark {release}"):
+            start()
+
+
+@pytest.mark.parametrize("release", ["4.1.0", "4.2.0", "4.3.1-SNAPSHOT"])
+def test_a_spark_within_the_range_is_taken(tmp_path: Path, release: str) -> None:
+    home = spark_of(tmp_path / "spark", release)
+
+    assert spark_submit.find_spark_home(home) == home
+
+
+def test_the_range_of_spark_is_what_it_is_called_and_what_the_package_installs() -> None:
+    (spark,) = (line for line in metadata.requires("airflow-provider-ha") or () if line.startswith("pyspark"))
+
+    assert f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}" == RANGE
+    assert f">={OLDEST[0]}.{OLDEST[1]}" in spark
+    assert f"<{NEWEST[0]}.{NEWEST[1] + 1}" in spark
 
 
 @pytest.mark.usefixtures("mixed")

@@ -13,7 +13,7 @@ from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, is_local, remote_reason
-from airflow_provider_ha.jobs.host.spark_release import check_one_release, installed_spark
+from airflow_provider_ha.jobs.host.spark_release import check_one_release, check_supported, installed_spark
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.options.conf_keys import check_keys
 from airflow_provider_ha.jobs.options.engine_options import cluster_options, engine_options, named_spark_home
@@ -53,17 +53,22 @@ def check_conf(conf: Mapping[str, str]) -> None:
 
 
 def check_spark(config: HaConfig, target: Target) -> None:
-    """Refuse this host's Spark when it is put together from two releases: its drivers would fail in odd ways.
+    """Refuse this host's Spark when it is put together from two releases, or not supported: drivers fail in odd ways.
 
     Only for drivers of this host: those of a cluster use the Spark of its workers.
 
-    :raises ConfigurationError: It is; names both releases.
+    :raises ConfigurationError: It is; names the releases.
     """
     if target.engine != LocalEngine.name:  # guard: spark-of-the-submitter-counts-elsewhere
         return
     # A Spark that is named is used instead, with its own Python files.
-    if named_spark_home(engine_options(config, target)) is None:
-        check_one_release(installed_spark())
+    home = named_spark_home(engine_options(config, target))
+    if home is None:
+        spark = installed_spark()
+        check_one_release(spark)
+        home = spark.home
+    if home is not None:
+        check_supported(home)
 
 
 def upload(job: JobContext, request: SubmitRequest) -> JobGraph:

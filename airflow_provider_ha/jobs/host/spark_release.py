@@ -14,9 +14,12 @@ from importlib.machinery import PathFinder
 from importlib.metadata import distributions
 from pathlib import Path
 
+from airflow_provider_ha._version import __version__
 from airflow_provider_ha.errors import ConfigurationError
 
 
+OLDEST, NEWEST = (4, 1), (4, 3)  # of drivers; checkpoints of older ones are read as well
+RANGE = "4.1 to 4.3"
 _VERSION = re.compile(r"__version__[^=]*=\s*['\"]([^'\"]+)")
 _CORE = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
@@ -85,6 +88,21 @@ def check_one_release(spark: InstalledSpark) -> None:
             f"the Python files of Spark in {str(spark.home)!r} are of release {spark.files}, its jars of release "
             f"{spark.jars}: another package has overwritten a part of it",
             next_step=f"Install pyspark again: {_FORCED} pyspark=={spark.jars}",
+        )
+
+
+def check_supported(home: Path) -> None:
+    """Refuse a Spark whose drivers this package does not run. One whose jars do not tell their release passes.
+
+    :raises ConfigurationError: It is older or newer than that.
+    """
+    release = release_of(home)
+    if release is not None and not OLDEST <= release[:2] <= NEWEST:  # guard: any-spark-is-taken
+        raise ConfigurationError(
+            f"airflow-provider-ha {__version__} runs drivers on Spark {RANGE}; in {str(home)!r} is Spark "
+            f"{'.'.join(map(str, release))}",
+            next_step="Install another release there, or name another directory as SPARK_HOME or as the engine option "
+            "spark_home",
         )
 
 

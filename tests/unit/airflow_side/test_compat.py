@@ -38,7 +38,14 @@ def test_the_range_is_what_it_is_called() -> None:
     assert f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}" == RANGE
 
 
-MODULES = ("operators.submit", "operators.recover_jobs", "hooks.spark_ha", "sensors.leader", "triggers.cluster")
+MODULES = (
+    "operators.submit",
+    "operators.recover_jobs",
+    "hooks.spark_ha",
+    "sensors.leader",
+    "triggers.cluster",
+    "links.operator_links",
+)
 ON_AIRFLOW_2 = """
 import importlib, sys, airflow
 airflow.__version__ = "2.11.0"
@@ -63,6 +70,24 @@ def test_a_dag_on_another_release_fails_with_the_sentence() -> None:
     for line in said:
         assert line.startswith("said ConfigurationError airflow-provider-ha ")
         assert "runs on Airflow 3.0 to 3.3; Airflow 2.11.0 is installed" in line
+
+
+ON_AIRFLOW_3_4 = """
+import airflow
+airflow.__version__ = "3.4.0"
+from argparse import Namespace
+from airflow_provider_ha.cli.airflow_entry import run_words
+run_words(Namespace(subcommand="job", words=["list"]))
+"""
+
+
+@pytest.mark.slow
+def test_the_command_of_airflow_on_another_release_ends_with_the_sentence() -> None:
+    done = subprocess.run([sys.executable, "-c", ON_AIRFLOW_3_4], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "runs on Airflow 3.0 to 3.3; Airflow 3.4.0 is installed" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("when_killed", ["cancel", "stop_with_checkpoint"])
