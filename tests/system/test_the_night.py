@@ -20,6 +20,7 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.first_dag import Output
 from tests.support.browser import browser
+from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY, USER
 from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow, lose_host, told
 
@@ -134,6 +135,25 @@ def check_accessible(page: Page) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def check_reasons(page: Page) -> None:
+    """Check that the page of the lost job says why, and what comes next."""
+    [why] = page.locator('#epoch-table td[data-label="Why it changed"]').all_inner_texts()
+    box = page.locator(".problem").inner_text()
+    assert len(why) > 1, "a dash says nothing"
+    assert "Its driver is lost: " in box
+    # The trigger of a DAG that is paused may be there still, and recovers nothing.
+    nothing = "(but nothing is there to make it: see the warning|.*while that is paused, it recovers nothing)"
+    assert re.search(rf"What happens next: the next attempt is due \S+ \S+, {nothing}", box, re.DOTALL), box
+
+
+def check_followed(airflow: SmallAirflow) -> None:
+    """Check that a task follows the restored run, and that the alerts tell of its leader."""
+    [restored] = airflow.api.request("GET", "/api/v2/dags/disaster_recovery/dagRuns")["dag_runs"]
+    run = DagRun("disaster_recovery", restored["dag_run_id"])
+    airflow.api.wait_for_task(run, "follow", "deferred", timeout=PATIENCE)
+    wait_until(lambda: any("is led again" in text for text in told(airflow.api)), timeout=PATIENCE, what="its end")
+
+
 def test_a_driver_that_is_lost_for_good_is_restored_from_its_page(
     airflow: SmallAirflow, job: CountedJob, output: Output, open_page: Callable[[], Page]
 ) -> None:
@@ -157,8 +177,7 @@ def test_a_driver_that_is_lost_for_good_is_restored_from_its_page(
     page.get_by_role("link", name="1h", exact=True).click()
     page.wait_for_url("**span=1h**")
     assert page.locator(".headline").get_by_text("LOST").is_visible()
-    [why] = page.locator('#epoch-table td[data-label="Why it changed"]').all_inner_texts()
-    assert len(why) > 1, "a dash says nothing"
+    check_reasons(page)
     assert page.locator("svg.timeline .bar-lost").count() == 1
     picture(page, airflow, "night-lost", 900)
 
@@ -186,7 +205,7 @@ def test_a_driver_that_is_lost_for_good_is_restored_from_its_page(
     assert counts.epoch == 3, "the end of the lost run took epoch 2"
     rows, wrong = output.compare()
     assert (rows > 0, wrong) == (True, [])
-    wait_until(lambda: any("is led again" in text for text in told(airflow.api)), timeout=PATIENCE, what="its end")
+    check_followed(airflow)
 
     # Inside Airflow, a link out of the frame takes Airflow along.
     page.goto(f"{airflow.url}/plugin/spark-ha")
