@@ -8,12 +8,13 @@ both sides. Of other packages of the host the driver sees none, as its executors
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from airflow_provider_ha.errors import ConfigurationError
@@ -23,6 +24,7 @@ IMPORTS_VARIABLE = "SPARK_HA_IMPORTS"  # JSON: where a driver in a packed enviro
 
 _ANSWER_SECONDS = 60.0
 _DISTRIBUTIONS = ("airflow-provider-ha", "confluent-kafka", "pure-sasl")  # the latter where they are installed
+_CODE = frozenset({".py", ".so"})
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
 
@@ -67,21 +69,35 @@ def imports() -> str:
 def _modules() -> list[str]:
     """Return the modules of this package and of all distributions that it needs."""
     needed, left = set[str](), list(_DISTRIBUTIONS)
+    found = {__name__.partition(".")[0]}
     while left:
         name = _plain(left.pop())
         if name not in needed:
             needed.add(name)
-            left += _requirements(name)
-    provided = packages_distributions().items()
-    # guard: driver-sees-packages-of-its-host
-    return sorted(module for module, names in provided if needed & {_plain(name) for name in names})
+            try:
+                known = distribution(name)
+            except PackageNotFoundError:
+                continue
+            # guard: driver-sees-packages-of-its-host
+            found |= _modules_of(known)
+            left += _requirements(known)
+    return sorted(found)
 
 
-def _requirements(name: str) -> list[str]:
-    try:
-        lines = requires(name) or []
-    except PackageNotFoundError:
-        return []
+def _modules_of(known: Distribution) -> set[str]:
+    """Return the top-level modules of a distribution, by its files.
+
+    Not ``packages_distributions()``: on Python 3.10 that knows only what is declared, and newer build backends declare
+    nothing.
+    """
+    code = (file for file in known.files or () if file.suffix in _CODE)
+    named = {file.parts[0] if len(file.parts) > 1 else inspect.getmodulename(file.name) for file in code}
+    declared = (known.read_text("top_level.txt") or "").split()
+    return {name for name in (*named, *declared) if name and name.isidentifier()}
+
+
+def _requirements(known: Distribution) -> list[str]:
+    lines = known.requires or []
     return [found.group() for line in lines if "extra ==" not in line and (found := _NAME.match(line))]
 
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_ha.driver import bootstrap
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.supervisor.packed_python import IMPORTS_VARIABLE, check_python, imports, packed_python
+from airflow_provider_ha.supervisor.packed_python import (
+    IMPORTS_VARIABLE,
+    _modules_of,
+    check_python,
+    imports,
+    packed_python,
+)
 
 
 NAMED = "./environment/bin/python"
@@ -89,3 +97,21 @@ bootstrap.enter()
     )
 
     assert ran.stdout.splitlines() == ["no pyarrow", "no pytest", "None"], ran.stderr
+
+
+def test_the_modules_of_a_distribution_that_declares_none_are_known_by_its_files(tmp_path: Path) -> None:
+    """As each wheel of a newer build backend; Python 3.10 itself knows only what is declared."""
+    info = tmp_path / "demo-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n")
+    files = (
+        "one.py",
+        "package/__init__.py",
+        f"_native{sysconfig.get_config_var('EXT_SUFFIX')}",
+        "demo.libs/libx.so",
+        "../../../bin/demo",
+        "demo-1.0.dist-info/METADATA",
+    )
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+    assert _modules_of(Distribution.at(info)) == {"one", "package", "_native"}
