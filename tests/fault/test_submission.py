@@ -28,7 +28,7 @@ from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.engine_helpers import NothingToSee, pid_of
+from tests.engine_helpers import NothingToSee
 from tests.support.clusters import submit_helpers as helpers
 
 
@@ -291,11 +291,10 @@ def test_a_supervisor_that_was_killed_with_its_driver_is_noticed_on_its_own_host
     helpers.submit(job, script)
     one_driver(job)
     wait_until(lambda: helpers.pid_in(job, "driver.pid"), timeout=20, what="the driver")
-    started = job.runs.get(1).submissions[0].started
-    assert started is not None
+    (view,) = job.runs.get(1).submissions
+    assert view.started is not None
     helpers.kill_all(job)
-    wait_until(lambda: not helpers.drivers(job), timeout=5, what="its death")
-    wait_until(lambda: not helpers.alive(pid_of(started)), timeout=5, what="the end of the supervisor")
+    wait_until(lambda: not helpers.processes_of(view.submission), timeout=20, what="the death of all its processes")
     assert (helpers.directory(job) / "driver.json").exists()
 
     recovered = recover(job, by="test")
