@@ -75,7 +75,7 @@ def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Actio
         with clusters.client(job.cluster) as client:
             _ask(client, job, _offer(job, action, quarantined, form.intent.shown), form, by)
 
-    clusters.zookeeper.call(ask)
+    clusters.zookeeper(job.cluster).call(ask)
     # Relative, as every URL of the pages: from jobs/JOB/actions/ACTION.
     place = f"../../{job.job_id}" if action is Action.RELEASE else f"../operations/{form.intent.operation_id}"
     return RedirectResponse(f"{place}?{urlencode({'cluster': job.cluster})}", SEE_OTHER)
@@ -91,7 +91,7 @@ def operation(request: Request, job: SeenJobDep, operation_id: OperationId) -> R
             found: Operation | None = client.job(job.job_id).operation(operation_id)
             return found
 
-    found = clusters.zookeeper.call(read)
+    found = clusters.zookeeper(job.cluster).call(read)
     if found is None:
         raise HTTPException(NOT_FOUND, f"Job {job.job_id} has no operation {operation_id}, or it was forgotten since")
     ends = found.operation in _ENDS and found.state is OperationState.COMPLETED
@@ -141,7 +141,7 @@ def reason_of_quarantine(request: Request, job: SeenJob) -> str | None:
         with clusters.client(job.cluster) as client:
             return quarantine.quarantine_reason(client.coordinator, client.paths, job.job_id)
 
-    reason: str | None = clusters.zookeeper.call(read)
+    reason: str | None = clusters.zookeeper(job.cluster).call(read)
     return reason
 
 

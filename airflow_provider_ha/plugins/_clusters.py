@@ -1,13 +1,16 @@
 """The clusters that the pages show: every connection of type ``spark_ha``, and one session with each in use.
 
-Invariant: a session is opened by the first request that needs it, shared by those that follow, and closed when no
-request has used it for a while, or when its connection was edited.
+Invariants: a session is opened by the first request that needs it, shared by those that follow, and closed when no
+request has used it for a while, or when its connection was edited. A cluster that does not answer takes nothing from
+the pages of another.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,15 +21,19 @@ from sqlalchemy import select
 from airflow_provider_ha.compat.sdk import AirflowNotFoundException
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, CoordinationError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.plugins._bounded import Bounded
+from airflow_provider_ha.plugins._bounded import AT_ONCE, Bounded
 
 
 _VARIABLE = "AIRFLOW_CONN_"
 IDLE_SECONDS = 60.0
 CONNECT_SECONDS = 3.0
 AT_ONCE_STORAGE = 24  # reads: a job's page has several
+
+
+class MissingConnectionError(ConfigurationError):
+    """Airflow has no connection of this id."""
 
 
 class Clusters:
@@ -49,19 +56,23 @@ class Clusters:
         self._sessions: dict[str, _Session] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self.zookeeper = Bounded(
-            "ZooKeeper", next_step="Check that a majority of the ensemble runs and can be reached from the API server"
-        )
-        self.storage = Bounded(
-            "storage",
-            next_step="Check that the storage root answers, and can be reached from the API server",
-            at_once=AT_ONCE_STORAGE,
-        )
+        # Each lives as long as a read of it is under way: users name connections, and there is no end of names.
+        self._bounds: weakref.WeakValueDictionary[tuple[str, str], Bounded] = weakref.WeakValueDictionary()
 
     def names(self) -> list[str]:
         """Return the ids of all clusters' connections, the default first."""
         found = set(self._names())
         return sorted(found, key=lambda name: (name != DEFAULT_CONN_ID, name))
+
+    def zookeeper(self, conn_id: str) -> Bounded:
+        """Return what the reads of one cluster's ZooKeeper go through."""
+        next_step = "Check that a majority of the ensemble runs and can be reached from the API server"
+        return self._bound(conn_id, "ZooKeeper", next_step, AT_ONCE)
+
+    def storage(self, conn_id: str) -> Bounded:
+        """Return what the reads of one cluster's storage go through."""
+        next_step = "Check that the storage root answers, and can be reached from the API server"
+        return self._bound(conn_id, "storage", next_step, AT_ONCE_STORAGE)
 
     @contextmanager
     def client(self, conn_id: str) -> Iterator[HaClient]:
@@ -72,9 +83,9 @@ class Clusters:
         """
         config = self._config_of(conn_id)
         session = self._session(conn_id, config)
-        session.begin()
+        asked = session.begin()
         try:
-            yield session.client()
+            yield session.client(asked)
         finally:
             session.end()
 
@@ -84,6 +95,11 @@ class Clusters:
             sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
             session.close()
+
+    def _bound(self, conn_id: str, what: str, next_step: str, at_once: int) -> Bounded:
+        with self._lock:
+            key = (conn_id, what)  # guard: one-cluster-that-hangs-blocks-the-others
+            return self._bounds.setdefault(key, Bounded(what, next_step=next_step, at_once=at_once))
 
     def _session(self, conn_id: str, config: HaConfig) -> _Session:
         with self._lock:
@@ -104,24 +120,41 @@ class _Session:
         self.config = config
         self._idle_seconds = idle_seconds
         self._client: HaClient | None = None
+        self._failed: CoordinationError | None = None
+        self._failed_at = 0.0
         self._users = 0
         self._retired = False
         self._timer: threading.Timer | None = None
         self._opening = threading.Lock()
         self._lock = threading.Lock()
 
-    def begin(self) -> None:
+    def begin(self) -> float:
+        """Note a request; return when it was made, on the monotonic clock."""
         with self._lock:
             self._users += 1
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+        return time.monotonic()
 
-    def client(self) -> HaClient:
+    def client(self, asked: float) -> HaClient:
+        """Return the client. A request that waits for an attempt to connect shares its outcome.
+
+        :param asked: When the request was made.
+        """
         with self._opening:
             if self._client is None:
-                self._client = HaClient.open(self.config, timeout=CONNECT_SECONDS)
+                if self._failed is not None and self._failed_at >= asked:  # guard: each-waiter-connects-by-itself
+                    raise type(self._failed)(self._failed.message, next_step=self._failed.next_step)
+                self._client = self._open()
             return self._client
+
+    def _open(self) -> HaClient:
+        try:
+            return HaClient.open(self.config, timeout=CONNECT_SECONDS)
+        except CoordinationError as error:
+            self._failed, self._failed_at = error, time.monotonic()
+            raise
 
     def end(self) -> None:
         with self._lock:
@@ -164,12 +197,13 @@ def connection_ids() -> list[str]:
 def read_config(conn_id: str) -> HaConfig:
     """Read one connection.
 
-    :raises ConfigurationError: It is missing, of another type, or cannot be used.
+    :raises MissingConnectionError: There is none of this id.
+    :raises ConfigurationError: It is of another type, or cannot be used.
     """
     try:
         connection = SparkHaHook.get_connection(conn_id)
     except AirflowNotFoundException:
-        raise ConfigurationError(
+        raise MissingConnectionError(
             f"Airflow has no connection {conn_id!r}",
             next_step=f"Create one of type {SparkHaHook.hook_name} (Admin, Connections)",
         ) from None

@@ -67,7 +67,7 @@ def log(
         with clusters.client(job.cluster) as client:
             return read_log(client, job.job_id, number, attempt)
 
-    return render(request, "log.html", job=job, log=clusters.storage.call(read))
+    return render(request, "log.html", job=job, log=clusters.storage(job.cluster).call(read))
 
 
 @router.get("/spark-ui")
@@ -81,7 +81,7 @@ def spark_ui(request: Request, job: SeenJobDep, run: Number = None) -> Response:
             server: str | None = client.config.history_server
             return server
 
-    page = spark_page(job.snapshot, clusters.zookeeper.call(read))
+    page = spark_page(job.snapshot, clusters.zookeeper(job.cluster).call(read))
     if not page:
         raise HTTPException(
             NOT_FOUND,

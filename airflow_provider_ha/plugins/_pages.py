@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from fastapi.responses import RedirectResponse
 
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.plugins._bring_back import returns
 from airflow_provider_ha.plugins._charts import charts_of
-from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.plugins._clusters import Clusters, MissingConnectionError
 from airflow_provider_ha.plugins._job_page import Known, Stored, read_known, read_stored, shown_job
 from airflow_provider_ha.plugins._listing import read_page
 from airflow_provider_ha.plugins._offers import offers
 from airflow_provider_ha.plugins._rendering import render
-from airflow_provider_ha.plugins._security import PermissionsDep, SeenJobDep, visible_jobs
+from airflow_provider_ha.plugins._security import FORBIDDEN, PermissionsDep, SeenJobDep, visible_jobs
 from airflow_provider_ha.plugins._timeline import Axis, Span, axis_of, timeline
 from airflow_provider_ha.views.overview import ATTENTION, STATES, Asked, OverviewView, SortKey
 
 
 router = APIRouter()
+SEE_OTHER = 303
 _ALL_JOBS_SECONDS = 20.0  # for thousands of jobs, on a machine with much to do
 Cluster = Annotated[str, Query(max_length=250)]
 
@@ -38,32 +42,45 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
     request: Request,
     clusters: ClustersDep,
     allowed: PermissionsDep,
-    cluster: Cluster = DEFAULT_CONN_ID,
+    cluster: Cluster = "",
     q: Annotated[str, Query(max_length=128)] = "",
     state: Annotated[str, Query(max_length=32)] = "",
     sort: SortKey = SortKey.URGENCY,
     page: Annotated[int, Query(ge=1, le=100_000)] = 1,
     dag: Annotated[str, Query(max_length=250)] = "",
 ) -> Response:
-    """List the jobs of a cluster that the user may see; with *dag* those that belong to it."""
+    """List the jobs of a cluster that the user may see; with *dag* those that belong to it.
+
+    Without *cluster* it is the default one, or the first of the others where Airflow has no default connection.
+    """
+    chosen = cluster or DEFAULT_CONN_ID
     asked = Asked(search=q.strip(), state=state if state in {*STATES, ATTENTION} else "", sort=sort, page=page)
 
     def seen() -> list[str]:
-        with clusters.client(cluster) as client:
+        with clusters.client(chosen) as client:
             return visible_jobs(client, allowed, dag)
 
-    job_ids = clusters.zookeeper.call(seen)  # short: says whether it answers at all
+    try:
+        job_ids = clusters.zookeeper(chosen).call(seen)  # short: says whether it answers at all
+    except ConfigurationError as error:
+        others = [name for name in clusters.names() if name != DEFAULT_CONN_ID]
+        if isinstance(error, MissingConnectionError) and not cluster and others:
+            wanted = {"cluster": others[0], **({"dag": dag} if dag else {})}
+            return RedirectResponse(f"?{urlencode(wanted)}", SEE_OTHER)
+        if not allowed.may_see(None):  # guard: strangers-learn-which-connections-there-are
+            raise HTTPException(FORBIDDEN) from None
+        raise
 
     def read() -> OverviewView:
-        with clusters.client(cluster) as client:
+        with clusters.client(chosen) as client:
             return read_page(client, asked, job_ids)
 
     return render(
         request,
         "jobs.html",
-        cluster=cluster,
+        cluster=chosen,
         clusters=clusters.names(),
-        shown=clusters.zookeeper.call(read, seconds=_ALL_JOBS_SECONDS),
+        shown=clusters.zookeeper(chosen).call(read, seconds=_ALL_JOBS_SECONDS),
         asked=asked,
         dag=dag,
         states=STATES,
@@ -86,7 +103,7 @@ def job(  # noqa: PLR0917  # each is a part of the address
         with clusters.client(cluster) as client:
             return read_known(client, seen.snapshot)
 
-    known = clusters.zookeeper.call(read)
+    known = clusters.zookeeper(cluster).call(read)
     axis = axis_of(span, known.history, now=known.now)
     stored = _stored(clusters, cluster, known, axis)
     return render(
@@ -111,4 +128,4 @@ def job(  # noqa: PLR0917  # each is a part of the address
 
 def _stored(clusters: Clusters, cluster: str, known: Known, axis: Axis) -> Stored:
     with clusters.client(cluster) as client:
-        return read_stored(client, clusters.storage, known, since=axis.begin)
+        return read_stored(client, clusters.storage(cluster), known, since=axis.begin)

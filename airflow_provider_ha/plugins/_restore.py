@@ -132,7 +132,7 @@ def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: Operation
             checkpoints = checkpoint_list(job.job_id, client.job(job.job_id).checkpoints.list())
             return brought_back(found.state, found.failed_tasks, found.requests, history, checkpoints)
 
-    made: BroughtBack = clusters.zookeeper.call(read)
+    made: BroughtBack = clusters.zookeeper(job.cluster).call(read)
     response = render(request, "brought_back.html", job=job, title=TITLES[way], dag_run=found, made=made)
     if not made.final:
         response.headers["Refresh"] = str(REFRESH_SECONDS)
@@ -168,7 +168,7 @@ def _planned(request: Request, job: SeenJob, choice: Choice) -> tuple[PlanView |
             return plan_view(found.plan, found.refusal)
 
     try:
-        return clusters.storage.call(read, seconds=PLAN_SECONDS), None
+        return clusters.storage(job.cluster).call(read, seconds=PLAN_SECONDS), None
     except HaError as error:
         return None, error
 
@@ -188,5 +188,5 @@ def _kept(request: Request, job: SeenJob) -> tuple[CheckpointListView, Savepoint
                 savepoint_list(job.job_id, asked.savepoints.list()),
             )
 
-    found: tuple[CheckpointListView, SavepointListView] = clusters.zookeeper.call(read)
+    found: tuple[CheckpointListView, SavepointListView] = clusters.zookeeper(job.cluster).call(read)
     return found

@@ -195,7 +195,7 @@ def seen_job(
             return found
 
     try:
-        snapshot = clusters.zookeeper.call(read)
+        snapshot = clusters.zookeeper(cluster).call(read)
     except (ConfigurationError, RecordCorruptError, UnknownJobError):
         if not allowed.may_see(None):  # guard: strangers-learn-which-jobs-there-are
             raise HTTPException(FORBIDDEN) from None

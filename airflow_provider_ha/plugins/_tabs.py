@@ -117,4 +117,4 @@ def _details(clusters: Clusters, cluster: str, job_ids: list[str]) -> list[Detai
         with clusters.client(cluster) as client:
             return read_details(client.coordinator, client.paths, job_ids)
 
-    return clusters.zookeeper.call(read)
+    return clusters.zookeeper(cluster).call(read)

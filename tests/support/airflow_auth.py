@@ -69,11 +69,12 @@ def no_dags() -> Iterator[None]:
 
 @contextmanager
 def dag_run(
-    dag_id: str, run_id: str, xcoms: Mapping[str, Mapping[str, Any]], *, state: str = "running"
+    dag_id: str, run_id: str, xcoms: Mapping[str, Mapping[str, Any]], *, state: str = "running", raw: bool = False
 ) -> Iterator[None]:
     """Let a DAG run have happened for the time of the block.
 
     :param xcoms: Task, with ``[n]`` for an instance of a mapped one -> key -> value of each XCom.
+    :param raw: Whether each value is stored as it is, as a task's own push is.
     """
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
@@ -97,7 +98,7 @@ def dag_run(
             task: dict[str, Any] = {**run, "task_id": task_id, "map_index": int(index.rstrip("]") or -1)}
             session.execute(insert(TaskInstance).values(**task, pool="default_pool"))
             for key, value in told.items():
-                XComModel.set(key, value, **task, session=session)
+                XComModel.set(key, value, **task, serialize=not raw, session=session)
     try:
         yield
     finally:

@@ -183,6 +183,30 @@ def test_what_no_task_of_ours_has_told_is_no_job(look: Any, value: Any) -> None:
     assert "No job yet" in answer.text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"__classname__": "no.such.Class", "__version__": 1, "__data__": {}}',
+        '{"__classname__": "airflow.models.dag.DagModel", "__version__": 1, "__data__": {}}',
+        "[" * 100_000,
+    ],
+    ids=["unknown class", "class of Airflow", "deep"],
+)
+def test_a_text_that_names_a_class_is_a_text(look: Any, text: str) -> None:
+    with airflow_auth.dag_run("alpha", RUN_ID, {"a": {RUN: text}}, raw=True):
+        answer = look()
+
+    assert answer.status_code == 200
+    assert "No job yet" in answer.text
+
+
+def test_a_run_that_is_stored_as_it_is_leads_to_its_job_too(look: Any) -> None:
+    with airflow_auth.dag_run("alpha", RUN_ID, {"a": {RUN: {"job_id": "flights", "run": 3, **CLUSTER}}}, raw=True):
+        answer = look()
+
+    assert answer.headers["location"] == "../../jobs/flights?cluster=spark_ha_default&run=3"
+
+
 def test_a_tab_is_for_who_may_see_the_runs_of_its_dag(look: Any, page: Page) -> None:
     with airflow_auth.dag_run("alpha", RUN_ID, {"a": {RUN: {"job_id": "flights", "run": 1, **CLUSTER}}}):
         stranger, task = look(user="beta"), look("/tasks/a/-1", user="beta")
