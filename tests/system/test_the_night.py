@@ -6,7 +6,6 @@ pictures of the how-to are taken on the way: ``PICTURES=write``.
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.first_dag import Output
 from tests.support.browser import browser
+from tests.support.pictures import check_picture
 from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY, USER
 from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow, lose_host, told
@@ -29,8 +29,6 @@ pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.long, pytest.ma
 
 JOB_ID = "orders"
 VIEWER = "vera"
-IMAGES = REPOSITORY / "docs" / "images"
-MOST_BYTES = 150_000
 PATIENT = PATIENCE * 1000  # milliseconds
 # What a picture must not show of this machine.
 RENAME = """([from, to]) => {
@@ -113,15 +111,11 @@ def log_in(page: Page, airflow: SmallAirflow, user: str = USER) -> None:
 
 
 def picture(page: Page, airflow: SmallAirflow, name: str, height: int) -> None:
-    """Take a picture of the how-to, and compare its size with the one that is kept."""
+    """Compare the page with its picture in the how-to."""
     page.set_viewport_size({"width": 1280, "height": height})
     for found, shown in ((str(airflow.home), "/srv/spark-ha"), (socket.gethostname(), "worker-1")):
         page.evaluate(RENAME, [found, shown])
-    taken, kept = page.screenshot(), IMAGES / f"{name}.png"
-    if os.environ.get("PICTURES") == "write":
-        kept.write_bytes(taken)
-    assert kept.read_bytes()[16:24] == taken[16:24], "width and height: take the pictures again, see CONTRIBUTING.md"
-    assert kept.stat().st_size < MOST_BYTES
+    check_picture(page, name)
 
 
 def check_accessible(page: Page) -> None:

@@ -6,11 +6,9 @@ what these tests cost. The time until a page refreshes itself is that of the bro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -45,6 +43,7 @@ from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.lost_jobs import lose
 from tests.support.clusters.shown_cluster import ShownJob, now, write_cluster
 from tests.support.mounted_page import mounted, serving
+from tests.support.pictures import check_picture
 
 
 pytestmark = pytest.mark.airflow
@@ -100,8 +99,6 @@ TOLD: dict[str, dict[str, Any]] = {
         for name in ("orders", "payments", "nothing")
     },
 }
-IMAGES = Path(__file__).parents[3] / "docs" / "images"
-MOST_BYTES = 150_000
 # Picture of the documentation -> page, theme and height; written with PICTURES=write.
 PICTURES: dict[str, tuple[str, str, int]] = {
     "page-list": ("?cluster=pictured", "light", 560),
@@ -118,6 +115,11 @@ class Served:
     cluster: ClusterPaths
     config: HaConfig
     coordinator: KazooCoordinator
+
+    @property
+    def origin(self) -> str:
+        """Where everything that the pages load lies."""
+        return self.url.removesuffix("spark-ha/")
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +192,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(chromium: Browser, served: Served) -> Iterator[Callable[..., Page]]:
-    """Open a page; at the end, nothing of any page was refused by its policy, and no script has failed."""
+    """Open a page; at the end no page has loaded anything from elsewhere, or has failed."""
     contexts: list[BrowserContext] = []
     troubles: list[str] = []
 
@@ -206,6 +208,7 @@ def open_page(chromium: Browser, served: Served) -> Iterator[Callable[..., Page]
             page.clock.install()
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda sent: troubles.append(sent.url) if not sent.url.startswith(served.origin) else None)
         page.on("console", lambda said: troubles.append(said.text) if "Content Security" in said.text else None)
         page.goto(served.url + path)
         return page
@@ -321,14 +324,8 @@ def test_the_documentation_shows_these_pages(open_page: Callable[..., Page], nam
     page.set_viewport_size({"width": 1280, "height": height})
     if name == "page-job":
         page.locator("figure canvas").first.wait_for()
-    taken = page.screenshot()
 
-    if os.environ.get("PICTURES") == "write":
-        (IMAGES / f"{name}.png").write_bytes(taken)
-
-    kept = (IMAGES / f"{name}.png").read_bytes()
-    assert kept[16:24] == taken[16:24], "width and height: take the pictures again, see CONTRIBUTING.md"
-    assert len(kept) < MOST_BYTES
+    check_picture(page, name)
 
 
 def test_charts_are_drawn_from_the_table_on_the_axis_of_the_timeline(open_page: Callable[..., Page]) -> None:

@@ -13,7 +13,6 @@ from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.links.page_urls import has_pages
 from airflow_provider_ha.plugins import spark_ha
 from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.plugins._rendering import static_files
 from airflow_provider_ha.plugins.spark_ha import SparkHaPlugin
 from tests.support.mounted_page import Page
 
@@ -139,11 +138,3 @@ def test_every_answer_forbids_scripts_and_frames_from_elsewhere(client: Page) ->
     assert "script-src 'self';" in policy
     assert "frame-ancestors 'self'" in policy
     assert "unsafe" not in policy
-
-
-def test_no_page_loads_anything_from_elsewhere() -> None:
-    scripts = [name for name in static_files() if name.endswith((".js", ".css"))]
-
-    assert {"page.js", "theme.js", "page.css"} <= set(scripts)
-    for name in scripts:
-        assert b"//cdn" not in static_files()[name].content
