@@ -18,9 +18,9 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import quarantine
-from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from airflow_provider_ha.plugins._forms import CheckedForm, Intent, checked_form, token_of
 from airflow_provider_ha.plugins._offers import Action, Offer, offer, saved_cancel
+from airflow_provider_ha.plugins._outcome import Followed, follow_operation
 from airflow_provider_ha.plugins._rendering import render
 from airflow_provider_ha.plugins._security import SeenJob, SeenJobDep, acting_job
 from airflow_provider_ha.views.operation import OperationView
@@ -34,8 +34,6 @@ SEE_OTHER, NOT_FOUND = 303, 404
 _LABEL = 200  # characters
 REFRESH_SECONDS = 2
 SAVEPOINT_FIRST = "savepoint first"
-# guard: a-cancel-with-a-savepoint-is-over-before-its-run
-_ENDS = {OperationKind.STOP, OperationKind.CANCEL, OperationKind.CANCEL_WITH_SAVEPOINT}
 
 
 @router.get("/actions/{action}")
@@ -86,26 +84,16 @@ def operation(request: Request, job: SeenJobDep, operation_id: OperationId) -> R
     """Show the state of an operation and its result; the page loads itself again until the state is final."""
     clusters = request.app.state.clusters
 
-    def read() -> Operation | None:
+    def read() -> Followed | None:
         with clusters.client(job.cluster) as client:
-            found: Operation | None = client.job(job.job_id).operation(operation_id)
-            return found
+            return follow_operation(client, job.job_id, operation_id)
 
-    found = clusters.zookeeper(job.cluster).call(read)
+    found: Followed | None = clusters.zookeeper(job.cluster).call(read)
     if found is None:
         raise HTTPException(NOT_FOUND, f"Job {job.job_id} has no operation {operation_id}, or it was forgotten since")
-    ends = found.operation in _ENDS and found.state is OperationState.COMPLETED
-    result = job.snapshot.run.result if job.snapshot.run is not None else None
-    waits = not found.state.final or (ends and result is None)
-    response = render(
-        request,
-        "operation.html",
-        job=job,
-        operation=OperationView.of(found),
-        result=result if job.snapshot.run is not None and job.snapshot.run.run.number == found.run else None,
-        waits=waits,
-    )
-    if waits:
+    shown = OperationView.of(found.operation)
+    response = render(request, "operation.html", job=job, operation=shown, followed=found)
+    if found.waits:
         response.headers["Refresh"] = str(REFRESH_SECONDS)
     return response
 
