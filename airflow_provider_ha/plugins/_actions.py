@@ -1,8 +1,8 @@
 """The pages that act: what an action would do, the confirmation, and its outcome.
 
 Invariants: a GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`, and asks for the
-operation that its form names, so that it can be repeated. How a job is cancelled is what was shown: the form's token
-holds it. What is done is done by the control plane.
+operation that its form names, so that it can be repeated, and leads to that one also when the answer is late. How a job
+is cancelled is what was shown: the form's token holds it. What is done is done by the control plane.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.plugins._forms import CheckedForm, Intent, checked_form, token_of
 from airflow_provider_ha.plugins._offers import Action, Offer, offer, saved_cancel
-from airflow_provider_ha.plugins._outcome import Followed, follow_operation
+from airflow_provider_ha.plugins._outcome import Followed, Sent, follow_operation, mark_of, not_known, send
 from airflow_provider_ha.plugins._rendering import render
 from airflow_provider_ha.plugins._security import SeenJob, SeenJobDep, acting_job
 from airflow_provider_ha.views.operation import OperationView
@@ -33,6 +33,8 @@ OperationId = Annotated[str, Path(max_length=100, pattern=r"^[\w.-]+$")]
 SEE_OTHER, NOT_FOUND = 303, 404
 _LABEL = 200  # characters
 REFRESH_SECONDS = 2
+# The end of a lost run waits for the session of its dead driver (10 s), then for its lock (5 s): that is no trouble.
+ACT_SECONDS = 20.0
 SAVEPOINT_FIRST = "savepoint first"
 
 
@@ -63,7 +65,7 @@ def confirm(
 
 @router.post("/actions/{action}")
 def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Action) -> Response:
-    """Ask for the operation of the form, or find it again; then lead to its outcome."""
+    """Ask for the operation of the form, or find it again; then lead to its outcome, also when that is not known."""
     clusters = request.app.state.clusters
     by = f"Airflow user {job.permissions.user.get_name()}"  # guard: requests-from-the-page-have-no-name
 
@@ -73,15 +75,24 @@ def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Actio
         with clusters.client(job.cluster) as client:
             _ask(client, job, _offer(job, action, quarantined, form.intent.shown), form, by)
 
-    clusters.zookeeper(job.cluster).call(ask)
+    sent = send(clusters.zookeeper(job.cluster), ask, seconds=ACT_SECONDS)
+    mark = {"asked": mark_of(form.intent)} if sent is Sent.UNKNOWN and action is not Action.RELEASE else {}
     # Relative, as every URL of the pages: from jobs/JOB/actions/ACTION.
     place = f"../../{job.job_id}" if action is Action.RELEASE else f"../operations/{form.intent.operation_id}"
-    return RedirectResponse(f"{place}?{urlencode({'cluster': job.cluster})}", SEE_OTHER)
+    return RedirectResponse(f"{place}?{urlencode({'cluster': job.cluster, **mark})}", SEE_OTHER)
 
 
 @router.get("/operations/{operation_id}")
-def operation(request: Request, job: SeenJobDep, operation_id: OperationId) -> Response:
-    """Show the state of an operation and its result; the page loads itself again until the state is final."""
+def operation(
+    request: Request,
+    job: SeenJobDep,
+    operation_id: OperationId,
+    asked: Annotated[str, Query(max_length=2000)] = "",
+) -> Response:
+    """Show the state of an operation and its result; the page loads itself again until the state is final.
+
+    :param asked: The mark of a request that was not answered.
+    """
     clusters = request.app.state.clusters
 
     def read() -> Followed | None:
@@ -89,11 +100,18 @@ def operation(request: Request, job: SeenJobDep, operation_id: OperationId) -> R
             return follow_operation(client, job.job_id, operation_id)
 
     found: Followed | None = clusters.zookeeper(job.cluster).call(read)
-    if found is None:
+    if found is not None:
+        shown = OperationView.of(found.operation)
+        return _again(render(request, "operation.html", job=job, operation=shown, followed=found), wanted=found.waits)
+    pending = not_known(asked, job.cluster, job.job_id, operation_id)
+    if pending is None:
         raise HTTPException(NOT_FOUND, f"Job {job.job_id} has no operation {operation_id}, or it was forgotten since")
-    shown = OperationView.of(found.operation)
-    response = render(request, "operation.html", job=job, operation=shown, followed=found)
-    if found.waits:
+    return _again(render(request, "not_known.html", job=job, operation_id=operation_id, pending=pending), wanted=True)
+
+
+def _again(response: Response, *, wanted: bool) -> Response:
+    """Have a page load itself again, if wanted."""
+    if wanted:
         response.headers["Refresh"] = str(REFRESH_SECONDS)
     return response
 

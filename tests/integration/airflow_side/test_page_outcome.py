@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from threading import Event, Timer
 from typing import Any
 
+import httpx
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.plugins import _actions, _outcome
+from airflow_provider_ha.plugins._bounded import SECONDS
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.support import airflow_auth
-from tests.support.clusters.jobs_helpers import NOON, a_result, lead, submit
+from tests.support.clusters.jobs_helpers import NOON, a_result, an_exit, lead, submit
 from tests.support.clusters.paged_job import job_maker
 from tests.support.mounted_page import Page, page_of, token_of
 
@@ -106,3 +113,98 @@ def remove_run(coordinator: Coordinator, paths: JobPaths, number: int) -> None:
         yield path
 
     coordinator.commit(*map(Delete, below(paths.run(number))))
+
+
+@pytest.fixture
+def dead_driver(job: Any, config: HaConfig, coordinator: Coordinator) -> Iterator[Coordinator]:
+    """The session of a driver that is proven dead, which still has its leader node: that of a job with a checkpoint."""
+    session = KazooCoordinator.connect(config)
+    paths = job(led=False)
+    lead(session, paths, config)
+    coordinator.ensure(paths.checkpoints)
+    coordinator.commit(Create(paths.checkpoint(1)), Create(paths.submission_exit(1, 1), an_exit().to_bytes()))
+    yield session
+    session.close()
+
+
+def test_a_stop_that_waits_for_the_session_of_a_dead_driver_is_answered_with_its_end(
+    page: Page, erin: Any, dead_driver: Coordinator
+) -> None:
+    waited = Timer(SECONDS + 0.5, dead_driver.close)
+    waited.start()
+
+    at = press(page, erin)
+
+    waited.join()
+    shown = page.get(at, headers=erin)
+    assert re.search(r"The run is</th><td>FINISHED", shown.text)
+    assert "refresh" not in shown.headers
+
+
+def test_a_stop_that_takes_longer_than_its_form_waits_leads_to_its_outcome(
+    page: Page, erin: Any, dead_driver: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_actions, "ACT_SECONDS", 1.0)
+
+    at = press(page, erin)
+
+    pending = wait_until(lambda: in_state("REQUESTED", page.get(at, headers=erin)), timeout=10, what="the request")
+    assert pending.headers["refresh"] == "2"
+    dead_driver.close()
+    done = wait_until(lambda: in_state("COMPLETED", page.get(at, headers=erin)), timeout=30, what="the stop")
+    assert re.search(r"The run is</th><td>FINISHED", done.text)
+
+
+def in_state(state: str, shown: httpx.Response) -> httpx.Response | None:
+    return shown if f"<strong>{state}</strong>" in shown.text else None
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+    """Requests of stops that begin late: when the event is set, which the form does not wait for."""
+    go_on, request_stop = Event(), JobClient.request_stop
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        assert go_on.wait(60)
+        return request_stop(*args, **kwargs)
+
+    monkeypatch.setattr(JobClient, "request_stop", late)
+    monkeypatch.setattr(_actions, "ACT_SECONDS", 0.3)
+    yield go_on
+    go_on.set()
+
+
+def test_while_a_request_has_no_answer_its_outcome_is_not_known_and_then_that_of_the_operation(
+    page: Page, erin: Any, job: Any, coordinator: Coordinator, slow: Event
+) -> None:
+    paths = job()
+
+    at = press(page, erin)
+    pending = page.get(at, headers=erin)
+
+    assert pending.status_code == 200
+    assert "It is not known yet whether the operation was requested." in pending.text
+    assert pending.headers["refresh"] == "2"
+    assert operations.list_operations(coordinator, paths) == []
+    slow.set()
+    wait_until(lambda: in_state("REQUESTED", page.get(at, headers=erin)), timeout=30, what="the operation")
+    assert len(operations.list_operations(coordinator, paths)) == 1
+
+
+@pytest.mark.parametrize("change", ["no mark", "another operation", "forged", "old"])
+def test_an_operation_that_was_never_asked_for_is_not_found(  # noqa: PLR0917  # one of them is the parameter of the test
+    page: Page, erin: Any, job: Any, slow: Event, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    job()
+    at = press(page, erin)
+    if change == "no mark":
+        at = at.partition("&asked=")[0]
+    elif change == "another operation":
+        at = at.replace("page-stop-", "page-stop-0")
+    elif change == "forged":
+        at = f"{at[:-2]}xx"
+    else:
+        monkeypatch.setattr(_outcome, "LIFETIME", -1)
+
+    assert page.get(at, headers=erin).status_code == 404
+    assert not slow.is_set()
