@@ -1,4 +1,4 @@
-"""Bringing a job back: what the page asks a DAG for, what it refuses, and the outcome. Pure.
+"""Bringing a job back: what the page asks a DAG for, and what it refuses. Pure.
 
 The page starts no driver: with the local engine it would run on the host of the API server. So a recovery and a restore
 are runs of a DAG, on a host that is meant for drivers.
@@ -17,7 +17,6 @@ from airflow_provider_ha.control.job.requests import LATEST, IfLost, RestoreRequ
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.views.checkpoints import CheckpointListView
-from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistoryView
 from airflow_provider_ha.views.savepoints import SavepointListView
 
 
@@ -82,26 +81,6 @@ class Return:
     way: Way
     title: str
     refused: str
-
-
-@dataclass(frozen=True, slots=True)
-class BroughtBack:
-    """What a DAG run has done for the job until now.
-
-    :param sentence: For people.
-    :param final: Whether nothing more is to come of it.
-    :param failed: Whether it came to nothing.
-    :param run: Number of the run that the job goes on with; ``None`` while there is none.
-    :param epoch: The submission that the DAG run has led to.
-    :param checkpoint: Number of the first checkpoint of that run or submission.
-    """
-
-    sentence: str
-    final: bool = False
-    failed: bool = False
-    run: int | None = None
-    epoch: EpochView | None = None
-    checkpoint: int | None = None
 
 
 def returns(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Return, ...]:
@@ -175,60 +154,6 @@ def restore_command(job_id: str, choice: Choice, source: str, owner: str | None)
     if choice.if_lost:
         words += ["--if-lost", choice.if_lost]
     return shlex.join([*words, *(["--force"] if owner is not None else [])])
-
-
-def brought_back(
-    state: str,
-    failed_tasks: Sequence[str],
-    requests: Sequence[str],
-    history: HistoryView,
-    checkpoints: CheckpointListView,
-) -> BroughtBack:
-    """Return what a DAG run has done for the job.
-
-    :param state: Of the DAG run.
-    :param failed_tasks: Ids of the tasks that failed.
-    :param requests: Ids of the requests of its tasks.
-    """
-    if state == "failed":
-        which = f"task {', '.join(failed_tasks)}" if failed_tasks else "it"
-        return BroughtBack(f"The DAG run has failed: {which} did. Its log has the reason.", final=True, failed=True)
-    found = _found(requests, history)
-    if found is None and state == "success" and history.runs and history.runs[0].epochs:
-        found = history.runs[0], history.runs[0].epochs[0]  # another process was faster
-    if found is None:
-        return BroughtBack(f"The DAG run is {state}. No run of the job has come of it yet.")
-    run, epoch = found
-    # A submission of the run after this one also goes on with what was restored.
-    epochs = {each.epoch for each in run.epochs if each.attempt >= epoch.attempt}
-    first = min((each.number for each in checkpoints.checkpoints if each.epoch in epochs), default=None)
-    sentence, final = _told(run, first)
-    failed = run.state == JobState.FAILED.value
-    return BroughtBack(sentence, final=final, failed=failed, run=run.run, epoch=run.epochs[0], checkpoint=first)
-
-
-def _found(requests: Sequence[str], history: HistoryView) -> tuple[RunHistoryView, EpochView] | None:
-    """Return the submission that one of the requests has led to: its record names the request."""
-    for run in history.runs:
-        for epoch in reversed(run.epochs):
-            if any(epoch.requested_by == each or epoch.requested_by.startswith(f"{each} ") for each in requests):
-                return run, epoch
-    return None
-
-
-def _told(run: RunHistoryView, checkpoint: int | None) -> tuple[str, bool]:
-    """Return where a run stands, and whether a person has nothing more to wait for."""
-    newest, what = run.epochs[0], f"Run {run.run}"
-    if run.state is not None:
-        return f"{what} has ended: {run.state}{f' ({run.reason})' if run.reason else ''}.", True
-    if newest.epoch is None:
-        return f"{what} is submitted, and waits for its leader.", False
-    if newest.end != "leads":
-        return f"{what} has lost its driver again: {newest.reason}.", False
-    leads = f"{what} is led by {newest.host}, epoch {newest.epoch}"
-    if checkpoint is None:
-        return f"{leads}. Its first new checkpoint is not there yet.", False
-    return f"{leads}. Its first new checkpoint is number {checkpoint}.", True
 
 
 def same_job(conf: Mapping[str, Any], cluster: str, job_id: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -41,6 +42,7 @@ class ShownDagRun:
     :param state: ``queued``, ``running``, ``success`` or ``failed``.
     :param conf: Its parameters.
     :param tasks: Task id -> state; ``None`` before the scheduler has looked at it. In the order of their start.
+    :param asked_at: When it was asked for; a run that is cleared keeps that.
     """
 
     dag_id: str
@@ -48,6 +50,7 @@ class ShownDagRun:
     state: str
     conf: Mapping[str, Any]
     tasks: Mapping[str, str | None]
+    asked_at: datetime
 
     @property
     def url(self) -> str:
@@ -158,4 +161,5 @@ def read_dag_run(dag_id: str, run_id: str) -> ShownDagRun | None:
             .order_by(TaskInstance.start_date.is_(None), TaskInstance.start_date, TaskInstance.task_id)
         )
         shown = {task_id: str(getattr(state, "value", state)) if state else None for task_id, state in tasks}
-        return ShownDagRun(dag_id, run_id, str(getattr(run.state, "value", run.state)), dict(run.conf or {}), shown)
+        state = str(getattr(run.state, "value", run.state))
+        return ShownDagRun(dag_id, run_id, state, dict(run.conf or {}), shown, run.run_after)

@@ -24,10 +24,8 @@ from airflow_provider_ha.plugins._bring_back import (
     ACCEPTABLE,
     TITLES,
     WHEN_LOST,
-    BroughtBack,
     Choice,
     Way,
-    brought_back,
     if_lost_at_first,
     recover_conf,
     recovery_refused,
@@ -36,6 +34,7 @@ from airflow_provider_ha.plugins._bring_back import (
     same_job,
     sources,
 )
+from airflow_provider_ha.plugins._brought_back import BroughtBack, brought_back
 from airflow_provider_ha.plugins._dag_runs import dag_of, read_dag_run, refusal_of_dag, trigger
 from airflow_provider_ha.plugins._forms import CheckedForm, Intent, token_of
 from airflow_provider_ha.plugins._rendering import render
@@ -130,7 +129,15 @@ def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: Operation
         with clusters.client(job.cluster) as client:
             history = history_view(read_history(client.coordinator, client.paths.job(job.job_id)))
             checkpoints = checkpoint_list(job.job_id, client.job(job.job_id).checkpoints.list())
-            return brought_back(found.state, found.failed_tasks, found.requests, history, checkpoints)
+            return brought_back(
+                found.state,
+                found.failed_tasks,
+                found.requests,
+                history,
+                checkpoints,
+                way=way,
+                asked_at=found.asked_at,
+            )
 
     made: BroughtBack = clusters.zookeeper(job.cluster).call(read)
     response = render(request, "brought_back.html", job=job, title=TITLES[way], dag_run=found, made=made)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier, Lock
 from typing import Any
@@ -21,17 +22,19 @@ from airflow.models.dagrun import DagRun
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.history import RUNS
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
+from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest, SubmittedRun
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.names import task_request
 from airflow_provider_ha.plugins import _dag_runs
 from tests.support import airflow_auth, shipped_dags
 from tests.support.clusters.cluster_helpers import Cluster
-from tests.support.clusters.jobs_helpers import NOON
+from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission
 from tests.support.clusters.lost_jobs import lose
 from tests.support.mounted_page import Page, page_of, served_page_of, token_of
 
@@ -109,6 +112,19 @@ def confirm(page: Page, user: dict[str, str], way: str, **params: Any) -> str:
 
 def run_id(address: str) -> str:
     return address.rpartition("/")[2].partition("?")[0]
+
+
+def carry_out(cluster: Cluster, at: str) -> SubmittedRun:
+    """Restore, as the task of the DAG run does that an address belongs to."""
+    return cluster.client.job("flights").restore(
+        RestoreRequest(
+            job_id="flights",
+            request_id=task_request(RESTORE, run_id(at), "restore"),
+            start_from="checkpoint-1",
+            accept_verdicts=frozenset({Verdict.SAFE}),
+            if_lost=IfLost.RESTART,
+        )
+    )
 
 
 def test_a_restore_begins_with_its_plan_and_asks_for_nothing(page: Page, lost: JobContext, erin: Any) -> None:
@@ -248,15 +264,7 @@ def test_the_outcome_follows_the_dag_run_then_the_restored_run(
     at = confirm(page, erin, "restore")
     queued = page.get(at, headers=erin)
 
-    restored = cluster.client.job("flights").restore(
-        RestoreRequest(
-            job_id="flights",
-            request_id=task_request(RESTORE, run_id(at), "restore"),
-            start_from="checkpoint-1",
-            accept_verdicts=frozenset({Verdict.SAFE}),
-            if_lost=IfLost.RESTART,
-        )
-    )
+    restored = carry_out(cluster, at)
     submitted = page.get(at, headers=erin)
 
     assert "The DAG run is queued. No run of the job has come of it yet." in queued.text
@@ -277,6 +285,40 @@ def test_a_dag_run_that_fails_is_a_final_outcome_with_its_task(page: Page, lost:
     assert f"/dags/{RESTORE}/runs/{run_id(at)}/tasks/restore" in shown.text
     assert "refresh" not in shown.headers
     assert lost.job_id == "flights"
+
+
+def test_a_dag_run_that_fails_after_its_restore_is_shown_with_the_run_of_the_job(
+    page: Page, cluster: Cluster, lost: JobContext, erin: Any
+) -> None:
+    at = confirm(page, erin, "restore")
+    carry_out(cluster, at)
+    lost.coordinator.commit(lost.runs.result_op(2, a_result(JobState.CANCELED)))
+
+    shipped_dags.set_run_state(RESTORE, run_id(at), "failed", failed_task="restore")
+    shown = page.get(at, headers=erin)
+
+    assert "Run 2 has ended: CANCELED." in shown.text
+    assert "The DAG run has failed since: task restore; the restore itself worked." in shown.text
+    assert re.search(r"Run of the job</th><td>2, attempt 1<", shown.text)
+    assert "What to do" not in shown.text
+    assert "refresh" not in shown.headers
+
+
+def test_an_outcome_that_is_older_than_the_runs_that_are_read_is_not_that_of_the_newest_run(
+    page: Page, lost: JobContext, erin: Any
+) -> None:
+    at = confirm(page, erin, "restore")
+    later = lost.clock.now() + timedelta(days=1)
+    for number in range(2, RUNS + 3):
+        run = a_run(number).model_copy(update={"created_at": later})
+        lost.coordinator.commit(lost.runs.create_op(run), *lost.runs.submission_ops(number, a_submission()))
+
+    shipped_dags.set_run_state(RESTORE, run_id(at), "success")
+    shown = page.get(at, headers=erin)
+
+    assert "Whether a run of the job came of it is not known any more: run 3, the oldest" in shown.text
+    assert "Run of the job" not in shown.text
+    assert "refresh" not in shown.headers
 
 
 def test_a_dag_run_is_shown_with_its_own_job_only_and_to_who_may_read_it(

@@ -9,7 +9,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, Verdict
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.plugins._bring_back import Choice, brought_back, restore_command, restore_conf, same_job
+from airflow_provider_ha.plugins._bring_back import Choice, Way, restore_command, restore_conf, same_job
+from airflow_provider_ha.plugins._brought_back import brought_back
 from airflow_provider_ha.views.checkpoints import CheckpointListView, CheckpointRow
 from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistoryView
 from tests.support.clusters.jobs_helpers import NOON
@@ -80,7 +81,7 @@ def checkpoints(*taken: tuple[int, int]) -> CheckpointListView:
     [
         ("queued", history(), (), "The DAG run is queued. No run of the job has come of it yet.", False),
         ("running", history(epoch(5, by="another")), (), "No run of the job has come of it yet", False),
-        ("failed", history(epoch(5)), ((8, 5),), "The DAG run has failed: task restore did", True),
+        ("failed", history(), (), "The DAG run has failed: task restore did", True),
         ("running", history(epoch(None, end="starting")), (), "Run 2 is submitted, and waits", False),
         ("running", history(epoch(5)), ((7, 4),), "led by worker-1, epoch 5. Its first new checkpoint is not", False),
         ("running", history(epoch(5)), ((9, 5), (8, 5), (7, 4)), "Its first new checkpoint is number 8", True),
@@ -103,6 +104,82 @@ def test_the_failure_of_the_dag_or_of_the_run_is_a_failure() -> None:
     assert brought_back("failed", [], [ASKED], history(), checkpoints()).failed
     assert brought_back("success", [], [ASKED], history(epoch(5), state="FAILED"), checkpoints()).failed
     assert not brought_back("success", [], [ASKED], history(epoch(5), state="FINISHED"), checkpoints()).failed
+
+
+@pytest.mark.parametrize(
+    ("found", "taken", "sentence"),
+    [
+        (history(epoch(5, end="finished"), state="CANCELED"), (), "Run 2 has ended: CANCELED"),
+        (history(epoch(5, end="finished"), state="FAILED"), ((8, 5),), "Run 2 has ended: FAILED"),
+        (history(epoch(5)), ((8, 5),), "Its first new checkpoint is number 8"),
+        (history(epoch(5, end="lost")), ((8, 5),), "has lost its driver again"),
+    ],
+)
+def test_a_restore_that_worked_did_so_also_when_the_task_that_follows_it_fails_later(
+    found: HistoryView, taken: tuple[tuple[int, int], ...], sentence: str
+) -> None:
+    made = brought_back("failed", ["follow"], [ASKED], found, checkpoints(*taken))
+
+    assert sentence in made.sentence
+    assert "The DAG run has failed since: task follow; the restore itself worked." in made.sentence
+    assert (made.final, made.failed, made.run) == (True, False, 2)
+    assert made.epoch is not None
+    assert made.epoch.host == "worker-1"
+    assert made.checkpoint == (8 if taken else None)
+
+
+def test_a_recovery_that_worked_is_called_one() -> None:
+    made = brought_back("failed", [], [ASKED], history(epoch(5)), checkpoints((8, 5)), way=Way.RECOVER)
+
+    assert "The DAG run has failed since: it; the recovery itself worked." in made.sentence
+
+
+@pytest.mark.parametrize(
+    ("found", "final", "failed"),
+    [
+        (history(epoch(None, end="starting")), False, False),
+        (history(epoch(5)), False, False),
+        (history(epoch(5, end="lost")), True, True),
+        (history(epoch(5, end="finished"), state="FAILED"), True, True),
+    ],
+)
+def test_a_run_of_a_dag_that_failed_is_waited_for_while_it_may_still_come_up(
+    found: HistoryView, final: bool, failed: bool
+) -> None:
+    made = brought_back("failed", ["restore"], [ASKED], found, checkpoints())
+
+    assert made.sentence.endswith("The DAG run has failed: task restore.")
+    assert (made.final, made.failed, made.run) == (final, failed, 2)
+
+
+def later_runs(oldest: int) -> HistoryView:
+    """Return the history of a job whose runs that are read begin with one that another request has led to."""
+    found = history(epoch(5, by="another"))
+    return found.model_copy(update={"runs": (found.runs[0].model_copy(update={"run": oldest}),)})
+
+
+@pytest.mark.parametrize(
+    ("state", "how"),
+    [("failed", "has failed: task restore did"), ("success", "is success"), ("running", "is running")],
+)
+def test_what_came_before_all_runs_that_are_read_is_not_known_any_more(state: str, how: str) -> None:
+    asked_at = NOON - timedelta(days=1)
+
+    made = brought_back(state, ["restore"], [ASKED], later_runs(30), checkpoints((8, 5)), asked_at=asked_at)
+
+    assert made.sentence.startswith(f"The DAG run {how}. Whether a run of the job came of it is not known any more: ")
+    assert "run 30" in made.sentence
+    assert (made.final, made.failed, made.run) == (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("oldest", "asked_at"), [(1, NOON - timedelta(days=1)), (30, NOON + timedelta(seconds=1)), (30, None)]
+)
+def test_a_request_that_would_be_among_the_runs_that_are_read_has_led_to_none(oldest: int, asked_at: Any) -> None:
+    made = brought_back("failed", ["restore"], [ASKED], later_runs(oldest), checkpoints(), asked_at=asked_at)
+
+    assert made.sentence == "The DAG run has failed: task restore did. Its log has the reason."
+    assert made.failed
 
 
 def test_another_run_whose_request_begins_alike_is_not_taken_for_it() -> None:

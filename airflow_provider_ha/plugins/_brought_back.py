@@ -1,0 +1,127 @@
+"""What has become of bringing a job back: from a DAG run and the job's history to a sentence. Pure.
+
+Invariant: what is told is of the run that the DAG run has led to, by the request that its submission names. How the DAG
+run ended comes second. Only a DAG run that succeeded without a submission shows the newest run: another process was
+faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.plugins._bring_back import Way
+from airflow_provider_ha.views.checkpoints import CheckpointListView
+from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistoryView
+
+
+_NOUNS = {Way.RECOVER: "recovery", Way.RESTORE: "restore"}
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtBack:
+    """What a DAG run has done for the job until now.
+
+    :param sentence: For people.
+    :param final: Whether nothing more is to come of it, or to be known.
+    :param failed: Whether it came to nothing: not when what it has brought back ended later.
+    :param run: Number of the run that the job goes on with; ``None`` while there is none.
+    :param epoch: The submission that the DAG run has led to.
+    :param checkpoint: Number of the first checkpoint of that run or submission.
+    """
+
+    sentence: str
+    final: bool = False
+    failed: bool = False
+    run: int | None = None
+    epoch: EpochView | None = None
+    checkpoint: int | None = None
+
+
+def brought_back(
+    state: str,
+    failed_tasks: Sequence[str],
+    requests: Sequence[str],
+    history: HistoryView,
+    checkpoints: CheckpointListView,
+    *,
+    way: Way = Way.RESTORE,
+    asked_at: datetime | None = None,
+) -> BroughtBack:
+    """Return what a DAG run has done for the job. A run of the job that came of it counts more than how the DAG ended.
+
+    :param state: Of the DAG run.
+    :param failed_tasks: Ids of the tasks that failed.
+    :param requests: Ids of the requests of its tasks.
+    :param asked_at: When the DAG run was made.
+    """
+    which = f"task {', '.join(failed_tasks)}" if failed_tasks else "it"
+    found = _found(requests, history)
+    if found is None and (began_later := _outlived(asked_at, history)) is not None:  # guard: outcomes-of-other-runs
+        return BroughtBack(_forgotten(state, which, began_later), final=True)
+    if found is None and state == "failed":
+        return BroughtBack(f"The DAG run has failed: {which} did. Its log has the reason.", final=True, failed=True)
+    if found is None and state == "success" and history.runs and history.runs[0].epochs:
+        found = history.runs[0], history.runs[0].epochs[0]  # another process was faster
+    if found is None:
+        return BroughtBack(f"The DAG run is {state}. No run of the job has come of it yet.")
+    run, epoch = found
+    # A submission of the run after this one also goes on with what was restored.
+    epochs = {each.epoch for each in run.epochs if each.attempt >= epoch.attempt}
+    first = min((each.number for each in checkpoints.checkpoints if each.epoch in epochs), default=None)
+    sentence, final = _told(run, first)
+    failed = run.state == JobState.FAILED.value and first is None
+    if state == "failed":
+        worked = first is not None or (run.state is not None and not failed)
+        since = f"failed since: {which}; the {_NOUNS[way]} itself worked" if worked else f"failed: {which}"
+        sentence = f"{sentence} The DAG run has {since}."
+        lost = run.state is None and run.epochs[0].end == "lost"
+        final, failed = final or lost, failed or (lost and not worked)
+    return BroughtBack(sentence, final=final, failed=failed, run=run.run, epoch=run.epochs[0], checkpoint=first)
+
+
+def _found(requests: Sequence[str], history: HistoryView) -> tuple[RunHistoryView, EpochView] | None:
+    """Return the submission that one of the requests has led to: its record names the request."""
+    for run in history.runs:
+        for epoch in reversed(run.epochs):
+            if any(epoch.requested_by == each or epoch.requested_by.startswith(f"{each} ") for each in requests):
+                return run, epoch
+    return None
+
+
+def _outlived(asked_at: datetime | None, history: HistoryView) -> int | None:
+    """Return the run before which the answer to a request was; ``None`` while it would be among what was read.
+
+    History has the newest runs of a job, and the newest submissions of each.
+    """
+    if asked_at is None or not history.runs:
+        return None
+    oldest = history.runs[-1]
+    if oldest.run > 1 and asked_at < oldest.created_at:
+        return oldest.run
+    return None
+
+
+def _forgotten(state: str, which: str, began_later: int) -> str:
+    how = f"has failed: {which} did" if state == "failed" else f"is {state}"
+    return (
+        f"The DAG run {how}. Whether a run of the job came of it is not known any more: run {began_later}, the oldest "
+        "of those that are read, began later."
+    )
+
+
+def _told(run: RunHistoryView, checkpoint: int | None) -> tuple[str, bool]:
+    """Return where a run stands, and whether a person has nothing more to wait for."""
+    newest, what = run.epochs[0], f"Run {run.run}"
+    if run.state is not None:
+        return f"{what} has ended: {run.state}{f' ({run.reason})' if run.reason else ''}.", True
+    if newest.epoch is None:
+        return f"{what} is submitted, and waits for its leader.", False
+    if newest.end != "leads":
+        return f"{what} has lost its driver again: {newest.reason}.", False
+    leads = f"{what} is led by {newest.host}, epoch {newest.epoch}"
+    if checkpoint is None:
+        return f"{leads}. Its first new checkpoint is not there yet.", False
+    return f"{leads}. Its first new checkpoint is number {checkpoint}.", True
