@@ -13,7 +13,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, De
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.errors import JobStateError, NodeMissingError, RecordCorruptError
+from airflow_provider_ha.errors import JobStateError, NodeExistsError, NodeMissingError, RecordCorruptError
 from airflow_provider_ha.records import Record
 
 
@@ -77,6 +77,42 @@ def release(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str:
     except NodeMissingError:
         raise _not_there(job_id) from None
     return reason
+
+
+def release_shown(coordinator: Coordinator, paths: ClusterPaths, job_id: str, *, shown: int, last_run: int) -> bool:
+    """Release a job as a person has seen it: from this quarantine, and of the owner whom its newest run names.
+
+    A transaction can compare no transaction: a quarantine that is removed and made again in the moment between the read
+    and the removal goes, too.
+
+    :param shown: Transaction that made the node that was shown: one that is made again has the same version.
+    :param last_run: Number of the job's newest run; 0 for a job without one.
+    :returns: Whether it was in quarantine: a request that is repeated finds that it is not any more.
+    :raises JobStateError: It is in another quarantine, or has a newer run; nothing was changed.
+    """
+    node = coordinator.find(paths.quarantined(job_id))
+    if node is None:
+        return False
+    if node.modified_zxid != shown:  # guard: a-quarantine-that-was-not-shown-is-released
+        raise JobStateError(
+            f"job {job_id!r} was put into quarantine again, because {reason_of(node).rstrip('.')}",
+            next_step="Load the page again, and look at the reason",
+        )
+    following = paths.job(job_id).run(last_run + 1)
+    # Each owner comes with a run. What can be made and removed at once is not there.
+    owned = (Create(following), Delete(following))  # guard: a-job-of-another-owner-is-released
+    try:
+        coordinator.commit(Delete(node.path, node.version), *owned)
+    except NodeExistsError:
+        raise JobStateError(
+            f"job {job_id!r} has a newer run, whose owner may be another one; nothing was released",
+            next_step="Load the page again",
+        ) from None
+    except NodeMissingError as error:
+        if error.path != node.path:
+            raise
+        return False  # guard: a-second-release-at-once-fails
+    return True
 
 
 def _not_there(job_id: str) -> JobStateError:

@@ -2,7 +2,8 @@
 
 Invariants: a GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`, and asks for the
 operation that its form names, so that it can be repeated, and leads to that one also when the answer is late. How a job
-is cancelled is what was shown: the form's token holds it. What is done is done by the control plane.
+is cancelled, and which quarantine it is released from, is what was shown: the form's token holds it. What is done is
+done by the control plane.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fastapi.responses import RedirectResponse
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.plugins._forms import CheckedForm, Intent, checked_form, token_of
@@ -47,8 +49,10 @@ def confirm(
     :param savepoint: Of a cancel: show the one that takes a savepoint first.
     """
     way = SAVEPOINT_FIRST if action is Action.CANCEL and savepoint else ""
-    shown = _offer(job, action, reason_of_quarantine(request, job), way)
-    intent = Intent(job.cluster, job.job_id, action.value, f"page-{action.value}-{new_id()[:16]}", way)
+    apart = _quarantined(request, job)
+    shown = _offer(job, action, quarantine.reason_of(apart) if apart is not None else None, way)
+    confirmed = str(apart.modified_zxid) if action is Action.RELEASE and apart is not None else way
+    intent = Intent(job.cluster, job.job_id, action.value, f"page-{action.value}-{new_id()[:16]}", confirmed)
     return render(
         request,
         "action.html",
@@ -69,11 +73,12 @@ def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Actio
     clusters = request.app.state.clusters
     by = f"Airflow user {job.permissions.user.get_name()}"  # guard: requests-from-the-page-have-no-name
 
-    quarantined = reason_of_quarantine(request, job)
-
     def ask() -> None:
         with clusters.client(job.cluster) as client:
-            _ask(client, job, _offer(job, action, quarantined, form.intent.shown), form, by)
+            if action is Action.RELEASE:
+                _release(client, job, form)
+            else:
+                _ask(client, job, _offer(job, action, None, form.intent.shown), form, by)
 
     sent = send(clusters.zookeeper(job.cluster), ask, seconds=ACT_SECONDS)
     mark = {"asked": mark_of(form.intent)} if sent is Sent.UNKNOWN and action is not Action.RELEASE else {}
@@ -128,11 +133,20 @@ def _ask(client: HaClient, job: SeenJob, offered: Offer, form: CheckedForm, by: 
         target.request_stop(operation_id=key, requested_by=by, savepoint=savepoint)
     elif action is Action.DRAIN:
         target.request_stop(operation_id=key, requested_by=by, mode="terminate", savepoint=savepoint)
-    elif action is Action.CANCEL:
+    else:
         first = form.intent.shown == SAVEPOINT_FIRST  # guard: the-page-cancels-without-the-savepoint-that-was-shown
         target.request_cancel(operation_id=key, requested_by=by, savepoint=first)
-    else:
-        quarantine.release(client.coordinator, client.paths, job.job_id)
+
+
+def _release(client: HaClient, job: SeenJob, form: CheckedForm) -> None:
+    run = job.snapshot.run  # it names the owner that was checked
+    quarantine.release_shown(
+        client.coordinator,
+        client.paths,
+        job.job_id,
+        shown=int(form.intent.shown or 0),  # a form of an earlier release has nothing
+        last_run=run.run.number if run is not None else 0,
+    )
 
 
 def _offer(job: SeenJob, action: Action, quarantined: str | None, way: str) -> Offer:
@@ -141,14 +155,20 @@ def _offer(job: SeenJob, action: Action, quarantined: str | None, way: str) -> O
 
 def reason_of_quarantine(request: Request, job: SeenJob) -> str | None:
     """Return why a job is in quarantine; ``None`` when it is not."""
+    apart = _quarantined(request, job)
+    return quarantine.reason_of(apart) if apart is not None else None
+
+
+def _quarantined(request: Request, job: SeenJob) -> Node | None:
     clusters = request.app.state.clusters
 
-    def read() -> str | None:
+    def read() -> Node | None:
         with clusters.client(job.cluster) as client:
-            return quarantine.quarantine_reason(client.coordinator, client.paths, job.job_id)
+            found: Node | None = client.coordinator.find(client.paths.quarantined(job.job_id))
+            return found
 
-    reason: str | None = clusters.zookeeper(job.cluster).call(read)
-    return reason
+    found: Node | None = clusters.zookeeper(job.cluster).call(read)
+    return found
 
 
 def _quoted(command: str, job_id: str) -> str:

@@ -13,23 +13,24 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs import operations, quarantine
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.plugins import _actions, _outcome
 from airflow_provider_ha.plugins._bounded import SECONDS
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support import airflow_auth
-from tests.support.clusters.jobs_helpers import NOON, a_result, an_exit, lead, submit
+from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, an_exit, lead, submit
 from tests.support.clusters.paged_job import job_maker
 from tests.support.mounted_page import Page, page_of, token_of
 
 
 pytestmark = pytest.mark.airflow
-STOP = "/jobs/flights/actions/stop"
+STOP, RELEASE = "/jobs/flights/actions/stop", "/jobs/flights/actions/release"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -208,3 +209,102 @@ def test_an_operation_that_was_never_asked_for_is_not_found(  # noqa: PLR0917  #
 
     assert page.get(at, headers=erin).status_code == 404
     assert not slow.is_set()
+
+
+@pytest.fixture
+def quarantined(job: Any, coordinator: Coordinator, cluster_paths: ClusterPaths) -> Callable[[str], None]:
+    """Puts a job of DAG alpha into quarantine, for a reason."""
+    job(led=False, owner="alpha")
+    coordinator.ensure(cluster_paths.quarantine)
+
+    def put(reason: str) -> None:
+        record = Quarantine(job_id="flights", reason=reason, by="leader", cluster_epoch=1, at=NOON)
+        coordinator.commit(quarantine_op(cluster_paths, record))
+
+    return put
+
+
+def test_a_release_is_of_the_quarantine_that_was_shown(
+    page: Page, erin: Any, quarantined: Any, coordinator: Coordinator, cluster_paths: ClusterPaths
+) -> None:
+    quarantined("the graph is gone")
+    form = token_of(page.get(RELEASE, headers=erin).text)
+    coordinator.commit(Delete(cluster_paths.quarantined("flights")))
+    quarantined("the disk is on fire")
+
+    answer = page.request("POST", RELEASE, headers=erin, data=form)
+
+    assert answer.status_code == 409
+    assert "was put into quarantine again, because the disk is on fire" in answer.text
+    assert quarantine_reason(coordinator, cluster_paths, "flights") == "the disk is on fire"
+
+
+def test_a_release_of_a_job_that_has_another_owner_since_is_refused(  # noqa: PLR0917  # they are fixtures
+    page: Page,
+    erin: Any,
+    quarantined: Any,
+    coordinator: Coordinator,
+    cluster_paths: ClusterPaths,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quarantined("the graph is gone")
+    form = token_of(page.get(RELEASE, headers=erin).text)
+    just_before_the_release(monkeypatch, lambda: submit_for("beta", coordinator, cluster_paths.job("flights")))
+
+    answer = page.request("POST", RELEASE, headers=erin, data=form)
+
+    assert answer.status_code == 409
+    assert "has a newer run, whose owner may be another one" in answer.text
+    assert quarantine_reason(coordinator, cluster_paths, "flights") == "the graph is gone"
+    assert RunStore(coordinator, cluster_paths.job("flights")).numbers() == [1, 2]
+
+
+def test_of_two_releases_at_once_both_lead_to_the_job(  # noqa: PLR0917  # they are fixtures
+    page: Page,
+    erin: Any,
+    quarantined: Any,
+    coordinator: Coordinator,
+    cluster_paths: ClusterPaths,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quarantined("the graph is gone")
+    form = token_of(page.get(RELEASE, headers=erin).text)
+    just_before_the_release(monkeypatch, lambda: coordinator.commit(Delete(cluster_paths.quarantined("flights"))))
+
+    answer = page.request("POST", RELEASE, headers=erin, data=form)
+
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("../../flights?")
+    assert RunStore(coordinator, cluster_paths.job("flights")).numbers() == [1]
+
+
+def submit_for(owner: str, coordinator: Coordinator, paths: JobPaths) -> None:
+    """Submit a second run of the job, which belongs to another DAG."""
+    runs = RunStore(coordinator, paths)
+    run = a_run(2).model_copy(update={"owner": owner})
+    coordinator.commit(runs.create_op(run), *runs.submission_ops(2, a_submission()))
+
+
+class BeforeCommit:
+    """A session that lets something happen just before each of its transactions."""
+
+    def __init__(self, inner: Coordinator, event: Callable[[], Any]) -> None:
+        self._inner = inner
+        self._event = event
+
+    def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
+        self._event()
+        return self._inner.commit(*ops, timeout=timeout)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def just_before_the_release(monkeypatch: pytest.MonkeyPatch, event: Callable[[], Any]) -> None:
+    """Let something happen after all that a release depends on was read, and before its transaction."""
+    release = quarantine.release_shown
+
+    def interrupted(session: Coordinator, *args: Any, **kwargs: Any) -> bool:
+        return release(BeforeCommit(session, event), *args, **kwargs)
+
+    monkeypatch.setattr(quarantine, "release_shown", interrupted)
