@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
 from airflow_provider_ha.control.administration.history import read_history
 from airflow_provider_ha.control.administration.losses import losses_of
+from airflow_provider_ha.control.administration.overview import restarts_since
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.history.drills import DrillStore
 from airflow_provider_ha.jobs.history.last_verification import read_last_verification
@@ -28,16 +29,17 @@ from airflow_provider_ha.views.drills import DrillListView, drill_list
 from airflow_provider_ha.views.history import HistoryView, history_view
 from airflow_provider_ha.views.job import JobView, job_view
 from airflow_provider_ha.views.last_verification import LastVerificationView, last_verification_view
+from airflow_provider_ha.views.overview import DAY
 from airflow_provider_ha.views.plan import PlanView, plan_view
 from airflow_provider_ha.views.savepoints import SavepointListView, savepoint_list
 
 
-_DAY = timedelta(hours=24)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What ZooKeeper knows of a job."""
+    """What ZooKeeper knows of a job.
+
+    :param restarts: Submissions after the first of their run in the last 24 hours.
+    """
 
     snapshot: JobSnapshot
     watching: Watched
@@ -46,18 +48,13 @@ class Known:
     history: HistoryView
     checkpoints: CheckpointListView
     savepoints: SavepointListView
+    restarts: int
     now: datetime
 
     @property
     def lag(self) -> int | None:
         """Rows that its queries have not read; ``None`` when no leader tells it."""
         return led_lag(self.snapshot.leader, self.snapshot.status)
-
-    @property
-    def restarts(self) -> int:
-        """Submissions after the first of their run in the last 24 hours."""
-        epochs = (epoch for run in self.history.runs for epoch in run.epochs)
-        return sum(epoch.attempt > 1 and epoch.submitted_at >= self.now - _DAY for epoch in epochs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +92,7 @@ def read_known(client: HaClient, snapshot: JobSnapshot) -> Known:
         history=history_view(read_history(coordinator, paths)),
         checkpoints=checkpoint_list(job_id, job.checkpoints.list()),
         savepoints=savepoint_list(job_id, job.savepoints.list()),
+        restarts=restarts_since(coordinator, client.paths, [job_id], client.clock.now() - DAY)[job_id],
         now=client.clock.now(),
     )
 

@@ -30,14 +30,14 @@ def read_page(client: HaClient, asked: Asked, job_ids: Sequence[str]) -> Overvie
     :param job_ids: The jobs that the user may see.
     :raises NotConnectedError: It could not be found out.
     """
-    coordinator, paths, now = client.coordinator, client.paths, client.clock.now()
+    coordinator, paths, since = client.coordinator, client.paths, client.clock.now() - DAY
     briefs = read_briefs(coordinator, paths, job_ids)
     found = choose(
         briefs,
         asked,
         checkpoints=checkpoint_times(coordinator, paths, job_ids) if asked.sort is SortKey.CHECKPOINT else None,
-        restarts=restarts_since(coordinator, paths, job_ids, now - DAY) if asked.sort is SortKey.RESTARTS else None,
+        restarts=restarts_since(coordinator, paths, job_ids, since) if asked.sort is SortKey.RESTARTS else None,
     )
     page = min(asked.page, pages_of(len(found)))
-    details = read_details(coordinator, paths, found[on_page(page)])
-    return overview(briefs, len(found), [overview_row(detail, now=now) for detail in details], page)
+    details = read_details(coordinator, paths, found[on_page(page)], since=since)
+    return overview(briefs, len(found), [overview_row(detail) for detail in details], page)

@@ -104,11 +104,10 @@ def _rows(clusters: Clusters, allowed: Permissions, jobs: list[ToldJob]) -> list
             # guard: tabs-name-jobs-that-could-not-be-asked
             shown.update({job: TabRow(job, problem=str(error)) for job in here if allowed.may_see(None)})
             continue
-        now = SystemClock().now()
         for job, detail in zip(here, details, strict=True):
             owner = owner_of(detail.snapshot) if detail.snapshot is not None else None
             if allowed.may_see(owner):  # guard: tabs-show-jobs-of-strangers
-                shown[job] = TabRow(job, overview_row(detail, now=now))
+                shown[job] = TabRow(job, overview_row(detail))
     return [shown[job] for job in jobs if job in shown]
 
 

@@ -74,7 +74,7 @@ class OverviewRow(View):
     :param checkpoint_at: When that was taken.
     :param lag: Rows that the sources of its queries have, and the queries have not read; ``null`` without a leader that
         tells it.
-    :param restarts: Submissions after the first one of its newest run, in the last 24 hours.
+    :param restarts: Submissions after the first one of their run, in the last 24 hours.
     """
 
     job_id: str
@@ -162,14 +162,13 @@ def overview(briefs: Sequence[Brief], found: int, rows: Sequence[OverviewRow], p
     )
 
 
-def overview_row(detail: Detail, *, now: datetime) -> OverviewRow:
+def overview_row(detail: Detail) -> OverviewRow:
     """Return one job."""
     snapshot = detail.snapshot
     if snapshot is None:
         return OverviewRow(job_id=detail.job_id, state=UNREADABLE, needs_attention=True, problem=str(detail.error))
     run, leader, pointer = snapshot.run, snapshot.leader, detail.checkpoint
     state = QUARANTINED if detail.quarantine else (snapshot.state.value if run is not None else NO_RUN)
-    attempts = run.submissions if run is not None else ()
     return OverviewRow(
         job_id=detail.job_id,
         state=state,
@@ -182,7 +181,7 @@ def overview_row(detail: Detail, *, now: datetime) -> OverviewRow:
         checkpoint=snapshot.latest_checkpoint,
         checkpoint_at=pointer.created_at if pointer is not None else None,
         lag=led_lag(leader, snapshot.status),
-        restarts=sum(each.submission.attempt > 1 and each.submission.created_at >= now - DAY for each in attempts),
+        restarts=detail.restarts,
     )
 
 

@@ -120,8 +120,8 @@ def test_a_row_says_what_is_wrong_and_how_often_it_was_restarted(
     coordinator: Coordinator, cluster: ClusterPaths
 ) -> None:
     orders, payments, clicks = (
-        overview_row(detail, now=now())
-        for detail in read_details(coordinator, cluster, ["orders", "payments", "clicks"])
+        overview_row(detail)
+        for detail in read_details(coordinator, cluster, ["orders", "payments", "clicks"], since=now() - 24 * HOURS)
     )
 
     assert (orders.needs_attention, orders.restarts, orders.checkpoint, orders.host) == (False, 2, 3, "worker-1")
@@ -138,7 +138,7 @@ def test_one_job_that_cannot_be_read_and_one_in_quarantine_hide_no_other(
     )
     jobs = ["clicks", "payments", "orders", "gone"]
 
-    details = [overview_row(detail, now=now()) for detail in read_details(coordinator, cluster, jobs)]
+    details = [overview_row(detail) for detail in read_details(coordinator, cluster, jobs)]
 
     assert [row.state for row in details] == ["UNREADABLE", "QUARANTINED", "RUNNING", "UNREADABLE"]
     assert [brief.needs_attention for brief in read_briefs(coordinator, cluster, jobs[:3])] == [True, True, False]

@@ -12,20 +12,24 @@ from datetime import datetime
 from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.control.administration.history import RUNS
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
 from airflow_provider_ha.errors import HaError, RecordCorruptError
-from airflow_provider_ha.jobs.model import GraphPointer, JobState, LeaderInfo, RunResult, Status
+from airflow_provider_ha.jobs.model import GraphPointer, JobState, LeaderInfo, Run, RunResult, Status
 from airflow_provider_ha.jobs.quarantine import reason_of
-from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.jobs.runs import RunView, decode
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, led_lag, led_state, snapshot_steps
 from airflow_provider_ha.jobs.submissions import Submission
+from airflow_provider_ha.records import Record
 
 
 T = TypeVar("T")
+RecordT = TypeVar("RecordT", bound=Record)
 _AT_ONCE = 250  # jobs in one round trip: their answers fit the time of a heartbeat
 _FOR_A_PERSON = (JobState.LOST, JobState.FAILED, JobState.STALLED)
 
@@ -63,6 +67,7 @@ class Detail:
     :param snapshot: The job; ``None`` when it cannot be read.
     :param checkpoint: Its newest retained checkpoint; ``None`` without one.
     :param quarantine: Why it is in quarantine; empty when it is not.
+    :param restarts: Submissions after the first of their run, since the moment that was asked for.
     :param error: Why it cannot be read.
     """
 
@@ -70,6 +75,7 @@ class Detail:
     snapshot: JobSnapshot | None = None
     checkpoint: CheckpointPointer | None = None
     quarantine: str = ""
+    restarts: int = 0
     error: HaError | None = None
 
 
@@ -91,9 +97,12 @@ def read_briefs(coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequen
     return found
 
 
-def read_details(coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str]) -> list[Detail]:
+def read_details(
+    coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str], *, since: datetime | None = None
+) -> list[Detail]:
     """Return jobs as a list shows them, in the order of *job_ids*.
 
+    :param since: From when on restarts count; without it none is counted.
     :raises NotConnectedError: It could not be found out.
     """
     found: list[Detail] = []
@@ -102,7 +111,7 @@ def read_details(coordinator: Coordinator, cluster: ClusterPaths, job_ids: Seque
             coordinator,
             f"{len(some)} jobs",
             lambda some=some: follow_all(  # type: ignore[misc]  # as above
-                coordinator, [or_error(_detail_steps(cluster, cluster.job(job_id))) for job_id in some]
+                coordinator, [or_error(_detail_steps(cluster, cluster.job(job_id), since)) for job_id in some]
             ),
         )
         found += [
@@ -125,11 +134,11 @@ def checkpoint_times(
 def restarts_since(
     coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str], since: datetime
 ) -> dict[str, int]:
-    """Return how many submissions after the first of its newest run each job has had since a moment.
+    """Return how many submissions after the first of their run each job has had since a moment, as a detail has it.
 
     :raises NotConnectedError: It could not be found out.
     """
-    return _each(coordinator, cluster, job_ids, lambda paths: _restarts(paths, since))
+    return _each(coordinator, cluster, job_ids, lambda paths: restart_steps(paths, since))
 
 
 def _each(
@@ -155,24 +164,43 @@ def _checkpoint_time(paths: JobPaths) -> Steps[datetime | None]:
     return pointer.created_at if pointer is not None else None
 
 
-def _restarts(paths: JobPaths, since: datetime) -> Steps[int]:
+def restart_steps(paths: JobPaths, since: datetime, newest: RunView | None = None) -> Steps[int]:
+    """Count the submissions after the first of their run since a moment, over the runs of that time.
+
+    A run begins when the one before it is over. So what is before one that began before *since* is older, too, and a
+    job whose newest run did needs no read: that is most jobs.
+
+    :param newest: Its newest run, when it has been read already.
+    """
+    count = _again((each.submission for each in newest.submissions), since) if newest is not None else 0
+    if newest is not None and newest.run.created_at < since:
+        return count
     listed = yield Reads(lists=(paths.runs,))
-    runs = node_numbers(listed.lists[paths.runs], parent=paths.runs)
-    if not runs:
-        return 0
-    parent = paths.submissions(runs[-1])
-    again = yield Reads(lists=(parent,))
-    later = [number for number in node_numbers(again.lists[parent], parent=parent) if number > 1]
-    wanted = tuple(paths.submission(runs[-1], number) for number in later)
-    seen = yield Reads(wanted)
-    count = 0
-    for path in wanted:
-        try:
-            submission = decode(seen.nodes[path], Submission)
-        except RecordCorruptError:
-            continue  # its job is shown with the error
-        count += submission is not None and submission.created_at >= since
+    numbers = node_numbers(listed.lists[paths.runs], parent=paths.runs)[-RUNS:]
+    for number in reversed(numbers):
+        if newest is not None and number >= newest.run.number:
+            continue
+        parent = paths.submissions(number)
+        begun = yield Reads((paths.run(number),), (parent,))
+        attempts = node_numbers(begun.lists[parent], parent=parent)
+        seen = yield Reads(tuple(paths.submission(number, attempt) for attempt in attempts))
+        found = (_readable(node, Submission) for node in seen.nodes.values())
+        count += _again((each for each in found if each is not None), since)
+        run = _readable(begun.nodes[paths.run(number)], Run)
+        if run is not None and run.created_at < since:
+            break
     return count
+
+
+def _again(submissions: Iterable[Submission], since: datetime) -> int:
+    return sum(each.attempt > 1 and each.created_at >= since for each in submissions)
+
+
+def _readable(node: Node | None, record: type[RecordT]) -> RecordT | None:
+    try:
+        return decode(node, record)
+    except RecordCorruptError:
+        return None  # its job is shown with the error
 
 
 def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
@@ -220,7 +248,7 @@ def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
     return Brief(job_id=paths.job_id, state=state, epoch=number, host=host, quarantined=quarantined)
 
 
-def _detail_steps(cluster: ClusterPaths, paths: JobPaths) -> Steps[Detail]:
+def _detail_steps(cluster: ClusterPaths, paths: JobPaths, since: datetime | None) -> Steps[Detail]:
     apart = yield Reads((cluster.quarantined(paths.job_id),))
     node = apart.nodes[cluster.quarantined(paths.job_id)]
     snapshot = yield from snapshot_steps(paths)
@@ -228,11 +256,15 @@ def _detail_steps(cluster: ClusterPaths, paths: JobPaths) -> Steps[Detail]:
     if newest is not None:
         seen = yield Reads((paths.checkpoint(newest),))
         checkpoint = decode(seen.nodes[paths.checkpoint(newest)], CheckpointPointer)
+    restarts = 0
+    if snapshot.run is not None and since is not None:
+        restarts = yield from restart_steps(paths, since, snapshot.run)
     return Detail(
         job_id=paths.job_id,
         snapshot=snapshot,
         checkpoint=checkpoint,
         quarantine=reason_of(node) if node is not None else "",
+        restarts=restarts,
     )
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from airflow_provider_ha.control.administration.overview import Brief, Detail
+from airflow_provider_ha.control.administration.overview import Brief, Detail, restart_steps
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
 from airflow_provider_ha.views.overview import STATES, overview_row
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_run, a_start, a_status, a_submission
+
+
+FLIGHTS = ClusterPaths("root", "default").job("flights")
 
 
 def test_every_state_has_its_place_in_the_order() -> None:
@@ -34,7 +40,7 @@ def test_a_stalled_job_is_shown_with_what_hangs() -> None:
         status=a_status().model_copy(update={"stalled": reason}),
     )
 
-    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
+    row = overview_row(Detail(job_id="flights", snapshot=snapshot))
 
     assert (row.state, row.needs_attention, row.problem) == ("STALLED", True, reason)
 
@@ -53,3 +59,14 @@ def test_a_leader_that_has_written_no_status_yet_has_no_lag_of_the_one_before_it
 
     assert led_lag(a_leader(2), status) is None
     assert led_lag(None, status) is None
+
+
+def test_restarts_of_a_job_whose_run_began_before_that_time_cost_no_read() -> None:
+    began = a_run().model_copy(update={"created_at": NOON - timedelta(hours=30)})
+    submissions = tuple(SubmissionView(submission=a_submission(attempt)) for attempt in (1, 2))
+    steps = restart_steps(FLIGHTS, NOON - timedelta(hours=24), RunView(run=began, submissions=submissions))
+
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+
+    assert done.value.value == 1

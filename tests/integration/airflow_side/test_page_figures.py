@@ -1,0 +1,77 @@
+"""The list and a job's page say the same of a job, however many jobs and however long a past there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.plugins._app import create_app
+from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.storage.open import open_store
+from tests.support import airflow_auth
+from tests.support.clusters.shown_cluster import HOURS, ShownJob, now
+from tests.support.mounted_page import Page
+
+
+pytestmark = pytest.mark.airflow
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def page(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+    """The pages of the test's own cluster, for a user who is logged in."""
+    clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
+    app = create_app(clusters)
+    airflow_auth.signed_in(app, monkeypatch)
+    yield Page(app)
+    clusters.close()
+
+
+@pytest.fixture
+def orders(config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths) -> ShownJob:
+    """A job of no run yet."""
+    return ShownJob(coordinator, open_store(config), cluster_paths, "orders")
+
+
+def restarts_of_list(page: Page, **asked: str) -> dict[str, int]:
+    shown = page.get("/", params=asked).text
+    found = re.findall(r'data-key="job-([^"]+)".*?data-label="Restarts in 24 h">(\d+)<', shown, re.DOTALL)
+    return {job_id: int(count) for job_id, count in found}
+
+
+def restarts_of_page(page: Page, job_id: str) -> int:
+    found = re.search(r"<dt>Restarts in 24 h</dt><dd>(\d+)</dd>", page.get(f"/jobs/{job_id}").text)
+    assert found is not None
+    return int(found[1])
+
+
+def test_restarts_of_a_run_that_failed_count_in_the_list_as_on_the_jobs_page(page: Page, orders: ShownJob) -> None:
+    at = now()
+    orders.submit(at - 30 * HOURS).submit_again(at - 29 * HOURS).submit_again(at - 5 * HOURS)
+    orders.end(at - 4 * HOURS, JobState.FAILED)
+    orders.submit(at - 3 * HOURS).submit_again(at - 2 * HOURS).submit_again(at - HOURS)
+    orders.end(at - 30 * MINUTE, JobState.FAILED)
+    orders.submit(at - MINUTE)
+
+    assert restarts_of_page(page, "orders") == 3
+    assert restarts_of_list(page) == {"orders": 3}
+
+
+def test_the_list_is_sorted_by_the_restarts_that_it_shows(
+    page: Page, orders: ShownJob, coordinator: Coordinator, cluster_paths: ClusterPaths
+) -> None:
+    at = now()
+    orders.submit(at - 3 * HOURS).submit_again(at - 2 * HOURS).submit_again(at - HOURS)
+    orders.end(at - 30 * MINUTE, JobState.FAILED)
+    orders.submit(at - MINUTE)
+    clicks = ShownJob(coordinator, orders.store, cluster_paths, "clicks")
+    clicks.submit(at - 3 * HOURS).submit_again(at - 2 * HOURS)
+
+    assert list(restarts_of_list(page, sort="restarts").items()) == [("orders", 2), ("clicks", 1)]
