@@ -22,12 +22,16 @@
     return name ? within.querySelector(name) : null;
   };
 
-  // Everything of the answer comes through the parser and was escaped by the server.
+  // Everything of the answer comes through the parser and was escaped by the server. What it lacks stays, and is old.
   const replace = (fresh) => {
     let changed = false;
+    const missing = [];
     for (const region of document.querySelectorAll("[data-live]")) {
       const next = fresh.getElementById(region.id);
-      if (!next) continue;
+      if (!next) {
+        missing.push(region.id);
+        continue;
+      }
       localize(next);
       if (next.innerHTML === region.innerHTML) continue;
       for (const open of region.querySelectorAll("details[open]")) {
@@ -41,6 +45,7 @@
       changed = true;
     }
     if (changed) document.dispatchEvent(new CustomEvent("pagechange"));
+    if (missing.length) throw new Error(`the answer lacks a part of this page (${missing.join(", ")}): load it again`);
   };
 
   // The frame of Airflow lets no link out of it. The page around it, of the same origin, follows it instead.

@@ -11,12 +11,13 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.storage.open import open_store
 from tests.support import airflow_auth
-from tests.support.clusters.shown_cluster import HOURS, ShownJob, now
+from tests.support.clusters.shown_cluster import HOURS, ShownJob, break_storage, now
 from tests.support.mounted_page import Page
 
 
@@ -75,3 +76,25 @@ def test_the_list_is_sorted_by_the_restarts_that_it_shows(
     clicks.submit(at - 3 * HOURS).submit_again(at - 2 * HOURS)
 
     assert list(restarts_of_list(page, sort="restarts").items()) == [("orders", 2), ("clicks", 1)]
+
+
+def test_a_jobs_page_has_the_same_parts_to_refresh_whatever_is_known(
+    page: Page, orders: ShownJob, config: HaConfig
+) -> None:
+    orders.submit(now())
+    first = live_parts(page, "orders")
+    orders.drill(now(), DrillVerdict.PASSED)
+    drilled = live_parts(page, "orders")
+
+    break_storage(config)
+
+    assert first == drilled == live_parts(page, "orders")
+    assert {"header", "offers", "planned", "verified", "drilled"} <= first
+
+
+def live_parts(page: Page, job_id: str) -> set[str]:
+    shown = page.get(f"/jobs/{job_id}").text
+    parts = re.findall(r"<\w+[^>]* data-live[ >]", shown)
+    named = set(re.findall(r'id="([\w-]+)"', "".join(parts)))
+    assert len(named) == len(parts), "each has an id of its own"
+    return named

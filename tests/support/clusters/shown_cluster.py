@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import (
     Candidate,
@@ -19,6 +20,7 @@ from airflow_provider_ha.checkpoints.model import (
     SourceInput,
     Verdict,
 )
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
@@ -394,6 +396,13 @@ def write_cluster(
         healthy = job(f"sensor-{number:02d}").submit(at - 90 * HOURS).lead(at - 90 * HOURS, f"worker-{number % 3 + 1}")
         healthy.status(at, message=odd if number == 0 else "", lag=number or None)
         healthy.take_checkpoint(at - timedelta(seconds=20 + number))
+
+
+def break_storage(config: HaConfig) -> None:
+    """Have storage answer no read any more."""
+    root = Path(config.storage_root.removeprefix("file://"))
+    root.rename(root.with_name("aside"))
+    root.write_text("no directory")
 
 
 def _blob(store: ObjectStore, content: bytes) -> Blob:
