@@ -6,6 +6,9 @@ no decision depends on it, and it is still there when ZooKeeper's data is gone.
 
 from __future__ import annotations
 
+import builtins
+import threading
+from collections import OrderedDict
 from datetime import datetime
 from enum import Enum
 from typing import ClassVar
@@ -14,7 +17,7 @@ from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, Re
 from airflow_provider_ha.pointers.scan import Unreadable
 from airflow_provider_ha.records import Model, Record
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.store import ObjectInfo, ObjectStore
 
 
 KEPT_AT_MOST = 100  # two years of weekly drills
@@ -81,12 +84,46 @@ class Drill(Record):
     requested_by: str
 
 
-class DrillStore:
-    """The records of one job's drills. Owns nothing; safe in any thread."""
+class ReadDrills:
+    """Records that a process has read, of all jobs of a store: none changes. Safe in any thread.
 
-    def __init__(self, store: ObjectStore, keys: JobKeys) -> None:
+    :param most: How many are kept; those that were asked for last.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[ObjectInfo, Drill] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, found: ObjectInfo) -> Drill | None:
+        """Return a record; ``None`` when it is not kept.
+
+        :param found: What a listing says of it: a job that was deleted and made again may use an id again.
+        """
+        with self._lock:
+            known = self._kept.get(found)
+            if known is not None:
+                self._kept.move_to_end(found)
+            return known
+
+    def keep(self, found: ObjectInfo, drill: Drill) -> None:
+        """Keep a record that was read."""
+        with self._lock:
+            self._kept[found] = drill
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+
+class DrillStore:
+    """The records of one job's drills. Owns nothing; safe in any thread.
+
+    :param known: What this process has read before, and is not read again.
+    """
+
+    def __init__(self, store: ObjectStore, keys: JobKeys, known: ReadDrills | None = None) -> None:
         self._store = store
         self._keys = keys
+        self._known = known
 
     def find(self, drill_id: str) -> Drill | None:
         """Return a drill that is over; ``None`` when there is none of that id.
@@ -116,8 +153,7 @@ class DrillStore:
             self._store.create(self._keys.drill(drill.drill_id), drill.to_bytes())
         except ObjectExistsError:
             return self.find(drill.drill_id) or drill
-        newest_first = sorted(self._store.list(self._keys.drills), key=lambda found: found.modified, reverse=True)
-        for old in newest_first[KEPT_AT_MOST:]:
+        for old in self._listed()[KEPT_AT_MOST:]:
             self._store.delete(old.key)
         return drill
 
@@ -127,21 +163,35 @@ class DrillStore:
         :param known: What an earlier call returned: a record never changes, and is not read again.
         :raises StorageUnavailableError: Storage could not be read.
         """
-        found = max(self._store.list(self._keys.drills), key=lambda each: (each.modified, each.key), default=None)
+        found = next(iter(self._listed()), None)
         if found is None or (known is not None and known[0] == found.key):
             return known if found is not None else None
         drill = self._read(found.key)
         return (found.key, drill) if isinstance(drill, Drill) else None
 
-    def list(self) -> tuple[list[Drill], list[Unreadable]]:
-        """Return all drills, newest first, and beside them those that cannot be read.
+    def list(self, newest: int | None = None) -> tuple[list[Drill], list[Unreadable]]:
+        """Return the drills, newest first, and beside them those that cannot be read.
 
+        :param newest: Only so many, those that were recorded last; no other is read. All by default.
         :raises StorageUnavailableError: Storage could not be read: nothing is known about the drills.
         """
-        read = [self._read(found.key) for found in self._store.list(self._keys.drills)]
+        read = [self._read_once(found) for found in self._listed()[:newest]]
         drills = [item for item in read if isinstance(item, Drill)]
         unreadable = [item for item in read if isinstance(item, Unreadable)]
         return sorted(drills, key=lambda drill: drill.started_at, reverse=True), unreadable
+
+    def _listed(self) -> builtins.list[ObjectInfo]:
+        """Return what is in storage; what was recorded last first."""
+        return sorted(self._store.list(self._keys.drills), key=lambda each: (each.modified, each.key), reverse=True)
+
+    def _read_once(self, found: ObjectInfo) -> Drill | Unreadable | None:
+        known = self._known.find(found) if self._known is not None else None
+        if known is not None:
+            return known
+        read = self._read(found.key)
+        if self._known is not None and isinstance(read, Drill):
+            self._known.keep(found, read)
+        return read
 
     def _read(self, key: str) -> Drill | Unreadable | None:
         try:

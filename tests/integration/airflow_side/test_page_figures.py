@@ -15,6 +15,8 @@ from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.plugins._job_page import DRILLS
+from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
 from tests.support import airflow_auth
 from tests.support.clusters.shown_cluster import HOURS, ShownJob, break_storage, now
@@ -98,3 +100,31 @@ def live_parts(page: Page, job_id: str) -> set[str]:
     named = set(re.findall(r'id="([\w-]+)"', "".join(parts)))
     assert len(named) == len(parts), "each has an id of its own"
     return named
+
+
+def test_a_refresh_reads_no_drill_again_and_the_page_shows_only_the_newest(
+    page: Page, orders: ShownJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.submit(now())
+    for number in range(DRILLS + 1):
+        orders.drill(now() - (DRILLS - number) * HOURS, DrillVerdict.PASSED)
+    read = counted_reads(monkeypatch, "/drills/")
+
+    shown = page.get("/jobs/orders").text
+    first = len(read)
+    page.get("/jobs/orders")
+
+    assert shown.count('data-label="Drill"') == first == len(read) == DRILLS
+    assert "spark-ha savepoint drills orders</code> prints all" in shown
+
+
+def counted_reads(monkeypatch: pytest.MonkeyPatch, part: str) -> list[str]:
+    """Return a list that gets the key of each object that is read, of those with *part* in it."""
+    real, found = LocalStore.read, list[str]()
+
+    def read(store: LocalStore, key: str) -> bytes:
+        found.extend([key] if part in key else [])
+        return real(store, key)
+
+    monkeypatch.setattr(LocalStore, "read", read)
+    return found
