@@ -70,7 +70,7 @@ class Stored:
     :param options: Its options of high availability; from the graph of the newest run.
     :param plan: The last restore plan that a run of it, or a fallback, was made by.
     :param verification: The last verification of one of its checkpoints or savepoints.
-    :param drills: The newest *most_drills*.
+    :param drills: The newest :attr:`most_drills`.
     :param progress: What its batches took, oldest first.
     """
 
@@ -79,7 +79,11 @@ class Stored:
     verification: Answer[LastVerificationView]
     drills: Answer[DrillListView]
     progress: Answer[Sequence[ProgressPoint]]
-    most_drills: int = DRILLS
+
+    @property
+    def most_drills(self) -> int:
+        """How many drills are read."""
+        return DRILLS
 
 
 def read_known(client: HaClient, snapshot: JobSnapshot) -> Known:

@@ -183,8 +183,9 @@ def restart_steps(paths: JobPaths, since: datetime, newest: RunView | None = Non
         parent = paths.submissions(number)
         begun = yield Reads((paths.run(number),), (parent,))
         attempts = node_numbers(begun.lists[parent], parent=parent)
-        seen = yield Reads(tuple(paths.submission(number, attempt) for attempt in attempts))
-        found = (_readable(node, Submission) for node in seen.nodes.values())
+        wanted = tuple(paths.submission(number, attempt) for attempt in attempts)
+        seen = yield Reads(wanted)
+        found = (_readable(seen.nodes[path], Submission) for path in wanted)
         count += _again((each for each in found if each is not None), since)
         run = _readable(begun.nodes[paths.run(number)], Run)
         if run is not None and run.created_at < since:

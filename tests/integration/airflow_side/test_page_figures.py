@@ -75,7 +75,8 @@ def test_the_list_is_sorted_by_the_restarts_that_it_shows(
     orders.end(at - 30 * MINUTE, JobState.FAILED)
     orders.submit(at - MINUTE)
     clicks = ShownJob(coordinator, orders.store, cluster_paths, "clicks")
-    clicks.submit(at - 3 * HOURS).submit_again(at - 2 * HOURS)
+    clicks.submit(at - 3 * HOURS).submit_again(at - 2 * HOURS).end(at - HOURS, JobState.FAILED)
+    clicks.submit(at - MINUTE)
 
     assert list(restarts_of_list(page, sort="restarts").items()) == [("orders", 2), ("clicks", 1)]
 
