@@ -18,8 +18,8 @@ from airflow_provider_ha.plugins._job_page import Known, Stored, read_known, rea
 from airflow_provider_ha.plugins._listing import read_page
 from airflow_provider_ha.plugins._offers import offers
 from airflow_provider_ha.plugins._rendering import render
-from airflow_provider_ha.plugins._security import FORBIDDEN, PermissionsDep, SeenJobDep, visible_jobs
-from airflow_provider_ha.plugins._timeline import Axis, Span, axis_of, timeline
+from airflow_provider_ha.plugins._security import PermissionsDep, SeenJobDep, visible_jobs
+from airflow_provider_ha.plugins._timeline import Axis, Span, axis_of, timeline, verdicts_of
 from airflow_provider_ha.views.overview import ATTENTION, STATES, Asked, OverviewView, SortKey
 
 
@@ -106,6 +106,8 @@ def job(  # noqa: PLR0917  # each is a part of the address
     known = clusters.zookeeper(cluster).call(read)
     axis = axis_of(span, known.history, now=known.now)
     stored = _stored(clusters, cluster, known, axis)
+    verdicts = verdicts_of(stored.plan.value)
+    marked = known.checkpoints.checkpoints, known.savepoints.savepoints
     return render(
         request,
         "job.html",
@@ -116,7 +118,8 @@ def job(  # noqa: PLR0917  # each is a part of the address
         span=span,
         run=run,
         spans=list(Span),
-        timeline=timeline(axis, known.history, known.checkpoints.checkpoints, known.savepoints.savepoints),
+        timeline=timeline(axis, known.history, *marked, verdicts=verdicts),
+        verdicts=verdicts,
         charts=charts_of(axis, stored.progress.value or ()),
         now=known.now,
         offers=offers(known.snapshot, known.quarantine or None),

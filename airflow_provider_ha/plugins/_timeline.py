@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from types import MappingProxyType
 
 from airflow_provider_ha.views.checkpoints import CheckpointRow
 from airflow_provider_ha.views.history import EpochView, HistoryView
+from airflow_provider_ha.views.plan import PlanView
 from airflow_provider_ha.views.savepoints import SavepointRow
 
 
@@ -70,10 +72,16 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One checkpoint or savepoint."""
+    """One checkpoint or savepoint.
+
+    :param size: Bytes: of a checkpoint those of its record, of a savepoint those of its files.
+    :param verdict: Of the last restore plan; empty when that has not looked at it.
+    """
 
     left: float
     text: str
+    size: int
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +102,43 @@ def axis_of(span: Span, history: HistoryView, *, now: datetime) -> Axis:
     return Axis(min([*known, now - timedelta(minutes=1)]), now)
 
 
+def verdicts_of(plan: PlanView | None) -> dict[str, str]:
+    """Return what a restore plan says of all of its job that it has looked at, by name.
+
+    Another job's checkpoints have the same names: a plan that starts from those says nothing.
+    """
+    if plan is None or plan.source_job != plan.job_id:
+        return {}
+    return {each.source: "can be restored" if each.accepted else each.reason for each in plan.candidates}
+
+
 def timeline(
-    axis: Axis, history: HistoryView, checkpoints: Sequence[CheckpointRow], savepoints: Sequence[SavepointRow]
+    axis: Axis,
+    history: HistoryView,
+    checkpoints: Sequence[CheckpointRow],
+    savepoints: Sequence[SavepointRow],
+    *,
+    verdicts: Mapping[str, str] = MappingProxyType({}),
 ) -> Timeline:
-    """Return what lies on the axis."""
+    """Return what lies on the axis.
+
+    :param verdicts: Of :func:`verdicts_of`.
+    """
     epochs = [epoch for run in history.runs for epoch in run.epochs if epoch.led_at is not None]
+
+    def mark(row: CheckpointRow | SavepointRow, name: str, text: str) -> Mark:
+        return Mark(axis.position(row.created_at), text, row.size, verdicts.get(name, ""))
+
     return Timeline(
         axis=axis,
         bars=tuple(bar for epoch in reversed(epochs) if (bar := _bar(axis, epoch)) is not None),
         checkpoints=tuple(
-            Mark(axis.position(row.created_at), f"checkpoint {row.number} of epoch {row.epoch}")
+            mark(row, f"checkpoint-{row.number}", f"checkpoint {row.number} of epoch {row.epoch}")
             for row in checkpoints
             if axis.has(row.created_at)
         ),
         savepoints=tuple(
-            Mark(axis.position(row.created_at), f"savepoint {row.savepoint_id}")
+            mark(row, f"savepoint-{row.savepoint_id}", f"savepoint {row.savepoint_id}")
             for row in savepoints
             if axis.has(row.created_at)
         ),

@@ -19,7 +19,7 @@ from airflow_provider_ha.plugins._job_page import DRILLS
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
 from tests.support import airflow_auth
-from tests.support.clusters.shown_cluster import HOURS, ShownJob, break_storage, now
+from tests.support.clusters.shown_cluster import HOURS, ShownJob, a_plan, break_storage, now
 from tests.support.mounted_page import Page
 
 
@@ -129,3 +129,17 @@ def counted_reads(monkeypatch: pytest.MonkeyPatch, part: str) -> list[str]:
 
     monkeypatch.setattr(LocalStore, "read", read)
     return found
+
+
+def test_a_mark_on_the_axis_of_time_says_its_size_and_verdict(page: Page, orders: ShownJob) -> None:
+    at = now()
+    orders.submit(at - HOURS, a_plan(orders.store, "orders", at - HOURS, "weekly")).lead(at - HOURS)
+    orders.take_savepoint("weekly", at - 2 * HOURS).take_checkpoint(at - MINUTE).take_checkpoint(at)
+
+    titles = re.findall(r"<title>((?:checkpoint|savepoint) [^<]+)</title>", page.get("/jobs/orders").text)
+
+    assert titles == [
+        "checkpoint 2 of epoch 1, record of 48.2 kB",
+        "checkpoint 1 of epoch 1, record of 48.2 kB: a state file is 12 bytes short",
+        "savepoint weekly, 3.4 GB: can be restored",
+    ]
