@@ -35,6 +35,7 @@ from airflow_provider_ha.views.plan import PlanView, plan_view
 from airflow_provider_ha.views.savepoints import SavepointListView, savepoint_list
 
 
+SHOWN = 50  # rows of a kind, sent with each refresh: one savepoint an hour makes 8,760 a year
 DRILLS = 20  # shown; the first look reads each, 40 ms of S3 apiece, in the time that storage has to answer
 _DRILLS_KNOWN = 1000  # of 50 jobs; a kilobyte each
 _STORES = 8  # whose drills are known
@@ -44,6 +45,7 @@ _STORES = 8  # whose drills are known
 class Known:
     """What ZooKeeper knows of a job.
 
+    :param history: Its newest :data:`SHOWN` epochs.
     :param restarts: Submissions after the first of their run in the last 24 hours.
     """
 
@@ -101,7 +103,7 @@ def read_known(client: HaClient, snapshot: JobSnapshot) -> Known:
         watching=watched(coordinator, paths),
         moved=moved[0] if moved is not None else None,
         quarantine=reason_of(apart) if apart is not None else "",
-        history=history_view(read_history(coordinator, paths)),
+        history=history_view(read_history(coordinator, paths, epochs=SHOWN)),
         checkpoints=checkpoint_list(job_id, job.checkpoints.list()),
         savepoints=savepoint_list(job_id, job.savepoints.list()),
         restarts=restarts_since(coordinator, client.paths, [job_id], client.clock.now() - DAY)[job_id],

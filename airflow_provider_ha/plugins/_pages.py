@@ -13,8 +13,8 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.plugins._bring_back import returns
 from airflow_provider_ha.plugins._charts import charts_of
-from airflow_provider_ha.plugins._clusters import Clusters, MissingConnectionError
-from airflow_provider_ha.plugins._job_page import Known, Stored, read_known, read_stored, shown_job
+from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.plugins._job_page import SHOWN, Known, Stored, read_known, read_stored, shown_job
 from airflow_provider_ha.plugins._listing import read_page
 from airflow_provider_ha.plugins._offers import offers
 from airflow_provider_ha.plugins._rendering import render
@@ -107,7 +107,7 @@ def job(  # noqa: PLR0917  # each is a part of the address
     axis = axis_of(span, known.history, now=known.now)
     stored = _stored(clusters, cluster, known, axis)
     verdicts = verdicts_of(stored.plan.value)
-    marked = known.checkpoints.checkpoints, known.savepoints.savepoints
+    marked = known.checkpoints.checkpoints[:SHOWN], known.savepoints.savepoints[:SHOWN]
     return render(
         request,
         "job.html",
@@ -120,6 +120,7 @@ def job(  # noqa: PLR0917  # each is a part of the address
         spans=list(Span),
         timeline=timeline(axis, known.history, *marked, verdicts=verdicts),
         verdicts=verdicts,
+        most=SHOWN,
         charts=charts_of(axis, stored.progress.value or ()),
         now=known.now,
         offers=offers(known.snapshot, known.quarantine or None),

@@ -37,6 +37,7 @@ from airflow_provider_ha.plugins._bring_back import (
 from airflow_provider_ha.plugins._brought_back import BroughtBack, brought_back
 from airflow_provider_ha.plugins._dag_runs import dag_of, read_dag_run, refusal_of_dag, trigger
 from airflow_provider_ha.plugins._forms import CheckedForm, Intent, token_of
+from airflow_provider_ha.plugins._job_page import SHOWN
 from airflow_provider_ha.plugins._rendering import render
 from airflow_provider_ha.plugins._security import SeenJob, SeenJobDep
 from airflow_provider_ha.views.checkpoints import CheckpointListView, checkpoint_list
@@ -74,6 +75,7 @@ def plan(
         job=job,
         choice=choice,
         sources=sources(checkpoints, savepoints),
+        most=SHOWN,
         acceptable={verdict.value: meaning for verdict, meaning in ACCEPTABLE.items()},
         when_lost=WHEN_LOST,
         plan=made,

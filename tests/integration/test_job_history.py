@@ -142,3 +142,12 @@ def test_one_job_that_cannot_be_read_and_one_in_quarantine_hide_no_other(
 
     assert [row.state for row in details] == ["UNREADABLE", "QUARANTINED", "RUNNING", "UNREADABLE"]
     assert [brief.needs_attention for brief in read_briefs(coordinator, cluster, jobs[:3])] == [True, True, False]
+
+
+def test_of_a_history_the_newest_epochs_are_read_and_the_others_counted(
+    coordinator: Coordinator, cluster: ClusterPaths
+) -> None:
+    found = history_view(read_history(coordinator, cluster.job("orders"), epochs=2))
+
+    assert [(run.run, [epoch.epoch for epoch in run.epochs], run.left_out) for run in found.runs] == [(2, [4, 3], 1)]
+    assert found.left_out == 1

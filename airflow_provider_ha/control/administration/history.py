@@ -76,16 +76,19 @@ class JobHistory:
     unreadable: tuple[Unreadable, ...] = ()
 
 
-def read_history(coordinator: Coordinator, paths: JobPaths, *, runs: int = RUNS) -> JobHistory:
+def read_history(
+    coordinator: Coordinator, paths: JobPaths, *, runs: int = RUNS, epochs: int | None = None
+) -> JobHistory:
     """Read the newest *runs* runs of a job.
 
+    :param epochs: At most so many submissions of these, the newest ones; all by default.
     :raises UnknownJobError: The cluster has no such job.
     :raises NotConnectedError: It could not be found out.
     """
-    return follow(coordinator, history_steps(paths, runs=runs))
+    return follow(coordinator, history_steps(paths, runs=runs, epochs=epochs))
 
 
-def history_steps(paths: JobPaths, *, runs: int = RUNS) -> Steps[JobHistory]:
+def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = None) -> Steps[JobHistory]:
     """Read the same in four round trips, which other readers may share."""
     unreadable: list[Unreadable] = []
     first = yield Reads((paths.base, paths.leader), (paths.runs, paths.recoveries))
@@ -97,23 +100,24 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS) -> Steps[JobHistory]:
     numbers = node_numbers(first.lists[paths.runs], parent=paths.runs)
     chosen = numbers[-runs:] if runs > 0 else numbers
     second = yield _of_runs(paths, chosen)
-    attempts = {number: _attempts(paths, number, second) for number in chosen}
-    third = yield _of_attempts(paths, attempts) + Reads(tuple(map(paths.run, chosen)))
+    known = {number: _attempts(paths, number, second) for number in chosen}
+    attempts = _newest(known, epochs)
+    third = yield _of_attempts(paths, attempts) + Reads(tuple(map(paths.run, attempts)))
     led = {
         (number, attempt): _record(third.nodes, paths.submission_led(number, attempt), SubmissionLed, unreadable)
         for number, found in attempts.items()
-        for attempt in found[-ATTEMPTS:]
+        for attempt in found
     }
     claims = _claims(first.lists[paths.recoveries], {each.epoch for each in led.values() if each is not None})
     fourth = yield Reads(tuple(paths.recovery(epoch) for epoch in claims))
     recoveries = {epoch: _record(fourth.nodes, paths.recovery(epoch), Recovery, unreadable) for epoch in claims}
     found_runs = []
-    for number in reversed(chosen):
+    for number in attempts:
         run = _record(second.nodes, paths.run(number), Run, unreadable)
         if run is None or third.nodes[paths.run(number)] is None:  # guard: histories-show-half-a-run
             continue  # unreadable, or removed since it was listed
         made = []
-        for attempt in attempts[number][-ATTEMPTS:]:
+        for attempt in attempts[number]:
             submission = _record(third.nodes, paths.submission(number, attempt), Submission, unreadable)
             if submission is None:
                 continue  # forgotten since it was listed, or unreadable
@@ -131,14 +135,14 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS) -> Steps[JobHistory]:
                 run=run,
                 result=_record(second.nodes, paths.run_result(number), RunResult, unreadable),
                 attempts=tuple(made),
-                attempts_left_out=max(0, len(attempts[number]) - ATTEMPTS),
+                attempts_left_out=len(known[number]) - len(attempts[number]),
             )
         )
     return JobHistory(
         job_id=paths.job_id,
         leader=_record(first.nodes, paths.leader, LeaderInfo, unreadable),
         runs=tuple(found_runs),
-        runs_left_out=len(numbers) - len(chosen),
+        runs_left_out=len(numbers) - len(attempts),
         unreadable=tuple(unreadable),
     )
 
@@ -153,12 +157,24 @@ def _attempts(paths: JobPaths, number: int, seen: Seen) -> list[int]:
     return node_numbers(seen.lists[parent], parent=parent)
 
 
+def _newest(known: Mapping[int, list[int]], epochs: int | None) -> dict[int, list[int]]:
+    """Return which submissions of which runs are read, newest run first; a run that none is left for is left out."""
+    left = epochs if epochs is not None else ATTEMPTS * len(known)
+    chosen: dict[int, list[int]] = {}
+    for number in sorted(known, reverse=True):
+        if left <= 0:
+            break
+        chosen[number] = known[number][-min(left, ATTEMPTS) :]
+        left -= len(chosen[number])
+    return chosen
+
+
 def _of_attempts(paths: JobPaths, attempts: Mapping[int, list[int]]) -> Reads:
     return Reads(
         tuple(
             path(number, attempt)
             for number, found in attempts.items()
-            for attempt in found[-ATTEMPTS:]
+            for attempt in found
             for path in (paths.submission, paths.submission_led, paths.submission_exit)
         )
     )

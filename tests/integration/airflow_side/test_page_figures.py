@@ -15,7 +15,7 @@ from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.plugins._job_page import DRILLS
+from airflow_provider_ha.plugins._job_page import DRILLS, SHOWN
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
 from tests.support import airflow_auth
@@ -143,3 +143,41 @@ def test_a_mark_on_the_axis_of_time_says_its_size_and_verdict(page: Page, orders
         "checkpoint 1 of epoch 1, record of 48.2 kB: a state file is 12 bytes short",
         "savepoint weekly, 3.4 GB: can be restored",
     ]
+
+
+def test_a_jobs_page_shows_its_newest_epochs_and_says_which_it_leaves_out(page: Page, orders: ShownJob) -> None:
+    at = now() - 20 * HOURS
+    for _ in range(2):
+        orders.submit(at).end(at, JobState.FAILED)
+    orders.submit(at)
+    for _ in range(SHOWN - 1):
+        orders.submit_again(at + MINUTE)
+    orders.end(at, JobState.FAILED)
+    orders.submit(at)
+
+    shown = page.get("/jobs/orders").text
+
+    assert re.findall(r'data-label="Run">(\d+), attempt (\d+)', shown) == [
+        ("4", "1"),
+        *(("3", str(number)) for number in range(SHOWN, 1, -1)),
+    ]
+    assert "1 earlier attempts of run 3 are not shown: spark-ha job history orders" in shown
+    assert "2 earlier runs are not shown: spark-ha job history orders --runs 100" in shown
+    assert restarts_of_page(page, "orders") == SHOWN - 1, "those that are not shown count"
+
+
+def test_a_jobs_page_shows_its_newest_states_and_says_how_many_it_leaves_out(page: Page, orders: ShownJob) -> None:
+    at = now()
+    orders.submit(at)
+    for number in range(SHOWN + 2):
+        orders.take_savepoint(f"s{number:02d}", at - (SHOWN + 2 - number) * MINUTE)
+        orders.take_checkpoint(at - (SHOWN + 2 - number) * MINUTE)
+
+    shown = page.get("/jobs/orders").text
+
+    named = re.findall(r'data-label="Name">(savepoint-s\d+|checkpoint-\d+)', shown)
+    assert named[:SHOWN] == [f"savepoint-s{number:02d}" for number in range(SHOWN + 1, 1, -1)]
+    assert named[SHOWN:] == [f"checkpoint-{number}" for number in range(SHOWN + 2, 2, -1)]
+    assert f"{SHOWN} retained checkpoints and {SHOWN} savepoints; the tables below have the same" in shown
+    assert "2 older savepoints are not shown: spark-ha savepoint list orders prints them all" in shown
+    assert "2 older checkpoints are not shown: spark-ha checkpoint list orders prints them all" in shown

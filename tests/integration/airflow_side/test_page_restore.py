@@ -32,10 +32,12 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.names import task_request
 from airflow_provider_ha.plugins import _dag_runs
+from airflow_provider_ha.plugins._job_page import SHOWN
 from tests.support import airflow_auth, shipped_dags
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission
 from tests.support.clusters.lost_jobs import lose
+from tests.support.clusters.shown_cluster import ShownJob, now
 from tests.support.mounted_page import Page, page_of, served_page_of, token_of
 
 
@@ -137,6 +139,32 @@ def test_a_restore_begins_with_its_plan_and_asks_for_nothing(page: Page, lost: J
     assert re.search(r"SAFE</span> from <strong>checkpoint-1</strong>", shown)
     assert shipped_dags.runs_of(RESTORE) == []
     assert lost.runs.numbers() == [1]
+
+
+def test_a_restore_offers_the_newest_states_and_takes_an_older_one_by_its_name(
+    page: Page, lost: JobContext, erin: Any
+) -> None:
+    job = ShownJob(lost.coordinator, lost.store, lost.paths.cluster, "flights")
+    for number in range(SHOWN):
+        job.take_savepoint(f"s{number:02d}", now() + timedelta(minutes=number + 1))
+
+    latest, older = (
+        page.get("/jobs/flights/restore", headers=erin, params=params).text
+        for params in ({}, {"start_from": "checkpoint-1"})
+    )
+
+    newest = [f"savepoint-s{number:02d}" for number in range(SHOWN - 1, -1, -1)]
+    assert offered(latest) == ["latest", *newest]
+    assert "1 older one is not in the list" in latest
+    assert offered(older) == ["latest", *newest, "checkpoint-1"]
+    assert '<option value="checkpoint-1" selected>' in older
+    assert re.search(r"SAFE</span> from <strong>checkpoint-1</strong>", older)
+
+
+def offered(shown: str) -> list[str]:
+    """Return what can be chosen to start from."""
+    choice = shown.partition('<select name="start_from">')[2].partition("</select>")[0]
+    return re.findall(r'<option value="([^"]+)"', choice)
 
 
 def test_what_was_shown_is_asked_of_the_dag_once(page: Page, lost: JobContext, erin: Any) -> None:
