@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.history.drills import DrillVerdict
+from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._job_page import DRILLS, SHOWN
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.views.overview import PAGE
+from tests.conftest import FAST
 from tests.support import airflow_auth
 from tests.support.clusters.shown_cluster import HOURS, ShownJob, a_plan, break_storage, now
 from tests.support.mounted_page import Page
@@ -25,11 +31,25 @@ from tests.support.mounted_page import Page
 
 pytestmark = pytest.mark.airflow
 MINUTE = timedelta(minutes=1)
+JOBS = [f"job-{number:03d}" for number in range(PAGE + 1)]
 
 
 @pytest.fixture
 def page(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     """The pages of the test's own cluster, for a user who is logged in."""
+    with pages_of_cluster(config, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def full_page(full: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+    """The pages of a cluster with many jobs, which tests only read."""
+    with pages_of_cluster(full, monkeypatch) as made:
+        yield made
+
+
+@contextmanager
+def pages_of_cluster(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
     app = create_app(clusters)
     airflow_auth.signed_in(app, monkeypatch)
@@ -99,7 +119,7 @@ def live_parts(page: Page, job_id: str) -> set[str]:
     shown = page.get(f"/jobs/{job_id}").text
     parts = re.findall(r"<\w+[^>]* data-live[ >]", shown)
     named = set(re.findall(r'id="([\w-]+)"', "".join(parts)))
-    assert len(named) == len(parts), "each has an id of its own"
+    assert len(named) == len(parts), "each has a separate id"
     return named
 
 
@@ -181,3 +201,35 @@ def test_a_jobs_page_shows_its_newest_states_and_says_how_many_it_leaves_out(pag
     assert f"{SHOWN} retained checkpoints and {SHOWN} savepoints; the tables below have the same" in shown
     assert "2 older savepoints are not shown: spark-ha savepoint list orders prints them all" in shown
     assert "2 older checkpoints are not shown: spark-ha checkpoint list orders prints them all" in shown
+
+
+@pytest.fixture(scope="module")
+def full(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> HaConfig:
+    """A cluster with one job more than a page of the list shows, none of which was ever submitted."""
+    root = f"file://{tmp_path_factory.mktemp('full')}/storage"
+    made = HaConfig.build(zookeeper=zookeeper_server.hosts, storage_root=root, cluster_id="full", timings=FAST)
+    session = KazooCoordinator.connect(made)
+    for job_id in JOBS:
+        create_job(session, ClusterPaths(made.root, made.cluster_id).job(job_id))
+    session.close()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("asked", "jobs", "said", "links"),
+    [
+        ({}, JOBS[:PAGE], "101 of 101 jobs, page 1 of 2", {"next": "2"}),
+        ({"page": "2"}, JOBS[PAGE:], "101 of 101 jobs, page 2 of 2", {"prev": "1"}),
+        ({"page": "999"}, JOBS[PAGE:], "101 of 101 jobs, page 2 of 2", {"prev": "1"}),
+        ({"page": "999", "q": "-00"}, JOBS[:10], "10 of 101 jobs, page 1 of 1", {}),
+    ],
+    ids=["first", "second", "beyond the last", "beyond the last of a search"],
+)
+def test_the_list_is_paged_and_leads_from_page_to_page(
+    full_page: Page, asked: dict[str, str], jobs: list[str], said: str, links: dict[str, str]
+) -> None:
+    shown = full_page.get("/", params={"sort": "job", **asked}).text
+
+    assert re.findall(r'data-key="job-([^"]+)"', shown) == jobs
+    assert said in shown
+    assert dict(re.findall(r'rel="(prev|next)" href="[^"]*page=(\d+)', shown)) == links

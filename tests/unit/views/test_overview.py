@@ -11,7 +11,17 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
-from airflow_provider_ha.views.overview import STATES, overview_row
+from airflow_provider_ha.views.overview import (
+    PAGE,
+    STATES,
+    Asked,
+    SortKey,
+    choose,
+    on_page,
+    overview,
+    overview_row,
+    pages_of,
+)
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_run, a_start, a_status, a_submission
 
 
@@ -70,3 +80,26 @@ def test_restarts_of_a_job_whose_run_began_before_that_time_cost_no_read() -> No
         next(steps)
 
     assert done.value.value == 1
+
+
+def test_the_first_job_that_a_page_has_no_room_for_is_on_the_next_one() -> None:
+    briefs = [Brief(job_id=f"job-{number:03d}", state=JobState.RUNNING) for number in range(PAGE + 1)]
+
+    found = choose(briefs, Asked(sort=SortKey.JOB))
+
+    assert [found[on_page(page)][:1] for page in (1, 2, 3)] == [["job-000"], [f"job-{PAGE}"], []]
+    assert [len(found[on_page(page)]) for page in (1, 2)] == [PAGE, 1]
+
+
+@pytest.mark.parametrize(("found", "pages"), [(0, 1), (1, 1), (PAGE, 1), (PAGE + 1, 2), (2 * PAGE, 2)])
+def test_a_list_has_as_many_pages_as_its_jobs_fill_and_one_for_none(found: int, pages: int) -> None:
+    assert pages_of(found) == pages
+
+
+def test_a_page_counts_all_jobs_of_the_cluster() -> None:
+    briefs = [Brief(job_id=f"job-{number:03d}", state=JobState.LOST) for number in range(PAGE + 1)]
+
+    shown = overview(briefs, found=PAGE + 1, rows=(), page=2)
+
+    assert (shown.jobs, shown.found, shown.page, shown.pages) == (PAGE + 1, PAGE + 1, 2, 2)
+    assert (shown.states, shown.attention) == ({"LOST": PAGE + 1}, PAGE + 1)
