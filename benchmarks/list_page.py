@@ -5,6 +5,9 @@ survey of the same jobs, which a cluster leader does as well. The page reads eve
 a whole, then renders; one that is sorted by the age of checkpoints reads all of them as a whole. The goal is a first
 answer in less than a second.
 
+A real Chromium then loads both pages from a server on a port, until it paints something (first contentful paint). One
+browser serves all rounds, and each round has an empty cache.
+
 A job's page reads ZooKeeper, then several parts of storage at the same time. While storage accepts connections and
 answers none, its parts are given up together.
 """
@@ -19,6 +22,7 @@ from pathlib import Path
 
 from airflow.api_fastapi.core_api.security import get_user
 from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper
+from playwright.sync_api import Browser
 
 from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.control.administration.overview import read_briefs
@@ -26,6 +30,7 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.survey import survey
+from airflow_provider_ha.links.page_urls import PREFIX
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._listing import read_page
@@ -34,10 +39,12 @@ from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.views.overview import Asked
 from benchmarks.recovery import fill
 from benchmarks.shared import median, quick, show
-from tests.support.mounted_page import Page
+from tests.support.browser import browser
+from tests.support.mounted_page import Page, mounted, serving
 
 
 ROUNDS = 5
+_PAINT = "performance.getEntriesByName('first-contentful-paint')"
 SILENT = "silent"  # cluster whose storage does not answer
 
 
@@ -86,6 +93,10 @@ def main() -> None:
                 "the same while storage hangs": lambda: one_job(SILENT),
             }
             measured = {name: median([_seconds(do) for _ in range(rounds)]) for name, do in work.items()}
+            with browser() as chromium, serving(mounted(app)) as url:
+                for name, path in (("the first page", ""), ("the page of one job", "jobs/job-0049")):
+                    painted = [_paint_seconds(chromium, f"{url}{PREFIX}/{path}") for _ in range(rounds)]
+                    measured[f"{name}, painted"] = median(painted)
         clusters.close()
         listener.close()
     floor = measured["a survey"]
@@ -108,6 +119,19 @@ class _Everything:
         return False
 
     may_read_log = may_act
+
+
+def _paint_seconds(chromium: Browser, url: str) -> float:
+    """Return the time from the request of a page to its first contentful paint."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    answer = page.goto(url)
+    if answer is None or not answer.ok or "job-0049" not in answer.text():
+        raise RuntimeError(f"the page was not shown: {url}")
+    page.wait_for_function(f"{_PAINT}.length > 0")
+    painted = float(page.evaluate(f"{_PAINT}[0].startTime")) / 1000
+    context.close()
+    return painted
 
 
 def _seconds(work: Callable[[], object]) -> float:
