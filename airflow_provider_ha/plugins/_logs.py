@@ -16,7 +16,7 @@ from airflow_provider_ha.control.administration.driver_logs import choose, find_
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import JobStateError, LogMissingError
-from airflow_provider_ha.jobs.host.driver_log import LogReader
+from airflow_provider_ha.jobs.host.driver_log import LogReader, whole_lines
 from airflow_provider_ha.jobs.host.log_place import LogPlace, log_place
 from airflow_provider_ha.jobs.host.spark_page import spark_page, web_page
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
@@ -117,10 +117,11 @@ def _with_text(shown: LogShown, context: JobContext, view: RunView, chosen: Subm
     try:
         place = find_log(context, shown.run, chosen)
         hide_secrets(context, view)  # guard: page-shows-the-secrets-of-a-log
-        data = b"".join(LogReader(place.path, lines=LINES, most=MOST).now())
+        pieces = list(LogReader(place.path, lines=LINES, most=MOST).now())
     except LogMissingError as error:
         kept = last_words(context, view, chosen)
         return replace(shown, text=kept, problem=error.message, next_step=error.next_step)
     except OSError as error:
         return replace(shown, problem=f"the log cannot be read: {error.strerror}")
-    return replace(shown, place=place, text=PublicText()(data.decode(errors="replace")))
+    # guard: page-drops-the-end-of-a-log
+    return replace(shown, place=place, text="".join(map(PublicText(), whole_lines(pieces))))

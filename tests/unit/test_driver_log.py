@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_ha.jobs.host import driver_log
 from airflow_provider_ha.jobs.host.driver_log import LogReader, last_lines, whole_lines
+from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.supervisor.log_rotation import LogRotation
 
 
@@ -167,3 +168,22 @@ def test_a_line_that_never_ends_is_given_in_parts() -> None:
     parts = list(whole_lines([b"x" * driver_log.CHUNK] * 3))
 
     assert [len(part) for part in parts] == [driver_log.CHUNK] * 3
+
+
+def test_a_part_is_never_longer_than_what_is_searched_for_secrets() -> None:
+    pieces = [b"x" * 30_000, b"x" * (driver_log.CHUNK - 1) + b"\n", b"end\n"]
+
+    parts = list(whole_lines(pieces))
+
+    assert "".join(parts) == b"".join(pieces).decode()
+    assert max(map(len, parts)) <= driver_log.CHUNK
+
+
+def test_no_line_is_left_out_after_a_long_one(log: Path) -> None:
+    lines = ["begin" * 2000, "a" * 32_000, *(f"{number} " + "b" * 1000 for number in range(40))]
+    append(log, *lines, "password=geheim")
+    public, reader = PublicText(), LogReader(log, lines=100)
+
+    text = "".join(public(part) for part in whole_lines(reader.now()))
+
+    assert text.splitlines() == [*lines, "password=***"]

@@ -171,15 +171,13 @@ def _read(path: Path, at: int, identity: Identity | None = None) -> bytes | None
 
 
 def whole_lines(pieces: Iterable[bytes]) -> Iterable[str]:
-    """Yield the text of *pieces* in parts that end with a line, for as long as a line is not longer than ``CHUNK``."""
+    """Yield the text of *pieces* in parts of at most ``CHUNK`` bytes that end with a line, if one ends in them."""
     rest = b""
     for piece in pieces:
         rest += piece
-        head, end, rest = rest.rpartition(b"\n")
-        if end:
-            yield (head + end).decode(errors="replace")
-        if len(rest) >= CHUNK:
-            yield rest.decode(errors="replace")
-            rest = b""
+        # guard: long-parts-lose-their-end
+        while end := rest.rfind(b"\n", 0, CHUNK) + 1 or (CHUNK if len(rest) >= CHUNK else 0):
+            yield rest[:end].decode(errors="replace")
+            rest = rest[end:]
     if rest:
         yield rest.decode(errors="replace")

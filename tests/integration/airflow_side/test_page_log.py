@@ -1,0 +1,79 @@
+"""The page of a log: the end of it is there, no secret is, and every known log is a link away."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_spec import write_secrets
+from airflow_provider_ha.plugins._app import create_app
+from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.open import open_store
+from tests.support import airflow_auth
+from tests.support.clusters.shown_cluster import ShownJob, now
+from tests.support.mounted_page import Page
+
+
+pytestmark = pytest.mark.airflow
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def page(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+    """The pages of the test's own cluster, for an administrator."""
+    clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
+    yield Page(airflow_auth.signed_in(create_app(clusters), monkeypatch))
+    clusters.close()
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths) -> ShownJob:
+    """A job whose first driver leads."""
+    shown = ShownJob(coordinator, open_store(config), cluster_paths, "flights")
+    return shown.submit(now()).lead(now())
+
+
+@pytest.fixture
+def write(config: HaConfig) -> Write:
+    """Have this host keep the log of a driver; returns its directory."""
+
+    def made(*lines: str, run: int = 1, attempt: int = 1) -> Path:
+        home = config.home_path / JobKeys("flights").application(run, attempt)
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "driver.log").write_text("".join(f"{line}\n" for line in lines))
+        return home
+
+    return made
+
+
+def lines_of(shown: str) -> list[str]:
+    """Return the lines of the log that a page shows; none when it shows no log."""
+    found = re.search(r'<pre class="scroll log"[^>]*>(.*?)</pre>', shown, re.DOTALL)
+    return html.unescape(found[1]).splitlines() if found is not None else []
+
+
+def test_the_last_of_many_long_lines_is_shown(page: Page, job: ShownJob, write: Write) -> None:
+    written = [f"{number} ".ljust(300, "x") for number in range(500)]
+    write(*written)
+
+    shown = page.get("/jobs/flights/log").text
+
+    assert lines_of(shown) == written
+
+
+def test_secrets_behind_many_long_lines_are_hidden(page: Page, job: ShownJob, write: Write) -> None:
+    home = write(*("x" * 300 for _ in range(300)), "password=geheim", "it is abracadabra-4711")
+    write_secrets(DriverHome(home).script_secrets, {"abracadabra-4711"})
+
+    shown = page.get("/jobs/flights/log").text
+
+    assert lines_of(shown)[-2:] == ["password=***", "it is ***"]
