@@ -116,12 +116,19 @@ def read_log(client: HaClient, job_id: str, run: int, attempt: int | None) -> Lo
 def _with_text(shown: LogShown, context: JobContext, view: RunView, chosen: SubmissionView) -> LogShown:
     try:
         place = find_log(context, shown.run, chosen)
-        hide_secrets(context, view)  # guard: page-shows-the-secrets-of-a-log
         pieces = list(LogReader(place.path, lines=LINES, most=MOST).now())
     except LogMissingError as error:
         kept = last_words(context, view, chosen)
         return replace(shown, text=kept, problem=error.message, next_step=error.next_step)
     except OSError as error:
         return replace(shown, problem=f"the log cannot be read: {error.strerror}")
+    shown = replace(shown, place=place)
+    # After the read: a driver leaves a secret before it writes the line that has it.
+    if not hide_secrets(context, view):  # guard: page-shows-the-secrets-of-a-log
+        return replace(
+            shown,
+            problem="the job graph, which says what is secret in the log, cannot be read. The log is not shown",
+            next_step=f"Load this page again once storage has it, or run `{place.command}` where the file is",
+        )
     # guard: page-drops-the-end-of-a-log
-    return replace(shown, place=place, text="".join(map(PublicText(), whole_lines(pieces))))
+    return replace(shown, text="".join(map(PublicText(), whole_lines(pieces))))

@@ -80,6 +80,15 @@ def test_a_log_that_cannot_be_read_has_no_last_words(tmp_path: Path, monkeypatch
     assert last_words(job(tmp_path), view(STARTED), STARTED) == ""
 
 
+def test_last_words_whose_secrets_cannot_be_known_are_not_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / JobKeys("flights").application(1, 1) / "driver.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("the environment has open-sesame-1704\n")
+    monkeypatch.setattr("airflow_provider_ha.control.administration.driver_logs.hide_secrets", lambda *_: False)
+
+    assert last_words(job(tmp_path), view(STARTED), STARTED) == ""
+
+
 def test_a_loss_before_the_start_names_the_log_of_its_exit() -> None:
     refused = SubmissionView(submission=a_submission(), exit=an_exit().model_copy(update={"log": "/home/driver.log"}))
 

@@ -147,14 +147,16 @@ def hide_secrets_of_script(job: JobContext, run: int, attempt: int) -> None:
 def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> str:
     """Return the last lines of a driver's log, without secrets; empty when neither file nor record has any.
 
-    The supervisor leaves them with the proof of death, for hosts that do not have the file.
+    The supervisor leaves them with the proof of death, for hosts that do not have the file. The file has none without
+    the graph, which says what is secret in them.
     """
     if submission.exit is not None and submission.exit.last_lines:
         return submission.exit.last_lines
     place = _own_place(job, view.run.number, submission)
     if place is None or _is_on_a_cluster(submission):
         return ""
-    hide_secrets(job, view)
+    if not hide_secrets(job, view):  # guard: last-words-with-unknown-secrets
+        return ""
     try:
         return last_lines(place.path)
     except OSError:

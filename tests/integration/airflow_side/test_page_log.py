@@ -13,10 +13,11 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.driver_log import LogReader
 from airflow_provider_ha.jobs.host.driver_spec import write_secrets
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.keys import JobKeys, blob
 from airflow_provider_ha.storage.open import open_store
 from tests.support import airflow_auth
 from tests.support.clusters.shown_cluster import ShownJob, now
@@ -77,3 +78,30 @@ def test_secrets_behind_many_long_lines_are_hidden(page: Page, job: ShownJob, wr
     shown = page.get("/jobs/flights/log").text
 
     assert lines_of(shown)[-2:] == ["password=***", "it is ***"]
+
+
+def test_a_log_whose_secrets_cannot_be_known_is_named_and_not_shown(page: Page, job: ShownJob, write: Write) -> None:
+    home = write("the environment has open-sesame-1704")
+    job.store.delete(blob(job.graph.sha256))
+
+    shown = page.get("/jobs/flights/log").text
+
+    assert lines_of(shown) == []
+    assert "open-sesame-1704" not in shown
+    assert "The job graph, which says what is secret in the log, cannot be read." in shown
+    assert "spark-ha job logs flights --run 1 --attempt 1" in shown
+    assert str(home / "driver.log") in shown
+
+
+def test_a_secret_that_is_left_while_the_log_is_read_is_hidden(
+    page: Page, job: ShownJob, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, now_of = write("it is left-at-last"), LogReader.now
+
+    def read(reader: LogReader) -> Iterator[bytes]:
+        write_secrets(DriverHome(home).script_secrets, {"left-at-last"})
+        return now_of(reader)
+
+    monkeypatch.setattr(LogReader, "now", read)
+
+    assert lines_of(page.get("/jobs/flights/log").text) == ["it is ***"]

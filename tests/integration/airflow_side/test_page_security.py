@@ -386,7 +386,7 @@ def test_a_job_is_released_from_quarantine(
 def test_a_log_needs_its_permission_and_shows_no_secret(  # noqa: PLR0917  # they are fixtures
     page: Page, manager: Any, job: Any, coordinator: Coordinator, config: HaConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = job(led=False)
+    paths = job(led=False, stored=True)
     home = config.home_path / JobKeys("flights").application(1, 1)
     home.mkdir(parents=True)
     (home / "driver.log").write_text("token of the script: abracadabra-4711\n<b>line</b>\n")
