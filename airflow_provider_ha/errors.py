@@ -223,7 +223,7 @@ class DecisionNeededError(JobStateError):
 
 
 class LogMissingError(JobError):
-    """The log of a driver is not on this host: it is on another one, is gone, or was never written."""
+    """The log of a driver is not on this host: it is on another one, is gone, is no file, or was never written."""
 
 
 class ApplicationRefusedError(JobError):

@@ -9,9 +9,9 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import run_numbers
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
-from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets
+from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets, reader
 from airflow_provider_ha.control.administration.follow_logs import follow as follow_log
-from airflow_provider_ha.jobs.host.driver_log import LogReader, whole_lines
+from airflow_provider_ha.jobs.host.driver_log import whole_lines
 from airflow_provider_ha.jobs.host.log_place import LogPlace
 from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.views.logs import log_line, log_view
@@ -54,7 +54,7 @@ def logs(
             return
         place = find_log(job, view.run.number, submission)
         printed.add(place, "")
-        for part in whole_lines(LogReader(place.path, lines=lines).now()):
+        for part in whole_lines(reader(job, place, lines=lines).now()):
             printed.add(place, part)
         printed.end()
 

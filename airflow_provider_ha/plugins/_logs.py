@@ -12,11 +12,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets, last_words
+from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets, last_words, reader
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import JobStateError, LogMissingError
-from airflow_provider_ha.jobs.host.driver_log import LogReader, whole_lines
+from airflow_provider_ha.jobs.host.driver_log import whole_lines
 from airflow_provider_ha.jobs.host.log_place import LogPlace, log_place
 from airflow_provider_ha.jobs.host.spark_page import spark_page, web_page
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
@@ -116,7 +116,7 @@ def read_log(client: HaClient, job_id: str, run: int, attempt: int | None) -> Lo
 def _with_text(shown: LogShown, context: JobContext, view: RunView, chosen: SubmissionView) -> LogShown:
     try:
         place = find_log(context, shown.run, chosen)
-        pieces = list(LogReader(place.path, lines=LINES, most=MOST).now())
+        pieces = list(reader(context, place, lines=LINES, most=MOST).now())
     except LogMissingError as error:
         kept = last_words(context, view, chosen)
         return replace(shown, text=kept, problem=error.message, next_step=error.next_step)

@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_code, read_details, read_failure
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.errors import HaError, LogMissingError
 from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
 from airflow_provider_ha.jobs.host.driver_log import last_lines
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec, read_secrets, read_session
@@ -132,5 +132,5 @@ def _last_lines(spec: DriverSpec) -> str:
     remember(read_secrets(spec.home.script_secrets))
     try:
         return last_lines(spec.home.driver_log)
-    except OSError:
+    except (OSError, LogMissingError):
         return ""  # the driver was never started, or its disk fails: the exit is what counts

@@ -220,6 +220,22 @@ def test_a_record_does_not_choose_the_file_that_is_read(spark_ha: Any, job: JobC
     assert (code, shown) == (NO, "")
 
 
+@pytest.mark.parametrize("more", [(), ("--follow",)], ids=["once", "followed"])
+def test_a_driver_does_not_choose_the_file_that_is_read(
+    spark_ha: Any, job: JobContext, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "driver.log").write_text("of another one\n")
+    log_of(job).unlink()
+    helpers.directory(job).rmdir()
+    helpers.directory(job).symlink_to(tmp_path / "outside")
+
+    code, shown, said = spark_ha("job", "logs", "flights", *more)
+
+    assert (code, shown) == (NO, "")
+    assert f"{helpers.directory(job)} is a symbolic link. It is not read" in said
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -10,7 +10,13 @@ import pytest
 
 from airflow_provider_ha.control import services
 from airflow_provider_ha.control.administration import follow_logs
-from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets, last_words
+from airflow_provider_ha.control.administration.driver_logs import (
+    choose,
+    find_log,
+    hide_secrets,
+    hide_secrets_of_script,
+    last_words,
+)
 from airflow_provider_ha.control.administration.losses import _log
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job_client import JobClient
@@ -21,7 +27,9 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
     RecordCorruptError,
 )
+from airflow_provider_ha.jobs.host.driver_spec import write_secrets
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.redaction import public
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.engine_helpers import CONFIG
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
@@ -87,6 +95,30 @@ def test_last_words_whose_secrets_cannot_be_known_are_not_said(tmp_path: Path, m
     monkeypatch.setattr("airflow_provider_ha.control.administration.driver_logs.hide_secrets", lambda *_: False)
 
     assert last_words(job(tmp_path), view(STARTED), STARTED) == ""
+
+
+@pytest.fixture
+def led_out(tmp_path: Path) -> Path:
+    """The home of a cluster in which the directory of an attempt is a link to one of this host."""
+    outside, attempt = tmp_path / "outside", tmp_path / "home" / JobKeys("flights").application(1, 1)
+    outside.mkdir()
+    (outside / "driver.log").write_text("of another one\n")
+    write_secrets(outside / "script.secrets", {"a-word-of-another-one"})
+    attempt.parent.mkdir(parents=True)
+    attempt.symlink_to(outside)
+    return tmp_path / "home"
+
+
+def test_last_words_are_not_taken_from_where_a_driver_has_led(led_out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_ha.control.administration.driver_logs.hide_secrets", lambda *_: True)
+
+    assert last_words(job(led_out), view(STARTED), STARTED) == ""
+
+
+def test_secrets_are_not_taken_from_where_a_driver_has_led(led_out: Path) -> None:
+    hide_secrets_of_script(job(led_out), 1, 1)
+
+    assert public("a-word-of-another-one") == "a-word-of-another-one"
 
 
 def test_a_loss_before_the_start_names_the_log_of_its_exit() -> None:

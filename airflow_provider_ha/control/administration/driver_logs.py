@@ -5,6 +5,8 @@ A log lies in the work root. Where that is shared every host can read it; else o
 
 from __future__ import annotations
 
+import math
+import os
 import socket
 from dataclasses import replace
 
@@ -12,7 +14,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
-from airflow_provider_ha.jobs.host.driver_log import last_lines
+from airflow_provider_ha.jobs.host.driver_log import LogReader, last_lines
 from airflow_provider_ha.jobs.host.driver_spec import read_secrets
 from airflow_provider_ha.jobs.host.log_place import LogPlace, log_place, printed_place
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
@@ -59,7 +61,7 @@ def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
             f"{which} has no log, because its driver was not started{why}",
             next_step="" if why else f"Check with `spark-ha job show {job.job_id}` what it waits for",
         )
-    if not place.path.exists():
+    if not _is_there(place):
         raise _missing(place, which, why)
     return place
 
@@ -69,7 +71,19 @@ def is_pending(job: JobContext, run: int, view: SubmissionView) -> bool:
     if _is_on_a_cluster(view):
         return False
     place = _own_place(job, run, view)
-    return view.exit is None and (place is None or (not place.path.exists() and place.path.parent.is_dir()))
+    return view.exit is None and (place is None or (not _is_there(place) and place.path.parent.is_dir()))
+
+
+def reader(job: JobContext, place: LogPlace, *, lines: int, most: float = math.inf) -> LogReader:
+    """Return a reader of a log that :func:`find_log` has found.
+
+    Parameters and errors are those of :class:`LogReader`.
+    """
+    return LogReader(place.path, lines=lines, most=most, root=job.config.home_path)  # guard: logs-outside-of-the-root
+
+
+def _is_there(place: LogPlace) -> bool:
+    return os.path.lexists(place.path)  # what it is, its reader says
 
 
 def _is_on_a_cluster(view: SubmissionView) -> bool:
@@ -141,7 +155,8 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
 
 def hide_secrets_of_script(job: JobContext, run: int, attempt: int) -> None:
     """Hide what the script's own conf holds as well: the driver leaves it before it logs the failure of the script."""
-    remember(read_secrets(_home(job, run, attempt).script_secrets))
+    secrets = _home(job, run, attempt).script_secrets
+    remember(read_secrets(secrets, root=job.config.home_path))  # guard: secrets-outside-of-the-root
 
 
 def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> str:
@@ -158,6 +173,6 @@ def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> st
     if not hide_secrets(job, view):  # guard: last-words-with-unknown-secrets
         return ""
     try:
-        return last_lines(place.path)
-    except OSError:
+        return last_lines(place.path, root=job.config.home_path)  # guard: last-words-outside-of-the-root
+    except (OSError, LogMissingError):
         return ""

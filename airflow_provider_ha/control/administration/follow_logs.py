@@ -9,7 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from airflow_provider_ha.control.administration.driver_logs import find_log, hide_secrets_of_script, is_pending
+from airflow_provider_ha.control.administration.driver_logs import (
+    find_log,
+    hide_secrets_of_script,
+    is_pending,
+    reader,
+)
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.host.driver_log import LogReader, whole_lines
@@ -40,17 +45,17 @@ def follow(
         attempt = watch.await_start(attempt)
         place = find_log(job, view.run.number, watch.submission(attempt))
         yield place, ""
-        for part in whole_lines(_pieces(job, LogReader(place.path, lines=lines), watch, attempt)):
+        for part in whole_lines(_pieces(job, reader(job, place, lines=lines), watch, attempt)):
             yield place, part
         attempt = watch.after(attempt)
         lines = _ALL
 
 
-def _pieces(job: JobContext, reader: LogReader, watch: _Watch, attempt: int) -> Iterator[bytes]:
+def _pieces(job: JobContext, log: LogReader, watch: _Watch, attempt: int) -> Iterator[bytes]:
     heard = time.monotonic()
     while True:
         over = watch.is_over(attempt, quiet=time.monotonic() - heard > QUIET_SECONDS)
-        data = reader.read()
+        data = log.read()
         if data:  # guard: attempt-left-before-its-end
             heard = time.monotonic()
             # guard: followed-with-the-secrets-of-the-script

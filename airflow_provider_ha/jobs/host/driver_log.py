@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from airflow_provider_ha.jobs.host.plain_files import PlainFiles
 from airflow_provider_ha.redaction import PublicText
 
 
@@ -33,16 +34,16 @@ Identity = tuple[int, int, int]
 class _Kept:
     """A file that was rotated out of the log."""
 
-    path: Path
+    name: str
     identity: Identity
 
 
-def last_lines(log: Path, count: int = TAIL_LINES) -> str:
+def last_lines(log: Path, count: int = TAIL_LINES, *, root: Path | None = None) -> str:
     """Return the last lines of a log, without secrets, at most ``TAIL_CHARACTERS``; empty when there is nothing.
 
-    :raises OSError: It cannot be read.
+    Parameters and errors are those of :class:`LogReader`.
     """
-    reader = LogReader(log, lines=count, most=TAIL_CHARACTERS * 4)
+    reader = LogReader(log, lines=count, most=TAIL_CHARACTERS * 4, root=root)
     text = b"".join(reader.now()).decode(errors="replace")
     return PublicText()(text).strip("\n")[-TAIL_CHARACTERS:]
 
@@ -53,16 +54,19 @@ class LogReader:
     :param log: ``driver.log``.
     :param lines: How many of the lines that are there already are read.
     :param most: How many bytes of them at most.
+    :param root: Directory above it below which no link is followed; left out: that of the log.
     :raises OSError: The log cannot be read.
+    :raises LogMissingError: It is no file, or is reached by a link (``plain_files``); so does each read.
     """
 
-    def __init__(self, log: Path, *, lines: int, most: float = math.inf) -> None:
-        self._log = log
+    def __init__(self, log: Path, *, lines: int, most: float = math.inf, root: Path | None = None) -> None:
+        self._log = log.name
+        self._files = PlainFiles(log.parent, log.parent if root is None else root)
         self._looks = 0
-        kept = _kept(log)  # newest first
-        files = [log, *(file.path for file in kept)]
-        index, self._at = _start(files, lines, most)
-        self._there = sum(path.stat().st_size for path in files[: index + 1]) - self._at
+        kept = self._kept()  # newest first
+        names = [self._log, *(file.name for file in kept)]
+        index, self._at = self._start(names, lines, most)
+        self._there = sum(map(self._files.size, names[: index + 1])) - self._at
         older = kept[index:]  # than the file to begin with, which is the log itself, or one of the kept
         self._seen = older[0].identity if older else None
 
@@ -82,7 +86,7 @@ class LogReader:
         :raises OSError: The log cannot be read; the next call tries again.
         """
         while (unread := self._unread()) is not None:
-            data = _read(unread.path, self._at, unread.identity)
+            data = self._read(unread.name, self._at, unread.identity)
             if data is None:
                 return b""  # renamed in this moment
             if data:
@@ -93,7 +97,7 @@ class LogReader:
 
     def _unread(self) -> _Kept | None:
         """Return the oldest kept file that is not read to its end."""
-        kept = _kept(self._log)
+        kept = self._kept()
         new = list(takewhile(lambda file: file.identity != self._seen, kept))
         if self._seen is not None and new and len(new) == len(kept):
             self._seen, self._at = None, 0  # so many came that the one we were in is gone
@@ -101,73 +105,67 @@ class LogReader:
 
     def _read_log(self) -> bytes:
         # guard: rotated-in-this-moment-is-read-twice
-        if self._log.stat().st_size < self._at:  # it is cut; what it held is about to be kept, if it is
+        if self._files.size(self._log) < self._at:  # it is cut; what it held is about to be kept, if it is
             self._looks += 1
             if self._looks > _LOOKS:
                 self._looks = self._at = 0
             return b""
         self._looks = 0
-        data = _read(self._log, self._at) or b""
+        data = self._read(self._log, self._at) or b""
         if self._unread() is not None:
             return b""  # rotated in this moment: these bytes are in the kept file too
         self._at += len(data)
         return data
 
+    def _kept(self) -> list[_Kept]:
+        """Return the files that were rotated out of the log, the newest first."""
+        pattern = re.compile(re.escape(self._log) + r"\.(\d+)")
+        numbered = sorted(self._files.found(pattern).items(), key=lambda each: int(each[0].rpartition(".")[2]))
+        found: dict[Identity, _Kept] = {}
+        for name, status in numbered:
+            identity = _identity(status)
+            found.setdefault(identity, _Kept(name, identity))
+        return list(found.values())
 
-def _kept(log: Path) -> list[_Kept]:
-    """Return the files that were rotated out of *log*, the newest first."""
-    pattern = re.compile(re.escape(log.name) + r"\.(\d+)")
-    numbered = sorted((int(match[1]), path) for path in log.parent.iterdir() if (match := pattern.fullmatch(path.name)))
-    found: dict[Identity, _Kept] = {}
-    for _, path in numbered:
+    def _start(self, names: Sequence[str], lines: int, most: float) -> tuple[int, int]:
+        """Return where the last *lines* begin: index of the file and offset in it.
+
+        :param names: Of the files, the newest first.
+        """
+        if lines == 0:
+            return 0, self._files.size(names[0])
+        for index, name in enumerate(names):
+            with self._files.opened(name) as file:
+                at = file.seek(0, os.SEEK_END)
+                last = at - 1 if index == 0 else -1  # the end of the last line begins no other
+                while at > 0:
+                    if most <= 0:
+                        return index, at
+                    start = at - int(min(CHUNK, at, most))
+                    file.seek(start)
+                    ends = [start + found.start() for found in re.finditer(b"\n", file.read(at - start))]
+                    ends = [end for end in ends if end != last]
+                    if len(ends) >= lines:
+                        return index, ends[-lines] + 1
+                    lines, most, at = lines - len(ends), most - (at - start), start
+        return len(names) - 1, 0
+
+    def _read(self, name: str, at: int, identity: Identity | None = None) -> bytes | None:
+        """Return the bytes from *at* on; ``None`` when the file is another one than it was."""
         try:
-            identity = _identity(path.stat())
-        except FileNotFoundError:  # it has just got another number
-            continue
-        found.setdefault(identity, _Kept(path, identity))
-    return list(found.values())
+            with self._files.opened(name) as file:
+                if identity is not None and _identity(os.fstat(file.fileno())) != identity:
+                    return None
+                file.seek(at)
+                return file.read(CHUNK)
+        except FileNotFoundError:
+            if identity is None:
+                raise
+            return None
 
 
 def _identity(status: os.stat_result) -> Identity:
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _start(files: Sequence[Path], lines: int, most: float) -> tuple[int, int]:
-    """Return where the last *lines* begin: index of the file and offset in it.
-
-    :param files: The newest first.
-    """
-    if lines == 0:
-        return 0, files[0].stat().st_size
-    for index, path in enumerate(files):
-        with path.open("rb") as file:
-            at = file.seek(0, os.SEEK_END)
-            last = at - 1 if index == 0 else -1  # the end of the last line begins no other
-            while at > 0:
-                if most <= 0:
-                    return index, at
-                start = at - int(min(CHUNK, at, most))
-                file.seek(start)
-                ends = [start + found.start() for found in re.finditer(b"\n", file.read(at - start))]
-                ends = [end for end in ends if end != last]
-                if len(ends) >= lines:
-                    return index, ends[-lines] + 1
-                lines, most, at = lines - len(ends), most - (at - start), start
-    return len(files) - 1, 0
-
-
-def _read(path: Path, at: int, identity: Identity | None = None) -> bytes | None:
-    """Return the bytes from *at* on; ``None`` when the file is another one than it was."""
-    try:
-        with path.open("rb") as file:
-            if identity is not None and _identity(os.fstat(file.fileno())) != identity:
-                return None
-            file.seek(at)
-            return file.read(CHUNK)
-    except FileNotFoundError:
-        if identity is None:
-            raise
-        return None
 
 
 def whole_lines(pieces: Iterable[bytes]) -> Iterable[str]:

@@ -18,8 +18,9 @@ from pydantic import ValidationError
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
-from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
+from airflow_provider_ha.errors import ConfigurationError, LogMissingError, RecordCorruptError
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.plain_files import PlainFiles
 from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.records import Model
@@ -31,6 +32,7 @@ SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"  # our own id, so that a lost ans
 SUPERVISOR_MODULE = "airflow_provider_ha.supervisor.main"  # its program: ``python -m``
 
 OWNER_ONLY = 0o600
+_MOST_SECRETS = 1 << 20  # bytes: the driver's script can write the file, and others read it
 
 
 class DriverSpec(Model):
@@ -139,11 +141,16 @@ def write_secrets(path: Path, secrets: Iterable[str]) -> None:
         write_private(path, json.dumps(sorted(secrets)).encode())
 
 
-def read_secrets(path: Path) -> set[str]:
-    """Return what :func:`write_secrets` left; nothing when there is nothing that can be used."""
+def read_secrets(path: Path, *, root: Path | None = None) -> set[str]:
+    """Return what :func:`write_secrets` left; nothing when there is nothing that can be used.
+
+    :param root: Directory above it below which no link is followed; left out: its own.
+    """
     try:
-        return {str(secret) for secret in json.loads(path.read_bytes())}
-    except (OSError, ValueError, TypeError):
+        # guard: driver-chooses-the-secrets
+        with PlainFiles(path.parent, path.parent if root is None else root).opened(path.name) as file:
+            return {str(secret) for secret in json.loads(file.read(_MOST_SECRETS))}
+    except (OSError, ValueError, TypeError, RecursionError, LogMissingError):
         return set()
 
 

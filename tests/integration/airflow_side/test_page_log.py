@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,3 +106,40 @@ def test_a_secret_that_is_left_while_the_log_is_read_is_hidden(
     monkeypatch.setattr(LogReader, "now", read)
 
     assert lines_of(page.get("/jobs/flights/log").text) == ["it is ***"]
+
+
+def link(home: Path, outside: Path) -> None:
+    (home / "driver.log").unlink()
+    (home / "driver.log").symlink_to(outside / "driver.log")
+
+
+def link_of_the_directory(home: Path, outside: Path) -> None:
+    (home / "driver.log").unlink()
+    home.rmdir()
+    home.symlink_to(outside)
+
+
+def pipe(home: Path, _: Path) -> None:
+    (home / "driver.log").unlink()
+    os.mkfifo(home / "driver.log")
+
+
+@pytest.mark.timeout(30)  # a pipe blocks
+@pytest.mark.parametrize(
+    ("put", "kind"),
+    [(link, "a symbolic link"), (link_of_the_directory, "a symbolic link"), (pipe, "a pipe")],
+    ids=["link", "directory", "pipe"],
+)
+def test_what_a_driver_puts_in_the_place_of_its_log_is_named_and_not_read(  # noqa: PLR0917  # they are fixtures
+    page: Page, job: ShownJob, write: Write, tmp_path: Path, put: Callable[[Path, Path], None], kind: str
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "driver.log").write_text("of this host alone\n")
+    put(write("line"), tmp_path / "outside")
+
+    shown = page.get("/jobs/flights/log")
+
+    assert shown.status_code == 200
+    assert lines_of(shown.text) == []
+    assert f"is {kind}. It is not read" in shown.text
+    assert "of this host alone" not in shown.text

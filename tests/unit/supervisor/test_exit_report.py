@@ -46,6 +46,13 @@ def test_a_driver_that_never_wrote_has_no_last_lines(tmp_path: Path) -> None:
     assert exit_report._last_lines(spec) == ""
 
 
+def test_a_log_that_the_driver_made_a_link_of_keeps_no_exit_from_being_reported(tmp_path: Path) -> None:
+    spec: Any = SimpleNamespace(home=DriverHome(tmp_path))
+    spec.home.driver_log.symlink_to("/etc/hostname")
+
+    assert exit_report._last_lines(spec) == ""
+
+
 def test_a_clean_up_ends_with_the_process_as_soon_as_another_one_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
