@@ -36,6 +36,8 @@ Number = Annotated[int | None, Query(ge=1, le=2_000_000_000)]
 class LogShown:
     """What the page shows of one log.
 
+    :param earlier: The run before its own; ``None`` without one.
+    :param later: The run after it.
     :param place: Where it lies; ``None`` when no driver was started.
     :param text: Its last lines; empty when there are none.
     :param problem: Why they are not its end, or not there.
@@ -46,6 +48,8 @@ class LogShown:
     run: int
     attempt: int
     attempts: tuple[int, ...]
+    earlier: int | None
+    later: int | None
     place: LogPlace | None
     text: str
     problem: str = ""
@@ -106,6 +110,8 @@ def read_log(client: HaClient, job_id: str, run: int, attempt: int | None) -> Lo
         run=run,
         attempt=chosen.submission.attempt,
         attempts=tuple(each.submission.attempt for each in view.submissions),
+        earlier=max((each for each in known if each < run), default=None),
+        later=min((each for each in known if each > run), default=None),
         place=log_place(job_id, run, chosen),
         text="",
         printed=web_page(chosen.started.handle.ui_uri) if chosen.started is not None else "",

@@ -7,8 +7,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 import pytest
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -16,6 +20,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.host.driver_log import LogReader
 from airflow_provider_ha.jobs.host.driver_spec import write_secrets
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.storage.keys import JobKeys, blob
@@ -61,6 +66,22 @@ def lines_of(shown: str) -> list[str]:
     """Return the lines of the log that a page shows; none when it shows no log."""
     found = re.search(r'<pre class="scroll log"[^>]*>(.*?)</pre>', shown, re.DOTALL)
     return html.unescape(found[1]).splitlines() if found is not None else []
+
+
+def links_of(shown: str) -> dict[str, str]:
+    """Return the links to logs that a page has: what each is called by a screen reader, and where it leads."""
+    found = re.findall(r'<a ([^>]*href="([^"]*\?[^"]*run=[^"]*)"[^>]*)>([^<]*)</a>', shown)
+    named = [(re.search(r'aria-label="([^"]*)"', attributes), text, at) for attributes, at, text in found]
+    links = [(name[1] if name is not None else text, html.unescape(at)) for name, text, at in named]
+    assert len(dict(links)) == len(links), "each has its own name"
+    return dict(links)
+
+
+@pytest.fixture
+def past(job: ShownJob) -> ShownJob:
+    """The job with three runs, of which the second has two attempts."""
+    job.end(now(), JobState.FINISHED).submit(now()).lead(now()).lose(now()).submit_again(now()).lead(now())
+    return job.end(now(), JobState.FINISHED).submit(now()).lead(now())
 
 
 def test_the_last_of_many_long_lines_is_shown(page: Page, job: ShownJob, write: Write) -> None:
@@ -143,3 +164,52 @@ def test_what_a_driver_puts_in_the_place_of_its_log_is_named_and_not_read(  # no
     assert lines_of(shown.text) == []
     assert f"is {kind}. It is not read" in shown.text
     assert "of this host alone" not in shown.text
+
+
+def test_each_attempt_of_a_jobs_page_leads_to_its_own_log(page: Page, past: ShownJob, write: Write) -> None:
+    written = {(3, 1): "of the third", (2, 2): "of the second, again", (2, 1): "of the second", (1, 1): "of the first"}
+    for (run, attempt), line in written.items():
+        write(line, run=run, attempt=attempt)
+
+    links = links_of(page.get("/jobs/flights").text)
+
+    assert list(links) == [f"Log of run {run}, attempt {attempt}" for run, attempt in written]
+    led_to = [page.get(urljoin("/jobs/flights", at)).text for at in links.values()]
+    assert [lines_of(shown) for shown in led_to] == [[line] for line in written.values()]
+
+
+def test_a_jobs_page_leads_to_no_log_that_its_user_may_not_read(
+    page: Page, past: ShownJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = get_auth_manager()
+    allowed = manager.is_authorized_dag
+
+    def without_logs(**asked: Any) -> bool:
+        return asked.get("access_entity") is not DagAccessEntity.TASK_LOGS and allowed(**asked)
+
+    monkeypatch.setattr(manager, "is_authorized_dag", without_logs)
+
+    shown = page.get("/jobs/flights")
+
+    assert shown.status_code == 200
+    assert not re.search(r'href="[^"]*/log', shown.text)
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (1, {"attempt 1": (1, 1), "next run, 2": (2, None)}),
+        (2, {"attempt 1": (2, 1), "attempt 2": (2, 2), "previous run, 1": (1, None), "next run, 3": (3, None)}),
+        (3, {"attempt 1": (3, 1), "previous run, 2": (2, None)}),
+    ],
+)
+def test_a_log_leads_to_its_attempts_and_to_the_runs_beside_its_own(
+    page: Page, past: ShownJob, run: int, expected: dict[str, tuple[int, int | None]]
+) -> None:
+    links = links_of(page.get("/jobs/flights/log", params={"run": run}).text)
+
+    asked = {name: parse_qs(urlsplit(at).query) for name, at in links.items()}
+    assert asked == {
+        name: {"run": [str(number)]} | ({"attempt": [str(attempt)]} if attempt is not None else {})
+        for name, (number, attempt) in expected.items()
+    }
