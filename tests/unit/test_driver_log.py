@@ -155,6 +155,18 @@ def test_last_lines_are_bounded_and_without_secrets(log: Path) -> None:
     assert text.endswith("password=***")
 
 
+def test_reading_of_so_many_bytes_begins_with_a_whole_line(log: Path) -> None:
+    append(log, "x" * 150, "y" * 60, "z" * 30)
+
+    assert everything(LogReader(log, lines=100, most=100)) == ["y" * 60, "z" * 30]
+
+
+def test_the_end_of_a_line_that_is_longer_than_what_is_read_is_given(log: Path) -> None:
+    append(log, "x" * 150)
+
+    assert everything(LogReader(log, lines=100, most=100)) == ["x" * 99]
+
+
 def test_last_lines_of_a_log_that_is_not_there_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"driver\.log"):
         last_lines(tmp_path / "driver.log")

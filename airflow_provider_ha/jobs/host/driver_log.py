@@ -53,7 +53,7 @@ class LogReader:
 
     :param log: ``driver.log``.
     :param lines: How many of the lines that are there already are read.
-    :param most: How many bytes of them at most.
+    :param most: How many bytes of them at most. A line of which only the end fits is left out, but the last one.
     :param root: Directory above it below which no link is followed; left out: that of the log.
     :raises OSError: The log cannot be read.
     :raises LogMissingError: It is no file, or is reached by a link (``plain_files``); so does each read.
@@ -134,19 +134,21 @@ class LogReader:
         """
         if lines == 0:
             return 0, self._files.size(names[0])
+        whole: tuple[int, int] | None = None  # where the oldest line begins that was seen whole
         for index, name in enumerate(names):
             with self._files.opened(name) as file:
                 at = file.seek(0, os.SEEK_END)
                 last = at - 1 if index == 0 else -1  # the end of the last line begins no other
                 while at > 0:
                     if most <= 0:
-                        return index, at
+                        return whole or (index, at)  # guard: begins-inside-a-secret
                     start = at - int(min(CHUNK, at, most))
                     file.seek(start)
                     ends = [start + found.start() for found in re.finditer(b"\n", file.read(at - start))]
                     ends = [end for end in ends if end != last]
                     if len(ends) >= lines:
                         return index, ends[-lines] + 1
+                    whole = (index, ends[0] + 1) if ends else whole
                     lines, most, at = lines - len(ends), most - (at - start), start
         return len(names) - 1, 0
 
