@@ -13,12 +13,12 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.plugins._bring_back import returns
 from airflow_provider_ha.plugins._charts import charts_of
-from airflow_provider_ha.plugins._clusters import Clusters
+from airflow_provider_ha.plugins._clusters import Clusters, MissingConnectionError
 from airflow_provider_ha.plugins._job_page import SHOWN, Known, Stored, read_known, read_stored, shown_job
 from airflow_provider_ha.plugins._listing import read_page
 from airflow_provider_ha.plugins._offers import offers
 from airflow_provider_ha.plugins._rendering import render
-from airflow_provider_ha.plugins._security import PermissionsDep, SeenJobDep, visible_jobs
+from airflow_provider_ha.plugins._security import FORBIDDEN, PermissionsDep, SeenJobDep, visible_jobs
 from airflow_provider_ha.plugins._timeline import Axis, Span, axis_of, timeline, verdicts_of
 from airflow_provider_ha.views.overview import ATTENTION, STATES, Asked, OverviewView, SortKey
 

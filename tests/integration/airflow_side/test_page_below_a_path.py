@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from httpx import Response
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -48,7 +48,7 @@ def client(app: FastAPI) -> TestClient:
     return TestClient(airflow, base_url=HOST, follow_redirects=False)
 
 
-def addresses(shown: Response) -> set[str]:
+def addresses(shown: Any) -> set[str]:
     """Return where the links, scripts and style sheets of a page lead on this host."""
     found = re.findall(r'(?:href|src|action)="([^"#]+)"', shown.text)
     every = {urljoin(str(shown.url), html.unescape(each)) for each in found}

@@ -12,7 +12,6 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
-from airflow_provider_ha.plugins import _clusters
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._bounded import AT_ONCE
 from airflow_provider_ha.plugins._clusters import Clusters, MissingConnectionError
@@ -118,7 +117,7 @@ def test_requests_that_wait_for_an_attempt_to_connect_share_its_outcome(
             pass
         refused.append(1)
 
-    monkeypatch.setattr(_clusters.HaClient, "open", opened)
+    monkeypatch.setattr(HaClient, "open", opened)
     for thread in in_threads(3, ask):
         thread.join()
 
