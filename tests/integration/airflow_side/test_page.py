@@ -215,7 +215,8 @@ def test_storage_that_does_not_answer_costs_its_parts_of_a_page_and_no_others(
         s3 = {"endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}", "access_key": "a", "secret_key": "s"}
         away = filled.model_copy(update={"storage_root": "s3://bucket/root", "s3": S3Options.model_validate(s3)})
         monkeypatch.setattr(clusters, "_config_of", lambda _: away)
-        monkeypatch.setattr(clusters, "storage", Bounded("storage", next_step="Check it", seconds=0.3))
+        storage = Bounded("storage", next_step="Check it", seconds=0.3)
+        monkeypatch.setattr(clusters, "storage", lambda _: storage)
 
         shown = page.get("/jobs/orders").text
 
