@@ -29,6 +29,7 @@ from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.errors import (
+    CheckpointMissingError,
     ConfigurationError,
     JobStateError,
     ObjectMissingError,
@@ -36,6 +37,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.deleted import read_life, refuse_half_deleted
 from airflow_provider_ha.jobs.jobs import list_deleted_jobs
 from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.names import RESERVED_JOB_IDS
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.durable import remove_tree
@@ -44,6 +46,7 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 log = logging.getLogger(__name__)
 
+_NAMED = 5  # jobs in an error
 _STEP_SECONDS = 10.0  # no store that we know counts in longer steps than S3, which counts in seconds
 
 
@@ -142,12 +145,36 @@ def erase(client: HaClient, leadership: Leadership) -> None:
 def _all_over(client: HaClient) -> tuple[list[JobContext], list[JobContext]]:
     """Return the jobs of the cluster, and those that were deleted, or half deleted.
 
-    :raises JobStateError: A job lives or is read.
+    :raises JobStateError: A job lives or is read, or there are files of a job that ZooKeeper does not know.
+    :raises StorageUnavailableError: The work root is not there.
     """
+    _require_known(client)
     living = [client.context(job_id) for job_id in client.list_jobs()]
     for job in living:
         require_over(job)
     return living, [client.context(job_id) for job_id in list_deleted_jobs(client.coordinator, client.paths)]
+
+
+def _require_known(client: HaClient) -> None:
+    """Refuse to erase what this ZooKeeper does not know: it may be another one, or have lost its data.
+
+    A job that was deleted or erased keeps its node, so each job that ever was is known.
+    """
+    known = set(client.coordinator.children(client.paths.base))
+    if known - RESERVED_JOB_IDS:
+        client.area.require()  # guard: blobs-go-while-the-work-root-is-away
+    found = {
+        *client.area.list(keys.JOBS),
+        *filter(None, (keys.job_of(each.key) for each in client.store.list(keys.JOBS))),
+    }
+    strange = sorted(found - known)
+    if strange:  # guard: erase-takes-what-zookeeper-does-not-know
+        raise JobStateError(
+            f"there are files of {', '.join(strange[:_NAMED])}{' and others' if len(strange) > _NAMED else ''}, and "
+            f"ZooKeeper knows no such job in cluster {client.config.cluster_id!r}; nothing was erased",
+            next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha rebuild` "
+            "makes the jobs again",
+        )
 
 
 def _is_half_deleted(job: JobContext) -> bool:
@@ -160,7 +187,7 @@ def _erase_pointers(job: JobContext) -> None:
     numbers = job.runs.numbers()
     with take_lock(job, numbers[-1] if numbers else 0, admit=lambda: _require_no_live_run(job)) as leadership:
         _require_no_live_run(job)
-        spared = (job.paths.lock, job.paths.savepoints)  # guard: erase-keeps-epochs
+        spared = (job.paths.lock, job.paths.savepoints, job.paths.checkpoint_id_counter)  # guard: erase-keeps-epochs
         remove_nodes(job.coordinator, leadership, job.paths.base, spared=spared)
 
 
@@ -179,7 +206,13 @@ def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _Kept:
             for name in client.area.list(job.keys.savepoints)
             if client.area.read(f"{job.keys.savepoints}{name}", MANIFEST) is not None
         ]
-        names = job.coordinator.children(job.paths.savepoints)
+        names = ours(job.coordinator.children(job.paths.savepoints), is_plain, parent=job.paths.savepoints)
+        without = sorted(set(names) - {directory.name for directory in directories})
+        if without:  # guard: erase-guesses-what-a-savepoint-names
+            raise CheckpointMissingError(
+                f"savepoint {without[0]!r} of job {job.job_id!r} has no manifest, so what it needs is not known",
+                next_step=f"Mount what holds it, or `spark-ha savepoint dispose {job.job_id} {without[0]}`",
+            )
         if directories or names:
             # The payloads hold the boundaries of later batches: without them a restore could not repeat these exactly.
             prefixes += [f"{job.keys.base}/savepoints/", job.keys.payloads, job.keys.archives]

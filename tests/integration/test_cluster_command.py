@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.erase import erase_cluster
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.errors import HaError, StorageUnavailableError
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.whole_jobs import SAVEPOINT, files_of, whole_job
 
@@ -117,3 +118,64 @@ def test_a_savepoint_that_cannot_be_read_keeps_everything(over: JobContext, conf
 
     assert files_of(over) == before
     assert over.runs.numbers() == [1]
+
+
+@pytest.mark.parametrize("words", [("--dry-run",), ("--yes",)])
+def test_files_of_a_job_that_this_zookeeper_does_not_know_stay(
+    over: JobContext, coordinator: Coordinator, words: tuple[str, ...], spark_ha: Any
+) -> None:
+    """ZooKeeper has lost its data, or is another one."""
+    before = files_of(over)
+    _forget(coordinator, over.paths.cluster.base)
+
+    code, _, err = spark_ha(*ERASE, *words)
+
+    assert code == 1
+    assert "there are files of copy, and ZooKeeper knows no such job" in err
+    assert "spark-ha rebuild" in err
+    assert files_of(over) == before
+
+
+def test_without_the_work_root_nothing_is_erased(
+    over: JobContext, config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """It is not mounted on this host; the store is elsewhere, and is reached."""
+    client = HaClient(config.model_copy(update={"work_root": f"file://{tmp_path}/not-mounted"}), coordinator)
+    before = [each.key for each in client.store.list("")]
+
+    with ClusterLeader(client, by="test") as leader:
+        leader.lead(timeout=10)
+        with pytest.raises(StorageUnavailableError, match="is not there"):
+            erase_cluster(client, leader.leadership, by="test")
+
+    assert [each.key for each in client.store.list("")] == before
+    assert over.snapshot().run is not None
+
+
+def test_a_savepoint_without_its_manifest_keeps_everything(over: JobContext, spark_ha: Any) -> None:
+    manifest = over.config.work_path / over.keys.savepoints / SAVEPOINT / MANIFEST
+    away = manifest.rename(manifest.with_name("away"))
+    before = files_of(over)
+
+    code, _, err = spark_ha(*ERASE, "--yes")
+
+    assert code != 0
+    assert f"savepoint {SAVEPOINT!r} of job 'copy' has no manifest" in err
+    assert files_of(over) == before
+    assert away.exists()
+
+
+def test_the_numbers_of_checkpoints_go_on_after_an_erase(over: JobContext, spark_ha: Any) -> None:
+    spark_ha(*ERASE, "--yes")
+
+    assert set(over.coordinator.children(over.paths.base)) == {
+        "job_manager_lock",
+        "checkpoint_id_counter",
+        "savepoints",
+    }
+
+
+def _forget(coordinator: Coordinator, path: str) -> None:
+    for name in coordinator.children(path):
+        _forget(coordinator, f"{path}/{name}")
+    coordinator.commit(Delete(path))
