@@ -65,7 +65,8 @@ def assigned(values: Sequence[str], what: str) -> dict[str, str]:
     for value in values:
         name, equals, rest = value.partition("=")
         if not equals or not rest or name in found:
-            raise ConfigurationError(f"{what} {value!r} cannot be read", next_step="Write each once, as NAME=VALUE")
+            # guard: errors-print-values
+            raise ConfigurationError(f"{what} {name!r} cannot be read", next_step="Write each once, as NAME=VALUE")
         found[name] = rest
     return found
 

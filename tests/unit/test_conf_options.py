@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,18 @@ def test_values_that_look_like_secrets_are_named() -> None:
         "spark.hadoop.fs.s3a.secret.key",
         "DB_PASSWORD",
     ]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: driver_environment(["DB_PASSWORD", "DB_PASSWORD"], {"DB_PASSWORD": "hunter2"}),
+        lambda: spark_conf(["spark.x.password=hunter2", "spark.x.password=hunter2"], None),
+    ],
+)
+def test_an_error_names_no_value(read: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read()
+
+    assert "password" in str(refused.value).lower()
+    assert "hunter2" not in str(refused.value)
