@@ -34,6 +34,7 @@ class RestoreCase:
     :param directories: Query -> its directory, where it is not below *root*.
     :param payloads: Every payload of the source job (``CheckpointStore.payloads``).
     :param last: Last working directory of the source job; ``None`` when it never had one.
+    :param last_run: Newest run of a source job that was deleted with its directories; ``None`` of every other.
     :param drained: Query -> what the drain wrote that ended the source job's last run.
     :param candidates: What was looked at before the choice, newest first.
     :param adopted: Query -> checkpoint of another owner, as it was looked at.
@@ -50,6 +51,7 @@ class RestoreCase:
     directories: Mapping[str, Tree] = field(default_factory=dict)
     payloads: Iterable[Checkpoint] = ()
     last: LastDirectory | None = None
+    last_run: int | None = None
     drained: Mapping[str, Drained] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
     adopted: Mapping[str, AdoptedCheckpoint] = field(default_factory=dict)
@@ -69,7 +71,7 @@ def gather_facts(case: RestoreCase) -> RestoreFacts:
 
     :raises StorageUnavailableError: Something could not be read.
     """
-    records = read_records(case.chosen, case.payloads, case.last)
+    records = read_records(case.chosen, case.payloads, case.last, case.last_run)
     return RestoreFacts(
         chosen=case.chosen,
         at=case.at,

@@ -60,16 +60,19 @@ class QueryRecords:
     drained: int | None = None
 
 
-def read_records(chosen: Chosen, payloads: Iterable[Checkpoint], last: LastDirectory | None) -> dict[str, QueryRecords]:
+def read_records(
+    chosen: Chosen, payloads: Iterable[Checkpoint], last: LastDirectory | None, last_run: int | None = None
+) -> dict[str, QueryRecords]:
     """Return query -> what is recorded of it.
 
     :param payloads: Every payload of the source job (``CheckpointStore.payloads``).
     :param last: Last working directory of the source job; ``None`` when it never had one.
+    :param last_run: Newest run of a source job that was deleted with its directories; ``None`` of every other.
     :raises StorageUnavailableError: Something could not be read.
     """
     recorded, newest = _in_payloads(payloads, chosen.queries)
     shown = _LastEpoch.read(last) if last is not None else None
-    complete = _complete(shown, newest)
+    complete = _complete(shown, newest, last_run)
     found = {}
     for query, cut in chosen.queries.items():
         recordings: dict[int, dict[int, BatchEntry]] = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
@@ -80,6 +83,16 @@ def read_records(chosen: Chosen, payloads: Iterable[Checkpoint], last: LastDirec
                 recordings.setdefault(last.epoch, {}).setdefault(entry.batch, entry)
         found[query] = _query_records(query, cut, recordings, shown, complete=complete)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """The newest payload, in brief."""
+
+    number: int
+    run: int
+    epoch: int
+    reason: CheckpointKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +151,16 @@ def _query_records(
     )
 
 
-def _in_payloads(
-    payloads: Iterable[Checkpoint], queries: Iterable[str]
-) -> tuple[dict[str, _Recorded], tuple[int, int, CheckpointKind] | None]:
-    """Return what *payloads* record of *queries*, and number, epoch and kind of the newest one; keeps nothing else.
+def _in_payloads(payloads: Iterable[Checkpoint], queries: Iterable[str]) -> tuple[dict[str, _Recorded], _Newest | None]:
+    """Return what *payloads* record of *queries*, and the newest one in brief; keeps nothing else.
 
     A later checkpoint of an epoch records more of a batch than an earlier one.
     """
     recorded: dict[str, _Recorded] = {query: {} for query in queries}
-    newest: tuple[int, int, CheckpointKind] | None = None
+    newest: _Newest | None = None
     for payload in payloads:
-        if newest is None or (payload.number, payload.epoch) >= newest[:2]:
-            newest = payload.number, payload.epoch, payload.reason
+        if newest is None or (payload.number, payload.epoch) >= (newest.number, newest.epoch):
+            newest = _Newest(payload.number, payload.run, payload.epoch, payload.reason)
         for query in recorded.keys() & payload.queries.keys():
             entries = recorded[query].setdefault(payload.epoch, {})
             for entry in payload.queries[query].entries:
@@ -159,8 +170,10 @@ def _in_payloads(
     return recorded, newest
 
 
-def _complete(shown: _LastEpoch | None, newest: tuple[int, int, CheckpointKind] | None) -> bool:
+def _complete(shown: _LastEpoch | None, newest: _Newest | None, last_run: int | None) -> bool:
     if shown is not None and shown.exists:
         return True
-    # A sharp checkpoint has nothing in flight, and the job has ended with it.
-    return newest is not None and newest[2] is CheckpointKind.STOP
+    # A sharp checkpoint has nothing in flight, and the job has ended with it, unless it was started again.
+    # guard: a-stop-hides-the-batches-of-a-later-run
+    later = newest is None or (shown is not None and newest.epoch < shown.epoch) or last_run not in {None, newest.run}
+    return newest is not None and newest.reason is CheckpointKind.STOP and not later

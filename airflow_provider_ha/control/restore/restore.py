@@ -48,6 +48,7 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
     RestoreUnknownError,
 )
+from airflow_provider_ha.jobs.deleted import Deleted, read_life
 from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.jobs.options.lineage_conf import merged
@@ -104,11 +105,12 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     if request.adopt:
         return plan_adoption(job, request)
     source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
-    snapshot = source.snapshot()  # first: an unknown job is not a job without checkpoints
+    gone = _kept_of(source)
+    # First: an unknown job is not a job without checkpoints. Of a deleted one only savepoints are left.
+    generation = source.snapshot().generation if gone is None else None  # guard: kept-savepoints-are-never-restored
     selection, chosen = _choose(job, source, request, reading)
     claimed = check_claim(job, request, source, chosen)
     choices = restore_choices(request, chosen, job_id=job.job_id, source_job=source.job_id)
-    generation = snapshot.generation
     facts = gather_facts(  # guard: inputs-of-another-output-are-asked-for
         RestoreCase(
             chosen=chosen,
@@ -116,6 +118,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
             root=job.area.tree(chosen.directory),
             payloads=checkpoint_store(source).payloads(),
             last=_last_directory(source, generation) if generation else None,
+            last_run=gone.last_run if gone is not None else None,
             drained=_drained(source, generation.run) if generation else {},
             candidates=selection.candidates,
             claimed=claimed,
@@ -129,6 +132,12 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
         "restoring %s of %s as %s: %s %s", chosen.name, source.job_id, job.job_id, plan.verdict.value, plan.reasons
     )
     return chosen, plan
+
+
+def _kept_of(source: JobContext) -> Deleted | None:
+    """Return the record of a job that was deleted, and whose savepoints are kept; ``None`` of every other."""
+    deleted = read_life(source.coordinator, source.paths).deleted
+    return deleted if deleted is not None and deleted.complete and deleted.keep_savepoints else None
 
 
 def _last_directory(source: JobContext, generation: Generation) -> LastDirectory:
