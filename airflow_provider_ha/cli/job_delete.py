@@ -78,4 +78,6 @@ def _print(shown: DeletionView) -> None:
         del fields["waiting"]
     console.print_fields(fields)
     if shown.waiting:
-        console.out.print(f"the job is gone; repeat `spark-ha job delete {shown.job_id}` once nothing reads its files")
+        kept = " --keep-savepoints" if shown.keep_savepoints else ""
+        again = f"`spark-ha job delete {shown.job_id}{kept}`"
+        console.out.print(f"the job is gone; repeat {again} once nothing reads its files")

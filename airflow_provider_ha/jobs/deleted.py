@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.errors import JobStateError, UnknownJobError
 from airflow_provider_ha.records import Record
 
 
@@ -37,6 +37,20 @@ class Deleted(Record):
     complete: bool = False
     by: str
     at: datetime
+
+    def command(self, job_id: str) -> str:
+        """Return the command that completes this deletion, and removes nothing that it keeps."""
+        kept = " --keep-savepoints" if self.keep_savepoints else ""  # guard: the-advice-removes-kept-savepoints
+        return f"`spark-ha job delete {job_id}{kept}`"
+
+    def error(self, job_id: str) -> UnknownJobError:
+        """Return what a reader of the job raises."""
+        state = "was" if self.complete else "is being"
+        kept = "; its savepoints are kept" if self.keep_savepoints else ""
+        return UnknownJobError(
+            f"job {job_id!r} {state} deleted on {self.at:%Y-%m-%d %H:%M} UTC by {self.by}{kept}",
+            next_step="Submit it again" if self.complete else f"Complete that: {self.command(job_id)}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,5 +102,5 @@ def refuse_half_deleted(life: Life) -> None:
     if life.deleted is not None and not life.deleted.complete:  # guard: half-deleted-jobs-are-started
         raise JobStateError(
             f"job {life.paths.job_id!r} is being deleted since {life.deleted.at:%Y-%m-%d %H:%M} UTC",
-            next_step=f"Complete that first: `spark-ha job delete {life.paths.job_id}`",
+            next_step=f"Complete that first: {life.deleted.command(life.paths.job_id)}",
         )

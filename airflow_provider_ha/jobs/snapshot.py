@@ -177,7 +177,7 @@ def _assembled(paths: JobPaths, first: Seen) -> Steps[JobSnapshot]:
     epoch = first.nodes[paths.epoch]
     base = first.nodes[paths.base]
     if base is not None and base.data:  # guard: deleted-jobs-are-read
-        raise _deleted(paths, Deleted.from_bytes(base.data, source=base.path))
+        raise Deleted.from_bytes(base.data, source=base.path).error(paths.job_id)
     number = epoch.version if epoch else 0
     leader = decode(first.nodes[paths.leader], LeaderInfo)
     status = decode(first.nodes[paths.status], Status)
@@ -231,15 +231,6 @@ def _has_led(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
     Epochs alone do not show it: earlier runs use the same counter. The order of ZooKeeper's transactions does.
     """
     return snapshot.epoch > 0 and snapshot.epoch_zxid > newest.created_zxid
-
-
-def _deleted(paths: JobPaths, record: Deleted) -> UnknownJobError:
-    state = "was" if record.complete else "is being"
-    kept = "; its savepoints are kept" if record.keep_savepoints else ""
-    return UnknownJobError(
-        f"job {paths.job_id!r} {state} deleted on {record.at:%Y-%m-%d %H:%M} UTC by {record.by}{kept}",
-        next_step="Submit it again" if record.complete else f"Complete that: `spark-ha job delete {paths.job_id}`",
-    )
 
 
 def _unknown(coordinator: Coordinator, paths: JobPaths) -> UnknownJobError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -17,6 +18,7 @@ from airflow_provider_ha.control.erase import erase
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.rebuild.cluster import plan_rebuild, rebuild
 from airflow_provider_ha.control.submission import submission
+from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.leases import ReaderLease, hold
@@ -31,6 +33,7 @@ from tests.support.clusters.whole_jobs import PLACE, SAVEPOINT, files_of, whole_
 
 pytestmark = pytest.mark.timeout(300)
 YES, NO, UNKNOWN = 0, 1, 2
+LOSS = ("--accept-verdict", "LOSS_POSSIBLE")  # its last directory is gone, and a function may have had later batches
 
 
 @pytest.fixture
@@ -60,7 +63,8 @@ def test_no_reader_knows_a_deleted_job(spark_ha: Any) -> None:
     spark_ha("job", "delete", "copy", "--yes")
 
     assert json.loads(spark_ha("job", "list", "--json")[1])["jobs"] == []
-    for words in (("job", "show"), ("job", "graph"), ("job", "logs"), ("leader", "show"), ("checkpoint", "list")):
+    nouns = {"job": ("show", "graph", "logs", "history"), "leader": ("show",), "checkpoint": ("list",)}
+    for words in ((noun, verb) for noun, verbs in nouns.items() for verb in verbs):
         code, _, err = spark_ha(*words, "copy")
         assert (code, "was deleted on" in err) == (NO, True), words
 
@@ -95,6 +99,57 @@ def test_savepoints_are_kept_with_what_a_restore_reads(spark_ha: Any, over: JobC
     assert not [name for name in kept if name.startswith("checkpoints/pins")]
     assert spark_ha("savepoint", "dispose", "copy", SAVEPOINT, "--yes")[0] == YES
     assert spark_ha("savepoint", "list", "copy")[0] == NO
+
+
+@pytest.mark.parametrize("asked", ["latest", f"savepoint-{SAVEPOINT}"])
+def test_a_kept_savepoint_is_planned(spark_ha: Any, over: JobContext, asked: str) -> None:
+    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+
+    code, out, err = spark_ha("checkpoint", "plan", "copy", "--start-from", asked, *LOSS, "--json")
+
+    assert code == YES, err
+    assert (json.loads(out)["source"], json.loads(out)["source_id"]) == ("savepoint", SAVEPOINT)
+
+
+@pytest.mark.parametrize("end", [("job", "delete", "copy", "--keep-savepoints"), ("cluster", "erase")])
+def test_a_restore_from_a_kept_savepoint_begins_the_next_life(
+    spark_ha: Any, over: JobContext, end: tuple[str, ...]
+) -> None:
+    assert spark_ha(*end, "--yes")[0] == YES
+
+    code, _, err = spark_ha("restore", "copy", *LOSS)
+
+    assert code == YES, err
+    assert over.runs.numbers() == [2]
+    assert over.runs.get(2).run.start.source_id == SAVEPOINT
+    assert read_life(over.coordinator, over.paths).deleted is None
+
+
+def test_a_submission_begins_from_a_kept_savepoint(spark_ha: Any, over: JobContext, tmp_path: Path) -> None:
+    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+
+    accepted = frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE})
+    run = submit_job(over, helpers.request(helpers.script(tmp_path), accept_verdicts=accepted)).run
+
+    assert over.runs.get(run).run.start.source_id == SAVEPOINT
+
+
+def test_another_job_begins_from_a_kept_savepoint(spark_ha: Any, over: JobContext) -> None:
+    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+
+    code, out, err = spark_ha("restore", "other", "--from-job", "copy", "--output", "fresh", "--dry-run", "--json")
+
+    assert code == YES, err
+    assert json.loads(out)["source_id"] == SAVEPOINT
+
+
+def test_without_its_savepoints_a_deleted_job_is_no_source(spark_ha: Any, over: JobContext) -> None:
+    spark_ha("job", "delete", "copy", "--yes")
+
+    code, _, err = spark_ha("restore", "copy")
+
+    assert code == NO
+    assert "was deleted on" in err
 
 
 def test_kept_savepoints_go_with_a_second_deletion(spark_ha: Any, over: JobContext) -> None:
@@ -223,6 +278,33 @@ def test_a_reader_that_comes_last_keeps_the_files_and_not_the_job(
     over.coordinator.commit(Delete(lease[0].path))
     assert spark_ha("job", "delete", "copy", "--yes")[0] == YES
     assert files_of(over) == []
+
+
+def test_a_deletion_that_waits_names_the_command_that_keeps_the_savepoints_and_takes_no_other(
+    spark_ha: Any, over: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, again = read_at_the_last_moment(monkeypatch), "spark-ha job delete copy --keep-savepoints"
+
+    _, waits, _ = spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+    shown, (code, _, refused) = spark_ha("job", "show", "copy")[2], spark_ha("job", "delete", "copy", "--yes")
+
+    assert [again in " ".join(text.split()) for text in (waits, shown, refused)] == [True] * 3
+    assert code == NO
+    over.coordinator.commit(Delete(lease[0].path))
+    assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == YES
+    assert len(over.coordinator.children(over.paths.savepoints)) == 1
+
+
+def test_without_the_work_root_nothing_is_deleted(spark_ha: Any, over: JobContext) -> None:
+    root = over.config.work_path
+    away = root.rename(root.with_name("away"))
+
+    code, _, err = spark_ha("job", "delete", "copy", "--yes")
+
+    away.rename(root)
+    assert code != YES, err
+    assert over.snapshot().run is not None
+    assert files_of(over)
 
 
 def test_a_run_that_was_prepared_before_the_deletion_is_not_made_after_it(

@@ -95,14 +95,16 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
     :param keep_savepoints: Whether its savepoints stay: a later run of the same id can start from them.
     :param by: Caller, as recorded for people.
     :raises UnknownJobError: There is no such job.
-    :raises JobStateError: It is led, has a live run or a reader, or is on its way to another cluster; or its savepoints
-        are to be kept after all, when they are gone.
+    :raises JobStateError: It is led, has a live run or a reader, or is on its way to another cluster; or an earlier
+        call that is not complete has decided otherwise on its savepoints.
+    :raises StorageUnavailableError: The work root is not there; nothing was changed.
     :raises LeadershipUnavailableError: Another process leads the job.
     :raises LeadershipError, StorageUnavailableError, CoordinationError: The job is gone or whole; repeat the call.
     """
     planned = plan_deletion(job, keep_savepoints=keep_savepoints)
     if planned.state is DeletionState.DELETED:
         return planned
+    job.area.require()  # guard: jobs-are-deleted-without-their-files
     numbers = job.runs.numbers()
     run = numbers[-1] if numbers else 0
 
@@ -144,6 +146,12 @@ def _require_deletable(job: JobContext, life: Life, *, keep_savepoints: bool, le
             raise JobStateError(
                 f"job {job.job_id!r} is being deleted without its savepoints",
                 next_step="Complete that without --keep-savepoints",
+            )
+        # guard: half-deleted-jobs-lose-kept-savepoints
+        if life.deleted.keep_savepoints and not keep_savepoints and not life.deleted.complete:
+            raise JobStateError(
+                f"job {job.job_id!r} is being deleted, and its savepoints are kept",
+                next_step=f"Complete that first: {life.deleted.command(job.job_id)}; then they can go, too",
             )
         return
     if led:

@@ -18,6 +18,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.coordination.steps import Steps, follow
 from airflow_provider_ha.errors import RecordCorruptError, UnknownJobError
+from airflow_provider_ha.jobs.deleted import Deleted
 from airflow_provider_ha.jobs.model import LeaderInfo, Recovery, Run, RunResult
 from airflow_provider_ha.jobs.runs import decode
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit, SubmissionLed
@@ -92,11 +93,14 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
     """Read the same in four round trips, which other readers may share."""
     unreadable: list[Unreadable] = []
     first = yield Reads((paths.base, paths.leader), (paths.runs, paths.recoveries))
-    if first.nodes[paths.base] is None:
+    base = first.nodes[paths.base]
+    if base is None:
         raise UnknownJobError(
             f"job {paths.job_id!r} is not known in cluster {paths.cluster.cluster_id!r}",
             next_step="See the jobs that it has: spark-ha job list",
         )
+    if base.data:  # guard: histories-of-deleted-jobs
+        raise Deleted.from_bytes(base.data, source=base.path).error(paths.job_id)
     numbers = node_numbers(first.lists[paths.runs], parent=paths.runs)
     chosen = numbers[-runs:] if runs > 0 else numbers
     second = yield _of_runs(paths, chosen)
