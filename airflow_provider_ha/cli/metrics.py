@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from airflow_provider_ha.cli.watch import Watch, repeated
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.views.examples import CopiedView
-from airflow_provider_ha.views.metrics import TargetsView, targets_of
+from airflow_provider_ha.views.metrics import TargetsView, out_of_reach, targets_of
 
 
 MONITORING = Path(__file__).parents[1] / "monitoring"
@@ -38,7 +39,8 @@ def targets(
 ) -> None:
     """List where the drivers serve metrics, as Prometheus reads it from a file or over HTTP. Exit 0, also when nowhere.
 
-    A job serves metrics with its option metrics_port. That of a lost driver stays in the list: it is down.
+    A job serves metrics with its option metrics_port. That of a lost driver stays in the list: it is down. A driver that
+    serves them at the loopback of another host is left out, with a line on stderr: see its option metrics_address.
     Exit 2: ZooKeeper did not answer; the file of --output is left as it is.
     """
     with cluster(context, as_json=as_json) as client:
@@ -81,12 +83,17 @@ def copy_monitoring(
 def _target(client: HaClient, job_id: str) -> TargetsView | None:
     # One job that cannot be read must not hide the others (FLINK-5193).
     try:
-        return targets_of(client.config.cluster_id, client.job(job_id).snapshot())
+        snapshot = client.job(job_id).snapshot()
     except HaError as error:
         if error.retryable:  # guard: an-outage-empties-the-list-of-targets
             raise  # of all jobs nothing is known: a file that Prometheus reads stays as it is
         console.err.print(f"job {job_id} is left out: {console.escaped(str(error))}")
         return None
+    found = targets_of(client.config.cluster_id, snapshot)
+    if found is not None and (reason := out_of_reach(snapshot, socket.gethostname())):
+        console.err.print(f"job {job_id} is left out: {console.escaped(reason)}")
+        return None
+    return found
 
 
 def _document(found: Sequence[TargetsView]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.views.view import View
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.model import Status
     from airflow_provider_ha.jobs.snapshot import JobSnapshot
 
 
@@ -32,3 +34,40 @@ def targets_of(cluster_id: str, snapshot: JobSnapshot) -> TargetsView | None:
     if not live or status is None or not status.metrics:
         return None
     return TargetsView(targets=(status.metrics,), labels={"cluster": cluster_id, "job_id": snapshot.job_id})
+
+
+def out_of_reach(snapshot: JobSnapshot, here: str) -> str:
+    """Return why the target of a job says nothing at host *here*; empty when it is the driver's.
+
+    The loopback of another host has nothing, or another driver: the job would be lost for ever, or its loss never seen.
+    """
+    status = snapshot.status
+    if status is None or not _is_loopback(status.metrics):
+        return ""
+    host = _host_of(snapshot, status)
+    if host == here:  # guard: loopbacks-of-other-hosts-are-targets
+        return ""
+    where = f"host {host}" if host else "a host that is not known"
+    return (
+        f"its driver serves metrics at {status.metrics} of {where}, which {here} cannot reach. Set metrics_address of "
+        "the job to 0.0.0.0, or to an address that each of its hosts has"
+    )
+
+
+def _host_of(snapshot: JobSnapshot, status: Status) -> str:
+    """Return the host of the driver that wrote the status; empty when that is not known."""
+    leader = snapshot.leader
+    if leader is not None:
+        return leader.host if leader.epoch == status.epoch else ""
+    submissions = snapshot.run.submissions if snapshot.run is not None else ()
+    # The next submission may wait for its leadership already, on another host.
+    led = [each for each in submissions if each.created_zxid < snapshot.epoch_zxid]
+    return led[-1].started.handle.log_host if led and led[-1].started is not None else ""
+
+
+def _is_loopback(place: str) -> bool:
+    host = place.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

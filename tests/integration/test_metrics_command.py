@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,30 @@ def test_a_driver_that_is_lost_stays_a_target_and_that_of_a_run_that_is_over_doe
 
     assert [target["targets"] for target in lost] == [["host-1:9400"]]
     assert over == []
+
+
+def test_a_loopback_is_a_target_on_the_host_of_its_driver_alone(
+    spark_ha: Any, config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = job(config, coordinator, "flights")
+    driver = drive(context, submit(context, tmp_path))
+    driver.writer.set_metrics("127.0.0.1:9400")
+    driver.writer.publish_status(None)
+
+    def listed(here: str) -> tuple[int, list[Any], str]:
+        monkeypatch.setattr(socket, "gethostname", lambda: here)
+        code, document, said = spark_ha("metrics", "targets", "--json")
+        return code, [target["targets"] for target in json.loads(document)], said
+
+    own, other = listed("host"), listed("host-2")
+
+    assert own == (0, [["127.0.0.1:9400"]], "")
+    assert other == (
+        0,
+        [],
+        "job flights is left out: its driver serves metrics at 127.0.0.1:9400 of host host, which host-2 cannot reach. "
+        "Set metrics_address of the job to 0.0.0.0, or to an address that each of its hosts has\n",
+    )
 
 
 def test_a_job_that_cannot_be_read_hides_no_other_one(
