@@ -31,6 +31,8 @@ def told(**values: str) -> dict[str, str]:
 
 UP = f'up{{job="spark-ha", {JOB}}}'
 LOST = f'spark_ha_job_state{{{JOB}, state="LOST"}}'
+SUBMITTED = f'spark_ha_job_state{{{JOB}, state="SUBMITTED"}}'
+STARTING = f'spark_ha_job_state{{{JOB}, state="STARTING"}}'
 FAILED = f'spark_ha_job_state{{{JOB}, state="FAILED"}}'
 COMMITS = f"spark_ha_commit_age_seconds{{{QUERY}}}"
 LAG = f"spark_ha_lag_rows{{{QUERY}}}"
@@ -38,6 +40,9 @@ LAG = f"spark_ha_lag_rows{{{QUERY}}}"
 FIRES = [
     ("SparkHaLeaderLost", {UP: "0x60"}),
     ("SparkHaLeaderLost", {LOST: "1x60"}),
+    ("SparkHaNotRunning", {SUBMITTED: "1x60", STARTING: "0x60"}),  # it never gets a leader
+    ("SparkHaNotRunning", {SUBMITTED: "0x60", STARTING: "1x60"}),  # its driver never works
+    ("SparkHaNotRunning", {SUBMITTED: "1x40 0x20", STARTING: "0x40 1x20"}),
     ("SparkHaStalled", told(job_stalled="1x60")),
     ("SparkHaCheckpointOld", {**told(checkpoint_age_seconds="700+30x60"), COMMITS: "5x60"}),
     ("SparkHaCheckpointOld", {**told(leader_since_timestamp_seconds="0x60"), COMMITS: "5x60"}),
@@ -52,6 +57,9 @@ QUIET = [
     ("SparkHaLeaderLost", {UP: "1x60"}),
     ("SparkHaLeaderLost", {UP: "1x55 0x4"}),  # it was stopped, and its target is not removed yet
     ("SparkHaLeaderLost", {LOST: "0x56 1 1 0x2"}),  # Airflow saw it just before the next driver led
+    ("SparkHaNotRunning", {SUBMITTED: "0x60", STARTING: "0x60"}),
+    ("SparkHaNotRunning", {STARTING: "0x30 1x30"}),  # it takes its time
+    ("SparkHaNotRunning", {STARTING: "1x40 0x20"}),  # it works by now
     ("SparkHaStalled", told(job_stalled="0x60")),
     ("SparkHaCheckpointOld", {**told(checkpoint_age_seconds="5000x60"), COMMITS: "5000x60"}),  # without input
     ("SparkHaCheckpointOld", {**told(leader_since_timestamp_seconds="0x60"), COMMITS: "_x60"}),  # nothing committed

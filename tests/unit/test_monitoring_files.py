@@ -74,6 +74,7 @@ def test_every_metric_is_on_the_dashboard_or_in_a_rule() -> None:
     "alert",
     [
         "SparkHaLeaderLost",
+        "SparkHaNotRunning",
         "SparkHaStalled",
         "SparkHaCheckpointOld",
         "SparkHaCheckpointFailing",
