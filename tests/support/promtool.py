@@ -48,8 +48,32 @@ def disagreement(rules: Path, case: Case, place: Path) -> str:
     :param rules: File of rules.
     :param place: A directory for the file of the test.
     """
+    return _answer(case.document(rules), place)
+
+
+def misjudged(expression: str, series: Mapping[str, str], expected: Mapping[str, bool], place: Path) -> str:
+    """Return at which moments an expression has a sample and should have none, or the other way round; empty for never.
+
+    :param series: As :attr:`Case.series`, of one cluster and job.
+    :param expected: Moment, as ``10m`` -> whether the expression has a sample then.
+    :param place: As for :func:`disagreement`.
+    """
+    tests = [
+        {
+            "expr": f"count({expression}) or vector(0)",
+            "eval_time": at,
+            "exp_samples": [{"labels": "{}", "value": int(has)}],
+        }
+        for at, has in expected.items()
+    ]
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    return _answer({"tests": [{"interval": "30s", "input_series": inputs, "promql_expr_test": tests}]}, place)
+
+
+def _answer(document: Mapping[str, Any], place: Path) -> str:
+    """Return what promtool has against a test of rules; empty when it passes."""
     file = place / "test.yaml"
-    file.write_text(json.dumps(case.document(rules)), encoding="utf-8")  # JSON is YAML
+    file.write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML
     command = [str(PROGRAM.built()), "test", "rules", str(file)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     return "" if done.returncode == 0 else done.stdout + done.stderr
