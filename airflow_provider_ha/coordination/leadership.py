@@ -91,6 +91,15 @@ class Leadership:
         """
         return 0.0 if self.lost.is_set() or self._stopping.is_set() else max(0.0, self._lease.left())
 
+    def least_lease_left(self) -> float | None:
+        """Return the fewest seconds that were left of the lease in the last two minutes; 0 once it is lost.
+
+        :returns: ``None`` once it is given up: its end is wanted then.
+        """
+        if self._stopping.is_set():  # guard: releases-look-like-losses
+            return None
+        return 0.0 if self.lost.is_set() else max(0.0, self._lease.least())
+
     def doubt(self) -> str:
         """Return why this process does not lead any more; empty while it leads, and after a release. Never blocks."""
         return "" if self._stopping.is_set() else self._reason or self._own_doubt()

@@ -17,6 +17,8 @@ from airflow_provider_ha.config import Timings
 
 
 JUMP_SECONDS = 1.0  # of the wall clock against the boot-time clock; slewing moves it by far less between two heartbeats
+LEAST_SECONDS = 120.0
+"""For how long a lease remembers what little was left of it: longer than a monitoring takes from look to look."""
 _TIMER_SLACK = 0.95  # a timer may wake a little early
 
 
@@ -72,6 +74,7 @@ class Lease:
         # There is no last but one yet. A session that was idle before was last heard of by its member up to a ping ago
         # (kazoo sends one after T/3), and the ensemble's leader knew of that up to half a tick later.
         self._last_but_one = Moment(granted_at - session_timeout / 3 - timings.heartbeat_interval, skew)
+        self._lows: tuple[tuple[float, float], ...] = ()  # lease time and what was left then, both ascending
 
     def acknowledge(self, sent_at: Moment) -> None:
         """Take note that a heartbeat sent at *sent_at* was acknowledged.
@@ -79,6 +82,7 @@ class Lease:
         One that follows its predecessor within less than a heartbeat interval does not count: both may have waited for
         the same ping (half a tick is at most one interval).
         """
+        self._note_low()  # guard: short-leases-are-forgotten
         if sent_at.boot > self._newest.boot:
             self._newest = sent_at
         if sent_at.boot - self._last.boot >= self._spacing:
@@ -101,3 +105,14 @@ class Lease:
     def left(self) -> float:
         """Return the seconds until the lease ends; negative when it is over."""
         return self.deadline - self._clock.lease_time()
+
+    def least(self) -> float:
+        """Return the fewest seconds that were left in the last :data:`LEAST_SECONDS`; negative when it was over."""
+        since = self._clock.lease_time() - LEAST_SECONDS
+        return min((self.left(), *(low for at, low in self._lows if at >= since)))
+
+    def _note_low(self) -> None:
+        """Note what is left before a heartbeat adds to it: never is it less until the next one."""
+        now, left = self._clock.lease_time(), self.left()
+        since = now - LEAST_SECONDS
+        self._lows = (*((at, low) for at, low in self._lows if at >= since and low < left), (now, left))

@@ -113,10 +113,9 @@ class JobWriter:
 
     @property
     def state(self) -> JobState:
-        """The state that a reader of the status finds."""
-        with self._lock:
-            works = self._state in (JobState.STARTING, JobState.RUNNING)
-            return JobState.STALLED if self._stalled and works else self._state
+        """The state that a reader of the status finds. Never waits: the lock is held while ZooKeeper is written."""
+        state, stalled = self._state, self._stalled  # guard: scrapes-wait-for-zookeeper
+        return JobState.STALLED if stalled and state in (JobState.STARTING, JobState.RUNNING) else state
 
     def set_stalled(self, reason: str) -> None:
         """Note which query is stalled, and why; empty when none is any more."""

@@ -35,7 +35,7 @@ class Observed:
     """What the metrics of a driver are told from.
 
     :param state: Returns the state of the job.
-    :param lease_left: Returns the seconds that are left of the lease.
+    :param lease_left: Returns the fewest seconds that were left of the lease lately; ``None`` once it is given up.
     :param run: The run as it was read when this driver began to lead.
     :param attempt: Submission of this driver.
     :param alive_at: Last heartbeat of the leader before it.
@@ -46,7 +46,7 @@ class Observed:
     epoch: int
     led_at: datetime
     state: Callable[[], JobState]
-    lease_left: Callable[[], float]
+    lease_left: Callable[[], float | None]
     triggers: ReportedTriggers
     checkpoints: CheckpointFigures
     run: RunView
@@ -93,13 +93,13 @@ class DriverMetrics(Collector):
 
     def _values(self) -> Mapping[Metric, Values]:
         observed, now = self._observed, self._observed.clock.now()
-        state = observed.state()
+        state, left = observed.state(), observed.lease_left()
         return {
             metrics.JOB_STATE: [((each.value,), float(each is state)) for each in JobState],
             metrics.JOB_STALLED: [((), float(state is JobState.STALLED))],
             metrics.LEADER_EPOCH: [((), observed.epoch)],
             metrics.LEADER_SINCE: [((), observed.led_at.timestamp())],
-            metrics.LEASE_MARGIN: [((), observed.lease_left())],
+            metrics.LEASE_MARGIN: [((), left)] if left is not None else [],
             **self._of_checkpoints(now),
             **self._of_batches(now),
             **self._of_recovery(now),

@@ -57,7 +57,7 @@ def start_metrics(
             epoch=led.leadership.epoch,
             led_at=granted[0].at if granted is not None else clock.now(),
             state=lambda: writer.state,
-            lease_left=led.leadership.lease_left,
+            lease_left=led.leadership.least_lease_left,
             triggers=registry.triggers,
             checkpoints=figures,
             run=run,

@@ -70,7 +70,12 @@ LEADER_EPOCH = Metric("spark_ha_leader_epoch", _G, "", "Epoch of the newest lead
 LEADER_SINCE = Metric(
     "spark_ha_leader_since_timestamp_seconds", _G, "seconds", "When the leader was elected, since 1970", (), _BOTH
 )
-LEASE_MARGIN = Metric("spark_ha_lease_margin_seconds", _G, "seconds", "Time left of the leader's lease")
+LEASE_MARGIN = Metric(
+    "spark_ha_lease_margin_seconds",
+    _G,
+    "seconds",
+    "The shortest time that was left of the leader's lease in the last two minutes",
+)
 CHECKPOINT_NUMBER = Metric("spark_ha_checkpoint_number", _G, "", "Number of the newest checkpoint", (), _BOTH)
 CHECKPOINT_AGE = Metric(
     "spark_ha_checkpoint_age_seconds", _G, "seconds", "Time since the newest checkpoint was taken", (), _BOTH

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,3 +141,33 @@ def test_a_query_that_has_reported_nothing_has_no_figures(
     status = Status.from_bytes(coordinator.get(paths.status).data, source="the status")
 
     assert status.queries[QUERY] == QueryStatus(planned=-1, committed=-1, sink="noop")
+
+
+def test_the_state_is_told_while_a_write_waits_for_zookeeper(
+    writer: JobWriter, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metrics are scraped in that time."""
+    waits, answered = threading.Event(), threading.Event()
+    commit = coordinator.commit
+
+    def slow(*ops: Any, **options: Any) -> list[int]:
+        waits.set()
+        answered.wait(30)
+        return commit(*ops, **options)
+
+    monkeypatch.setattr(coordinator, "commit", slow)
+    writer.set_state(JobState.FINISHED)
+    write = threading.Thread(target=writer.publish_status, args=(None,))
+    write.start()
+    assert waits.wait(30)
+    told: list[JobState] = []
+    reader = threading.Thread(target=lambda: told.append(writer.state))
+    reader.start()
+    reader.join(5)
+
+    in_time = list(told)
+    answered.set()
+    write.join()
+    reader.join()
+
+    assert in_time == [JobState.FINISHED]

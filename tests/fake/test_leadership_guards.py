@@ -202,3 +202,14 @@ def test_a_leader_whose_heartbeats_fail_unexpectedly_hears_that_it_is_none(
     assert told.wait(5)
     assert "MemoryError" in reasons[0]
     assert leadership.doubt() == reasons[0]
+
+
+def test_a_leadership_that_is_given_up_tells_no_short_lease(ensemble: FakeEnsemble, session: FakeCoordinator) -> None:
+    """Its end is wanted: an alert about it would be a false one."""
+    leadership = lead(ensemble, session)
+    led, left = leadership.least_lease_left(), leadership.lease_left()
+
+    leadership.release()
+
+    assert led == left > 0
+    assert leadership.least_lease_left() is None

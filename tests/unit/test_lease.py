@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from airflow_provider_ha.config import Timings
-from airflow_provider_ha.coordination.lease import JUMP_SECONDS, Lease, Moment
+from airflow_provider_ha.coordination.lease import JUMP_SECONDS, LEAST_SECONDS, Lease, Moment
 from tests.support.clusters.coordination_helpers import HeldClock
 
 
@@ -207,3 +207,34 @@ def test_a_server_that_grants_more_changes_nothing(lease: Lease) -> None:
     lease.shorten(40.0)
 
     assert lease.deadline == deadline
+
+
+def test_what_little_was_left_before_a_late_heartbeat_is_remembered_for_two_minutes(
+    lease: Lease, clock: HeldClock
+) -> None:
+    for _ in range(5):
+        beat(lease, clock)
+    clock.time += 7
+    lease.acknowledge(sent(clock, after=0))
+    after_a_gap = lease.least()
+
+    for _ in range(int(LEAST_SECONDS) + 1):  # the heartbeat after the late one finds as little
+        beat(lease, clock)
+    at_the_end, regular = lease.least(), lease.left() - 1
+    beat(lease, clock)
+
+    assert after_a_gap == pytest.approx(10 - 0.5 - 1 - 7)
+    assert at_the_end == pytest.approx(after_a_gap)
+    assert lease.least() == pytest.approx(regular)
+
+
+def test_what_is_left_now_is_the_least_while_no_heartbeat_is_answered(lease: Lease, clock: HeldClock) -> None:
+    for _ in range(5):
+        beat(lease, clock)
+    clock.time += 6
+
+    assert lease.least() == lease.left()
+
+
+def test_the_least_of_a_fresh_lease_is_what_is_left_of_it(lease: Lease) -> None:
+    assert lease.least() == lease.left()

@@ -38,6 +38,7 @@ class Stage:
         self.triggers = ReportedTriggers()
         self.checkpoints = CheckpointFigures()
         self.state = JobState.RUNNING
+        self.lease_left: float | None = 7.5
         now = self.clock.now()
         self.killed = SubmissionView(
             submission=a_submission(1).model_copy(update={"created_at": now - timedelta(hours=1)}),
@@ -52,7 +53,7 @@ class Stage:
                 epoch=2,
                 led_at=now - timedelta(seconds=5),
                 state=lambda: self.state,
-                lease_left=lambda: 7.5,
+                lease_left=lambda: self.lease_left,
                 triggers=self.triggers,
                 checkpoints=self.checkpoints,
                 run=RunView(run=a_run(), submissions=(self.killed, own)),
@@ -192,6 +193,16 @@ def test_checkpoints_that_fail_are_counted(stage: Stage) -> None:
         raise StorageUnavailableError("no storage")
 
     assert value(scrape(stage.served()), "spark_ha_checkpoint_failures_total") == 1
+
+
+def test_the_margin_of_the_lease_is_told_until_the_leadership_is_released(stage: Stage) -> None:
+    led = scrape(stage.served())
+    stage.lease_left = None
+
+    released = scrape(stage.served())
+
+    assert value(led, "spark_ha_lease_margin_seconds") == 7.5
+    assert not [name for name, _ in released if name == "spark_ha_lease_margin_seconds"]
 
 
 def test_metrics_are_off_unless_the_job_asks_for_them() -> None:
