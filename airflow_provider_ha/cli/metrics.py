@@ -39,8 +39,8 @@ def targets(
 ) -> None:
     """List where the drivers serve metrics, as Prometheus reads it from a file or over HTTP. Exit 0, also when nowhere.
 
-    A job serves metrics with its option metrics_port. That of a lost driver stays in the list: it is down. A driver that
-    serves them at the loopback of another host is left out, with a line on stderr: see its option metrics_address.
+    A job serves metrics with its option metrics_port. That of a lost driver stays in the list: it is down.
+    A driver that serves them at the loopback of another host is left out, with a line on stderr: see metrics_address.
     Exit 2: ZooKeeper did not answer; the file of --output is left as it is.
     """
     with cluster(context, as_json=as_json) as client:

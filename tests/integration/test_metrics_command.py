@@ -72,13 +72,10 @@ def test_a_loopback_is_a_target_on_the_host_of_its_driver_alone(
 
     own, other = listed("host"), listed("host-2")
 
+    reason = "its driver serves metrics at 127.0.0.1:9400 of host host, which host-2 cannot reach. "
+    step = "Set metrics_address of the job to 0.0.0.0, or to an address that each of its hosts has\n"
     assert own == (0, [["127.0.0.1:9400"]], "")
-    assert other == (
-        0,
-        [],
-        "job flights is left out: its driver serves metrics at 127.0.0.1:9400 of host host, which host-2 cannot reach. "
-        "Set metrics_address of the job to 0.0.0.0, or to an address that each of its hosts has\n",
-    )
+    assert other == (0, [], f"job flights is left out: {reason}{step}")
 
 
 def test_a_job_that_cannot_be_read_hides_no_other_one(
