@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.stall import Look, Stall, StallDetector
+from airflow_provider_ha.driver.stall import Look, Silence, SilenceDetector, Stall, StallDetector
 from airflow_provider_ha.jobs.failures import STALLED, Failure
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
@@ -50,7 +52,9 @@ class StallWatch:
         self._failed = failed
         self._timeout = options.stall_timeout
         self._detector = StallDetector(options.stall_timeout)
-        self._was = False
+        self._silence = SilenceDetector(options.stall_timeout)
+        self._worked: tuple[StartedQuery, ...] = ()
+        self._said: Stall | Silence | None = None
 
     def start(self) -> None:
         """Start the thread, which ends with the process; none where the job wants no watch."""
@@ -59,23 +63,44 @@ class StallWatch:
 
     def look(self) -> None:
         """Look at every query that is started, and note what is stalled."""
-        looks = {query.name: look for query in self._registry.started if (look := look_at(query)) is not None}
-        stall = self._detector.stalled(looks, self._clock.lease_time())
+        started, now = self._registry.started, self._clock.lease_time()
+        looks = {query.name: look for query in started if (look := look_at(query)) is not None}
+        signs = self._signs(started, looks)
+        silence = self._silence.silent(signs.waiting, signs, now)
+        stall = self._detector.stalled(looks, now) or silence  # both at once: the query that is in a trigger is named
         if self._lifecycle.stopping.is_set():  # guard: stops-are-taken-for-stalls
             stall = None
         if stall is None:
-            if self._was:
+            if self._said is not None:
                 log.info("the job is no longer stalled")
-            self._was = False
+            self._said = None
             self._writer.set_stalled("")
             return
-        sentence = stall.sentence(_executors(self._registry.started, stall.query))
-        if not self._was:  # it names the seconds at which it was seen, so that the status is written once
+        sentence = stall.sentence(_executors(started, stall.query if isinstance(stall, Stall) else None))
+        # It names the seconds at which it was seen, so that the status is written once.
+        if self._said is None or _subject(stall) != _subject(self._said):  # guard: the-first-stall-is-named-for-ever
             log.warning("the job is stalled: %s", sentence)
             self._writer.set_stalled(sentence)
-        self._was = True
+            self._said = stall
         if self._restart is not None:  # guard: stalled-jobs-are-not-restarted
-            self._restart(f"the job is stalled: {sentence}", _failure(stall, sentence))
+            self._restart(f"the job is stalled: {sentence}", _failure(stall, sentence, signs.committed))
+
+    def _signs(self, started: tuple[StartedQuery, ...], looks: Mapping[str, Look]) -> _Signs:
+        """Return what is heard of a job that does not work yet; of one that works, or is not known, nothing."""
+        if len(looks) < len(started) or (started and started == self._worked):
+            return _Signs()
+        try:
+            waiting = self._registry.not_working()
+            if not waiting:
+                self._worked = started  # their directories need not be read for this again
+                return _Signs()
+            # Of what is at rest as well: a query that is restored executes batches again before it is started.
+            members = self._registry.members
+            committed = {query.name: progress(query.directory.fresh()).committed for query in members}
+        except Exception as error:  # noqa: BLE001  # what is not known is no stall
+            log.debug("how far the queries are is not known: %s", error)
+            return _Signs()
+        return _Signs(waiting, looks, committed, self._registry.begun)
 
     def _run(self) -> None:
         pause = threading.Event()
@@ -87,16 +112,43 @@ class StallWatch:
             self._failed(error)
 
 
-def _executors(started: Iterable[StartedQuery], name: str) -> int | None:
-    """Return how many executors the application has; ``None`` when they are the driver's process, or not known."""
+@dataclass(frozen=True, slots=True)
+class _Signs:
+    """What is heard of a job; any other one is a sign of life.
+
+    :param waiting: What keeps it from working; empty when nothing does.
+    :param begun: Queries that the script has begun to start.
+    """
+
+    waiting: str = ""
+    looks: Mapping[str, Look] = field(default_factory=dict)
+    committed: Mapping[str, int] = field(default_factory=dict)
+    begun: frozenset[str] = frozenset()
+
+
+def _executors(started: tuple[StartedQuery, ...], name: str | None) -> int | None:
+    """Return how many executors the application has; ``None`` when they are the driver's process, or not known.
+
+    :param name: The query that is asked about; ``None`` for the application of the script.
+    """
     try:
-        handle = next(query.handle for query in started if query.name == name)
-        context = handle._jsq.sparkSession().sparkContext()  # noqa: SLF001  # of the query itself, not of the active session
+        context = _active_context() if name is None else _context_of(started, name)
         # Spark counts the driver as one of them.
         return None if context.isLocal() else len(context.statusTracker().getExecutorInfos()) - 1
     except Exception as error:  # noqa: BLE001  # a JVM that does not answer
         log.debug("the executors are not known: %s", error)
         return None
+
+
+def _context_of(started: tuple[StartedQuery, ...], name: str) -> Any:
+    handle = next(query.handle for query in started if query.name == name)
+    return handle._jsq.sparkSession().sparkContext()  # noqa: SLF001  # of the query itself, not of the active session
+
+
+def _active_context() -> Any:
+    from pyspark import SparkContext  # pyspark is imported inside functions
+
+    return SparkContext._active_spark_context._jsc.sc()  # noqa: SLF001  # there is no public way that makes none
 
 
 def look_at(query: StartedQuery) -> Look | None:
@@ -115,5 +167,13 @@ def look_at(query: StartedQuery) -> Look | None:
         return None
 
 
-def _failure(stall: Stall, sentence: str) -> Failure:
-    return Failure(error_class=STALLED, message=sentence, query=stall.query, batches={stall.query: stall.committed})
+def _subject(stall: Stall | Silence) -> tuple[str, int]:
+    """Return what a sentence is about: another one has to be said."""
+    return (stall.query, stall.committed) if isinstance(stall, Stall) else (stall.waiting, -1)
+
+
+def _failure(stall: Stall | Silence, sentence: str, committed: Mapping[str, int]) -> Failure:
+    query, batches = None, dict(committed)
+    if isinstance(stall, Stall):
+        query, batches = stall.query, {stall.query: stall.committed}
+    return Failure(error_class=STALLED, message=sentence, query=query, batches=batches)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.stall import Look, StallDetector
+from airflow_provider_ha.driver.resting import RestingQuery
+from airflow_provider_ha.driver.stall import Look, Silence, SilenceDetector, StallDetector
 from airflow_provider_ha.driver.stall_watch import StallWatch
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
@@ -74,26 +75,55 @@ def test_the_query_that_hangs_the_longest_is_named() -> None:
     assert "executors" not in stall.sentence(2)
 
 
+def silent(*looks: tuple[float, str, object]) -> list[bool]:
+    """Return whether the job is silent for too long, after each look: when, what it waits for, what is heard."""
+    detector = SilenceDetector(TIMEOUT)
+    return [detector.silent(waiting, heard, at) is not None for at, waiting, heard in looks]
+
+
+def test_a_job_that_does_not_work_yet_and_of_which_nothing_is_heard_is_stalled_when_the_time_is_over() -> None:
+    assert silent((0, "a query", 1), (599, "a query", 1), (600, "a query", 1)) == [False, False, True]
+
+
+def test_a_job_that_works_is_never_silent() -> None:
+    assert silent((0, "", 1), (6_000, "", 1)) == [False, False]
+
+
+def test_a_sign_of_life_begins_the_time_of_the_silence_again() -> None:
+    assert silent((0, "a query", 1), (500, "a query", 2), (900, "a query", 2)) == [False, False, False]
+
+
+def test_a_job_that_worked_in_between_is_not_silent_at_once() -> None:
+    assert silent((0, "a query", 1), (500, "", 1), (900, "a query", 1)) == [False, False, False]
+
+
+def test_a_silence_says_what_is_waited_for() -> None:
+    silence = Silence("the script has not started a query", 600.0)
+
+    assert silence.sentence(None) == "nothing was committed or reported for 600 s: the script has not started a query"
+    assert silence.sentence(0).endswith("a query; the application has no executors")
+
+
 class Stage:
     """A driver with one query whose batch hangs."""
 
     def __init__(self, directory: Path, options: HaOptions) -> None:
         self.clock = VirtualClock()
         self.in_trigger = True
+        self.doing = "Waiting for next trigger"
+        self.waiting: set[str] = set()  # queries that are in no trigger while others are
         self.executors = 0
         self.answers = True
         self.said: list[str] = []
         self.restarts: list[tuple[str, Failure]] = []
         self.lifecycle = Lifecycle()
-        registry = QueryRegistry(self.clock)
+        self.directory = directory
+        self.registry = registry = QueryRegistry(self.clock)
         context = SimpleNamespace(
             isLocal=lambda: False,
             statusTracker=lambda: SimpleNamespace(getExecutorInfos=lambda: [None] * (self.executors + 1)),
         )
-        session = SimpleNamespace(sparkContext=lambda: context)
-        query = SimpleNamespace(status=self._status, sparkSession=lambda: session, lastProgress=lambda: None)
-        handle = SimpleNamespace(_jsq=query)
-        registry.add(StartedQuery("hourly", handle, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(directory / "hourly")))
+        self._session = SimpleNamespace(sparkContext=lambda: context)
         writer: Any = SimpleNamespace(set_stalled=self.said.append)
         self.watch = StallWatch(
             registry,
@@ -105,10 +135,26 @@ class Stage:
             failed=lambda _: None,
         )
 
-    def _status(self) -> Any:
+    def start(self, name: str = "hourly") -> None:
+        """Have the script start a query."""
+        query = SimpleNamespace(
+            status=lambda: self._status(name), sparkSession=lambda: self._session, lastProgress=lambda: None
+        )
+        handle = SimpleNamespace(_jsq=query, isActive=True)
+        sink = SinkSpec(SinkKind.OTHER, "noop")
+        self.registry.add(StartedQuery(name, handle, sink, LocalTree(self.directory / name)))
+
+    def commit(self, batch: int, name: str = "hourly") -> None:
+        """Have a query commit a batch."""
+        (self.directory / name / "commits").mkdir(parents=True, exist_ok=True)
+        (self.directory / name / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+    def _status(self, name: str) -> Any:
         if not self.answers:
             raise ConnectionRefusedError("the JVM is gone")
-        return SimpleNamespace(isTriggerActive=lambda: self.in_trigger, message=lambda: "Processing new data")
+        hangs = self.in_trigger and name not in self.waiting
+        doing = "Processing new data" if hangs else self.doing
+        return SimpleNamespace(isTriggerActive=lambda: hangs, message=lambda: doing)
 
     def look(self, *, later: float = 0.0) -> str:
         """Look after so many seconds; return what the status says."""
@@ -123,8 +169,16 @@ def options() -> HaOptions:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, options: HaOptions) -> Stage:
+def starting(tmp_path: Path, options: HaOptions) -> Stage:
+    """A driver whose script has started nothing."""
     return Stage(tmp_path, options)
+
+
+@pytest.fixture
+def stage(starting: Stage) -> Stage:
+    """A driver whose only query has begun a batch."""
+    starting.start()
+    return starting
 
 
 def test_the_status_says_which_query_since_when_and_why(stage: Stage) -> None:
@@ -164,6 +218,16 @@ def test_a_stop_that_waits_for_its_batch_is_no_stall(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("options", [HaOptions(stall_timeout=TIMEOUT, restart_stalled=True)], ids=["restart"])
+def test_a_driver_that_hangs_before_its_first_trigger_ends_itself_where_the_job_wants_that(starting: Stage) -> None:
+    starting.look()
+    starting.look(later=TIMEOUT)
+
+    ((_, failure),) = starting.restarts
+    assert (failure.kind, failure.error_class, failure.query) == (FailureKind.UNKNOWN, STALLED, None)
+    assert failure.message == "nothing was committed or reported for 600 s: the script has not started a query"
+
+
+@pytest.mark.parametrize("options", [HaOptions(stall_timeout=TIMEOUT, restart_stalled=True)], ids=["restart"])
 def test_the_driver_ends_itself_where_the_job_wants_that(stage: Stage) -> None:
     stage.look()
     stage.look(later=TIMEOUT)
@@ -172,3 +236,62 @@ def test_the_driver_ends_itself_where_the_job_wants_that(stage: Stage) -> None:
     assert reason.startswith("the job is stalled: query 'hourly'")
     assert (failure.kind, failure.error_class, failure.query) == (FailureKind.UNKNOWN, STALLED, "hourly")
     assert failure.batches == {"hourly": -1}
+
+
+def test_a_script_that_hangs_before_it_starts_a_query_is_stalled(starting: Stage) -> None:
+    starting.look()
+
+    said = starting.look(later=TIMEOUT)
+
+    assert said == "nothing was committed or reported for 600 s: the script has not started a query"
+
+
+def test_a_query_that_does_not_come_to_its_first_trigger_is_stalled(stage: Stage) -> None:
+    stage.in_trigger, stage.doing = False, "Initializing sources"
+    stage.look()
+
+    said = stage.look(later=TIMEOUT)
+
+    assert said == "nothing was committed or reported for 600 s: waiting for the first batch of 'hourly'"
+
+
+def test_a_first_batch_has_all_its_time_also_after_a_script_that_was_slow(starting: Stage) -> None:
+    starting.look()
+    starting.look(later=TIMEOUT - 1)
+    starting.start()
+
+    assert starting.look(later=5) == ""
+    assert starting.look(later=TIMEOUT - 1) == ""
+    assert starting.look(later=1).startswith("query 'hourly' has been in one trigger before its first batch")
+
+
+def test_a_query_that_has_committed_and_waits_is_no_silence(stage: Stage) -> None:
+    stage.in_trigger = False
+    stage.look()
+    stage.commit(0)
+    stage.look(later=1)
+
+    assert stage.look(later=TIMEOUT * 10) == ""
+
+
+def test_batches_that_a_restored_query_executes_again_are_signs_of_life(starting: Stage) -> None:
+    sink = QuerySink(kind=SinkKind.OTHER)
+    starting.registry.expect([RestingQuery("hourly", LocalTree(starting.directory / "hourly"), sink)], complete=True)
+    starting.look()
+    for batch in range(3):
+        starting.commit(batch)
+
+        assert starting.look(later=TIMEOUT - 1) == ""
+
+
+def test_the_query_that_still_hangs_is_named_when_the_first_one_works_again(stage: Stage) -> None:
+    stage.start("daily")
+    stage.commit(0, "daily")
+    stage.look()
+    both = stage.look(later=TIMEOUT)
+    stage.waiting = {"hourly"}
+
+    one = stage.look(later=5)
+
+    assert both.startswith("query 'hourly' has been in one trigger")
+    assert one.startswith("query 'daily' has been in one trigger after batch 0 for 605 s")
