@@ -148,7 +148,8 @@ def _context_of(started: tuple[StartedQuery, ...], name: str) -> Any:
 def _active_context() -> Any:
     from pyspark import SparkContext  # pyspark is imported inside functions
 
-    return SparkContext._active_spark_context._jsc.sc()  # noqa: SLF001  # there is no public way that makes none
+    active: Any = SparkContext._active_spark_context  # noqa: SLF001  # there is no public way that makes none
+    return active._jsc.sc()  # noqa: SLF001  # pyspark's own tracker cannot list executors
 
 
 def look_at(query: StartedQuery) -> Look | None:
