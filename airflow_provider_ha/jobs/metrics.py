@@ -84,7 +84,12 @@ CHECKPOINT_SIZE = Metric("spark_ha_checkpoint_size_bytes", _G, "bytes", "Size of
 CHECKPOINT_DURATION = Metric(
     "spark_ha_checkpoint_duration_seconds", _H, "seconds", "Time from the cut of a checkpoint to its pointer"
 )
-CHECKPOINT_FAILURES = Metric("spark_ha_checkpoint_failures_total", _C, "", "Checkpoints that failed, of this driver")
+CHECKPOINT_FAILURES = Metric(
+    "spark_ha_checkpoint_failures_total",
+    _C,
+    "",
+    "Failed tries to take a checkpoint, of this driver; the next try comes after two seconds",
+)
 BATCH_NUMBER = Metric("spark_ha_batch_number", _G, "", "Number of the newest batch of a query", ("query",), _BOTH)
 BATCH_DURATION = Metric("spark_ha_batch_duration_seconds", _H, "seconds", "Time that a batch took", ("query",), _BOTH)
 BATCH_PHASE = Metric(

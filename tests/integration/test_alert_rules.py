@@ -36,6 +36,7 @@ STARTING = f'spark_ha_job_state{{{JOB}, state="STARTING"}}'
 FAILED = f'spark_ha_job_state{{{JOB}, state="FAILED"}}'
 COMMITS = f"spark_ha_commit_age_seconds{{{QUERY}}}"
 LAG = f"spark_ha_lag_rows{{{QUERY}}}"
+EACH_FAILS_AFTER_TWO_MINUTES = " ".join(str(half_minute // 4) for half_minute in range(60))
 
 FIRES = [
     ("SparkHaLeaderLost", {UP: "0x60"}),
@@ -47,6 +48,7 @@ FIRES = [
     ("SparkHaCheckpointOld", {**told(checkpoint_age_seconds="700+30x60"), COMMITS: "5x60"}),
     ("SparkHaCheckpointOld", {**told(leader_since_timestamp_seconds="0x60"), COMMITS: "5x60"}),
     ("SparkHaCheckpointFailing", told(checkpoint_failures_total="0+1x60")),
+    ("SparkHaCheckpointFailing", told(checkpoint_failures_total=EACH_FAILS_AFTER_TWO_MINUTES)),
     ("SparkHaRestartBudgetLow", told(restart_attempts_used="1x60", restart_attempts_limit="1x60")),
     ("SparkHaJobFailed", {FAILED: "1x60"}),
     ("SparkHaRestartsOften", {f'spark_ha_restarts_day{{{JOB}, reason="killed"}}': "6x60"}),
@@ -68,6 +70,7 @@ QUIET = [
         {**told(leader_since_timestamp_seconds="0x60", checkpoint_age_seconds="60x60"), COMMITS: "5x60"},
     ),
     ("SparkHaCheckpointFailing", told(checkpoint_failures_total="5x60")),
+    ("SparkHaCheckpointFailing", told(checkpoint_failures_total="0x50 3x10")),  # one was tried again for six seconds
     ("SparkHaRestartBudgetLow", told(restart_attempts_used="0x60", restart_attempts_limit="1x60")),
     ("SparkHaRestartBudgetLow", told(restart_attempts_used="7x60", restart_attempts_limit="-1x60")),
     ("SparkHaRestartBudgetLow", told(restart_attempts_used="0x60", restart_attempts_limit="0x60")),
