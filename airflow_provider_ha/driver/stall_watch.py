@@ -67,6 +67,9 @@ class StallWatch:
         looks = {query.name: look for query in started if (look := look_at(query)) is not None}
         signs = self._signs(started, looks)
         silence = self._silence.silent(signs.waiting, signs, now)
+        # A script with executors may compute for long before its first query: that is no stall.
+        if silence is not None and not started and _executors(started, None) != 0:  # guard: slow-scripts-are-stalled
+            silence = None
         stall = self._detector.stalled(looks, now) or silence  # both at once: the query that is in a trigger is named
         if self._lifecycle.stopping.is_set():  # guard: stops-are-taken-for-stalls
             stall = None

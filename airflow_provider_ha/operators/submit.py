@@ -121,8 +121,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param driver_log_mb: Size in megabytes from which on the driver's log is rotated; 20 when left out.
     :param driver_log_files: How many files of it there are at most, of each attempt; 10 when left out.
     :param stall_timeout: Time after which the job is STALLED, when a query has been inside one trigger all the time and
-        has committed nothing, or none works yet and nothing is heard of them; ten minutes when left out, 0 for never. A
-        query that waits for data is none.
+        has committed nothing; or nothing is heard before the first batch, of a query or of a script without executors;
+        ten minutes when left out, 0 for never. A query that waits for data is none.
     :param restart_stalled: Whether the driver of a stalled job ends itself, so that the job is recovered as after any
         other loss; no when left out.
     :param metrics_port: Port at which the driver serves its metrics to Prometheus; 0 for any free one, none when left

@@ -37,8 +37,8 @@ class HaOptions(Model):
     :param kafka_properties: File of client properties, to log in there; on the host that plans a restore.
     :param allow_remote_executors: Whether the executors may run where no supervisor can prove their death.
     :param stall_timeout: Seconds after which a job is STALLED, when a query has been inside one trigger all the time
-        and has committed nothing, or none works yet and nothing is heard of them; 0 for never. A query that waits for
-        data is none.
+        and has committed nothing; or nothing is heard before the first batch, of a query or of a script without
+        executors; 0 for never. A query that waits for data is none.
     :param restart_stalled: Whether the driver of a stalled job ends itself, so that the job is recovered as after any
         other loss, with the same limits and delays.
     :param metrics_port: Port at which the driver serves its metrics to Prometheus; 0 for any free one, and by default

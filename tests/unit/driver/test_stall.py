@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.driver import stall_watch
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.resting import RestingQuery
@@ -104,6 +105,11 @@ def test_a_silence_says_what_is_waited_for() -> None:
     assert silence.sentence(0).endswith("a query; the application has no executors")
 
 
+HANGS = (
+    "nothing was committed or reported for 600 s: the script has not started a query; the application has no executors"
+)
+
+
 class Stage:
     """A driver with one query whose batch hangs."""
 
@@ -119,7 +125,7 @@ class Stage:
         self.lifecycle = Lifecycle()
         self.directory = directory
         self.registry = registry = QueryRegistry(self.clock)
-        context = SimpleNamespace(
+        self.context = context = SimpleNamespace(
             isLocal=lambda: False,
             statusTracker=lambda: SimpleNamespace(getExecutorInfos=lambda: [None] * (self.executors + 1)),
         )
@@ -169,9 +175,11 @@ def options() -> HaOptions:
 
 
 @pytest.fixture
-def starting(tmp_path: Path, options: HaOptions) -> Stage:
+def starting(tmp_path: Path, options: HaOptions, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """A driver whose script has started nothing."""
-    return Stage(tmp_path, options)
+    made = Stage(tmp_path, options)
+    monkeypatch.setattr(stall_watch, "_active_context", lambda: made.context)
+    return made
 
 
 @pytest.fixture
@@ -224,7 +232,7 @@ def test_a_driver_that_hangs_before_its_first_trigger_ends_itself_where_the_job_
 
     ((_, failure),) = starting.restarts
     assert (failure.kind, failure.error_class, failure.query) == (FailureKind.UNKNOWN, STALLED, None)
-    assert failure.message == "nothing was committed or reported for 600 s: the script has not started a query"
+    assert failure.message == HANGS
 
 
 @pytest.mark.parametrize("options", [HaOptions(stall_timeout=TIMEOUT, restart_stalled=True)], ids=["restart"])
@@ -243,7 +251,14 @@ def test_a_script_that_hangs_before_it_starts_a_query_is_stalled(starting: Stage
 
     said = starting.look(later=TIMEOUT)
 
-    assert said == "nothing was committed or reported for 600 s: the script has not started a query"
+    assert said == HANGS
+
+
+def test_a_script_with_executors_that_is_slow_to_start_a_query_is_no_stall(starting: Stage) -> None:
+    starting.executors = 2
+    starting.look()
+
+    assert starting.look(later=TIMEOUT) == ""
 
 
 def test_a_query_that_does_not_come_to_its_first_trigger_is_stalled(stage: Stage) -> None:
@@ -252,7 +267,7 @@ def test_a_query_that_does_not_come_to_its_first_trigger_is_stalled(stage: Stage
 
     said = stage.look(later=TIMEOUT)
 
-    assert said == "nothing was committed or reported for 600 s: waiting for the first batch of 'hourly'"
+    assert said.startswith("nothing was committed or reported for 600 s: waiting for the first batch of 'hourly'")
 
 
 def test_a_first_batch_has_all_its_time_also_after_a_script_that_was_slow(starting: Stage) -> None:
