@@ -49,7 +49,9 @@ class Stall:
         """
         why = f" ({self.doing})" if self.doing else ""
         after = f"after batch {self.committed}" if self.committed >= 0 else "before its first batch"
-        return f"query {self.query!r} has been in one trigger {after} for {self.seconds:.0f} s{why}{_without(executors)}"
+        return (
+            f"query {self.query!r} has been in one trigger {after} for {self.seconds:.0f} s{why}{_without(executors)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
