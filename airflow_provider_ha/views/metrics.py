@@ -39,7 +39,7 @@ def targets_of(cluster_id: str, snapshot: JobSnapshot) -> TargetsView | None:
 def out_of_reach(snapshot: JobSnapshot, here: str) -> str:
     """Return why the target of a job says nothing at host *here*; empty when it is the driver's.
 
-    The loopback of another host has nothing, or another driver: the job would be lost for ever, or its loss never seen.
+    The loopback of another host has nothing, or another driver: the job would seem lost, or its loss would not be seen.
     """
     status = snapshot.status
     if status is None or not _is_loopback(status.metrics):
