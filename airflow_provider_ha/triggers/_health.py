@@ -1,15 +1,16 @@
 """Reads what a watcher of a cluster sees of jobs beside their leaders: results, checkpoints, and restore drills.
 
 Of each job that is five reads, in two round trips for all: the status and the numbers of its runs and checkpoints,
-then the newest run and the newest checkpoint. Nothing of them is kept: a job may be deleted and made again.
+then the newest run and the newest checkpoint. Nothing of them is kept: a job may be deleted and made again. Drills come
+from storage, and are what a thread beside has read until now.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
@@ -17,25 +18,25 @@ from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
-from airflow_provider_ha.errors import RecordCorruptError, StorageError
-from airflow_provider_ha.jobs.history.drills import Drill, DrillStore
+from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.model import Run, RunResult, Status
 from airflow_provider_ha.records import Record
+from airflow_provider_ha.triggers._drills import NewestDrills
 from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health
 from airflow_provider_ha.triggers._notices import Condition, Watched
+from airflow_provider_ha.triggers._one_at_a_time import OneAtATime
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
 
 
-log = logging.getLogger(__name__)
 _AT_ONCE = 500  # jobs in one round trip
 RecordT = TypeVar("RecordT", bound=Record)
 
 
 class HealthView:
-    """The health of a cluster's jobs. Not for several threads at once.
+    """The health of a cluster's jobs.
 
     :param interval: Seconds for which an answer holds.
     :param drills: Whether restore drills are looked at as well.
@@ -45,43 +46,48 @@ class HealthView:
     def __init__(self, bounds: Bounds, *, interval: float, drills: bool, drill_interval: float) -> None:
         self._bounds = bounds
         self._interval = interval
-        self._drills = drills
-        self._drill_interval = drill_interval
-        self._drilled: dict[str, tuple[float, tuple[str, Drill] | None]] = {}
+        self._drills = NewestDrills(drill_interval) if drills else None
+        self._drilled = 0
+        self._alone = OneAtATime()
         self._read_at = float("-inf")
         self._found: dict[Watched, Condition] = {}
 
-    def conditions(self, client: HaClient, jobs: Sequence[str]) -> dict[Watched, Condition]:
-        """Return what is wrong with each job. Called in a thread.
-
-        :raises NotConnectedError, StorageUnavailableError: It could not be found out.
-        """
-        if time.monotonic() - self._read_at < self._interval:
-            return self._found
-        now, found = client.clock.now(), dict[Watched, Condition]()
+    def known(self, jobs: Sequence[str]) -> dict[Watched, Condition]:
+        """Return what was wrong with each of these jobs when they were read last."""
         there = set(jobs)
-        self._drilled = {job_id: each for job_id, each in self._drilled.items() if job_id in there}
+        return {each: condition for each, condition in self._found.items() if each[0] in there}
+
+    def read(self, client: HaClient, jobs: Sequence[str]) -> None:
+        """Read what is wrong with each job, if that is due. Called in a thread; does not wait for storage.
+
+        :raises NotConnectedError: It could not be found out.
+        :raises asyncio.TimeoutError: An earlier read still goes on.
+        """
+        self._alone(partial(self._read, jobs=jobs))(client)
+
+    def close(self) -> None:
+        """Read no more drills."""
+        if self._drills is not None:
+            self._drills.close()
+
+    def _read(self, client: HaClient, jobs: Sequence[str]) -> None:
+        drilled = self._drills.version if self._drills is not None else 0
+        if time.monotonic() - self._read_at < self._interval and drilled == self._drilled:
+            return
+        now, found, live = client.clock.now(), dict[Watched, Condition](), list[str]()
         for start in range(0, len(jobs), _AT_ONCE):
-            for job_id, health in _read(client, jobs[start : start + _AT_ONCE]):
-                drilled = self._drill(client, job_id) if self._drills and health.is_live else None
-                for what, condition in judge_health(replace(health, drill=drilled), self._bounds, now).items():
+            for job_id, health in _of_jobs(client, jobs[start : start + _AT_ONCE]):
+                drill = self._drills.of(job_id) if self._drills is not None else None
+                for what, condition in judge_health(replace(health, drill=drill), self._bounds, now).items():
                     found[job_id, what] = condition
-        self._read_at, self._found = time.monotonic(), found
-        return found
-
-    def _drill(self, client: HaClient, job_id: str) -> Drill | None:
-        looked, newest = self._drilled.get(job_id, (float("-inf"), None))
-        if time.monotonic() - looked >= self._drill_interval:
-            context = client.context(job_id)
-            try:
-                newest = DrillStore(context.store, context.keys).newest(newest)
-            except StorageError as error:  # guard: storage-hides-lost-leaders
-                log.warning("the drills of job %r cannot be read now: %s", job_id, error)
-            self._drilled[job_id] = time.monotonic(), newest
-        return newest[1] if newest is not None else None
+                if health.is_live:
+                    live.append(job_id)
+        if self._drills is not None:
+            self._drills.read(client, live)
+        self._read_at, self._drilled, self._found = time.monotonic(), drilled, found
 
 
-def _read(client: HaClient, jobs: Sequence[str]) -> Iterator[tuple[str, JobHealth]]:
+def _of_jobs(client: HaClient, jobs: Sequence[str]) -> Iterator[tuple[str, JobHealth]]:
     paths = [client.paths.job(job_id) for job_id in jobs]
     lists = tuple(path for job in paths for path in (job.runs, job.checkpoints))
     first = client.coordinator.read(Reads(tuple(job.status for job in paths), lists))

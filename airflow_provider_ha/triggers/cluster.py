@@ -14,6 +14,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Hashable, Sequence
+from contextlib import closing, nullcontext
 from functools import partial
 from typing import Any
 
@@ -35,9 +36,12 @@ from airflow_provider_ha.triggers._notices import (
     LEADER,
     LEADERSHIP_KINDS,
     NO_LEADER,
+    Condition,
     Event,
     Notices,
+    Watched,
 )
+from airflow_provider_ha.triggers._one_at_a_time import OneAtATime
 
 
 __all__ = ["SparkHaClusterTrigger"]
@@ -154,9 +158,10 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                 continue
             cluster = ClusterPaths(config.root, config.cluster_id)
             announced = self.announcement(cluster)
+            health = self._health()
             async with borrow(config) as hub:
-                with hub.announcing(announced):
-                    async for event in self._follow(hub, cluster, notices, outage, announced):
+                with hub.announcing(announced), closing(health) if health is not None else nullcontext():
+                    async for event in self._follow(hub, cluster, notices, outage, announced=announced, health=health):
                         yield event
 
     def announcement(self, cluster: ClusterPaths) -> Announcement | None:
@@ -166,11 +171,17 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         return Announcement.of_cluster(cluster, f"event trigger of {self.spark_ha_conn_id}")
 
     async def _follow(
-        self, hub: Hub, cluster: ClusterPaths, notices: Notices, outage: Outage, announced: Announcement | None
+        self,
+        hub: Hub,
+        cluster: ClusterPaths,
+        notices: Notices,
+        outage: Outage,
+        *,
+        announced: Announcement | None,
+        health: HealthView | None,
     ) -> AsyncIterator[Event]:
-        listed = JobList()
+        listed, alone, unread = JobList(), OneAtATime(), Outage(self, "The health of the jobs cannot be read")
         view = ClusterView(grace=self.grace, start_timeout=self.start_timeout, look_again=self.repeat_after)
-        health = self._health()
         while True:
             jobs = listed.jobs
             with hub.reporting(jobs), hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
@@ -180,12 +191,9 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                         await hub.call(partial(listed.refresh, wake=partial(hub.wake, cluster.base)))
                         if listed.jobs != jobs:
                             break  # to watch the new ones
-                        while (led := await hub.call(partial(view.leadership, jobs=jobs, found=found))) is None:
+                        look = alone(partial(view.leadership, jobs=jobs, found=found))
+                        while (led := await hub.call(look)) is None:
                             pass
-                        seen = {(job_id, LEADER): condition for job_id, condition in led.items()}
-                        if health is not None:
-                            seen |= await hub.call(partial(health.conditions, jobs=jobs))
-                            seen = of_leaders(seen)  # guard: lost-leaders-are-told-as-stalled
                     except asyncio.TimeoutError:
                         outage.goes_on("no answer in time")
                     except HaError as error:
@@ -193,6 +201,10 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                     else:
                         outage.over()
                         hub.announce(announced)
+                        seen = {(job_id, LEADER): condition for job_id, condition in led.items()}
+                        if health is not None:
+                            seen |= await _read_last(hub, health, jobs, unread)
+                            seen = of_leaders(seen)  # guard: lost-leaders-are-told-as-stalled
                         for event in notices.take(seen, time.monotonic()):
                             yield event
                     pause = min(self.poll_interval, notices.next_due(time.monotonic()))
@@ -238,3 +250,16 @@ class SparkHaClusterTrigger(BaseEventTrigger):
             "drill_interval": self.drill_interval,
             "recovers": self.recovers,
         }
+
+
+async def _read_last(hub: Hub, health: HealthView, jobs: Sequence[str], unread: Outage) -> dict[Watched, Condition]:
+    """Return the health of jobs as it was read last, by now if that works: what leaders do is told in any case."""
+    try:
+        await hub.call(partial(health.read, jobs=jobs))
+    except asyncio.TimeoutError:  # guard: late-health-hides-lost-leaders
+        unread.goes_on("no answer in time")
+    except HaError as error:  # guard: unread-health-hides-lost-leaders
+        unread.goes_on(str(error))
+    else:
+        unread.over()
+    return health.known(jobs)
