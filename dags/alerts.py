@@ -11,6 +11,7 @@ a change the message goes to the log of the task and to its XCom; put in NOTIFIE
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetWatcher, get_current_context, task
@@ -46,8 +47,9 @@ alerts = Asset(
 )
 
 with DAG(dag_id="alerts", doc_md=__doc__, schedule=[alerts], catchup=False, tags=["spark-ha"]) as dag:
-
-    @task
+    # A recovery is told once, and a failure again after hours: so a channel that refuses the message is asked for half
+    # an hour. One that does not answer would hold the slot of a worker; it gets a next try as well.
+    @task(retries=30, retry_delay=timedelta(minutes=1), execution_timeout=timedelta(minutes=2))
     def tell() -> list[str]:
         """Tell of the events that started this run; return what was told."""
         context: Any = get_current_context()

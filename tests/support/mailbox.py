@@ -21,9 +21,11 @@ class Mailbox:
 
     :param port: Where it listens.
     :param mails: In the order in which they came.
+    :param refuses: Whether it takes none for now.
     """
 
     port: int
+    refuses: bool = False
     mails: list[EmailMessage] = field(default_factory=list)
 
     def with_text(self, text: str) -> list[EmailMessage]:
@@ -32,6 +34,8 @@ class Mailbox:
 
     async def handle_DATA(self, _: Any, __: Any, envelope: Any) -> str:  # noqa: N802  # aiosmtpd's name
         """Take a mail."""
+        if self.refuses:
+            return "554 not now"
         self.mails.append(message_from_bytes(envelope.content, policy=default))
         return "250 taken"
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+from datetime import timedelta
 from pathlib import Path
+from smtplib import SMTPDataError
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.errors import JobError, StorageUnavailableError
 from airflow_provider_ha.jobs.history.drills import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, Status
@@ -23,9 +26,15 @@ from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.integration.airflow_side.test_unpaused_examples import dag_of
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.trigger_helpers import cancelled, until
+from tests.support.mailbox import mail_server
+from tests.support.receivers import LOOPBACK
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
+MAIL = {
+    "to": "airflow.providers.smtp.notifications.smtp.SmtpNotifier",
+    "arguments": {"to": "oncall@example.com", "subject": "{title}", "html_content": "{html}"},
+}
 
 
 @pytest.fixture
@@ -202,16 +211,44 @@ def test_the_stream_that_watchers_share_has_what_each_of_them_wants(cluster: Clu
     assert asyncio.run(first())["event"] == "restart_budget_exhausted"
 
 
-def test_the_dag_alerts_tells_of_what_started_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The events are a trigger's own, of a job that has really lost its leader."""
+@pytest.fixture
+def telling(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The task of the DAG *alerts*, with an event of a trigger: a job has really lost its leader."""
     cluster.lost("flights")
     events = [SimpleNamespace(extra={"payload": each}, timestamp=None) for each in told_by(1, emit=["no_leader"])]
     dag = dag_of("alerts")
-    tell = dag.get_task("tell").python_callable
+    task = dag.get_task("tell")
     context = {"triggering_asset_events": {"spark_ha_alerts": events}, "dag": dag}
-    monkeypatch.setitem(inspect.unwrap(tell).__globals__, "get_current_context", lambda: context)
+    monkeypatch.setitem(inspect.unwrap(task.python_callable).__globals__, "get_current_context", lambda: context)
+    return task
 
-    [text] = tell()
+
+def test_the_dag_alerts_tells_of_what_started_it(telling: Any) -> None:
+    [text] = telling.python_callable()
 
     assert text.startswith("Spark HA job flights has no leader\nWhy: run 1 has lost its driver, epoch 1")
     assert "spark-ha job show flights" in text
+
+
+def test_a_message_that_is_refused_is_sent_by_the_next_try(telling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with mail_server(free_port()) as mailbox:
+        extra = {"from_email": "airflow@example.com", "disable_ssl": True, "disable_tls": True}
+        connection = {"conn_type": "smtp", "host": LOOPBACK, "port": mailbox.port, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
+        monkeypatch.setitem(inspect.unwrap(telling.python_callable).__globals__, "NOTIFIER", MAIL)
+
+        mailbox.refuses = True
+        with pytest.raises(SMTPDataError, match="not now"):
+            telling.python_callable()
+        mailbox.refuses = False
+        telling.python_callable()
+
+    [mail] = mailbox.mails
+    assert mail["subject"] == "Spark HA job flights has no leader"
+
+
+def test_the_task_that_tells_tries_for_half_an_hour_and_no_try_hangs(telling: Any) -> None:
+    """A recovery is told once: there is no other event that would bring a lost message."""
+    assert telling.retries * telling.retry_delay >= timedelta(minutes=30)
+    assert telling.retry_delay <= timedelta(minutes=1), "a person waits for it"
+    assert telling.execution_timeout == timedelta(minutes=2)
