@@ -9,6 +9,7 @@ Invariant: nothing of it can fail a task.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.redaction import redact
@@ -19,13 +20,25 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
 
 
+log = logging.getLogger(__name__)
+
+
 def is_active() -> bool:
-    """Whether the OpenLineage provider is installed and sends events."""
+    """Whether the OpenLineage provider is installed and sends events; not where its configuration cannot be read."""
     try:
         from airflow.providers.openlineage import conf  # noqa: PLC0415  # optional
+
+        return not conf.is_disabled()
     except ImportError:
         return False
-    return not conf.is_disabled()
+    except Exception as error:  # noqa: BLE001  # guard: lineage-configuration-fails-the-task
+        # The kind alone: the words of the error quote the transport, which may have a key.
+        log.warning(
+            "OpenLineage is told nothing, because its configuration cannot be read (%s): correct [openlineage] in "
+            "Airflow's configuration.",
+            type(error).__name__,
+        )
+        return False
 
 
 class TellsLineage:
@@ -53,11 +66,10 @@ class TellsLineage:
             return
         try:
             self._known_lineage = client.job(self.job_id).lineage(run)
+            if context is not None and (self._known_lineage.inputs or self._known_lineage.outputs):
+                self._send_running(context)
         except Exception as error:  # noqa: BLE001  # guard: lineage-fails-the-task
             self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, error)
-            return
-        if context is not None and (self._known_lineage.inputs or self._known_lineage.outputs):
-            self._send_running(context)
 
     def _send_running(self, context: Any) -> None:
         try:
@@ -65,7 +77,7 @@ class TellsLineage:
         except ImportError:
             return
         told = self._operator_lineage()
-        emit_dataset_lineage(  # it never raises
+        emit_dataset_lineage(
             inputs=told.inputs,
             outputs=told.outputs,
             task_instance=context["ti"],

@@ -26,11 +26,21 @@ def lineage_conf(
     :param parent: Whether to name the task as the parent; ``None`` for what Airflow's configuration says.
     :param transport: Whether to name the transport of the worker; ``None`` likewise.
     """
+    try:
+        return _lineage_conf(operator, context, conf, parent, transport)
+    except Exception as error:  # noqa: BLE001  # guard: lineage-keeps-the-job-from-starting
+        operator.log.warning("OpenLineage information could not be injected: %s", type(error).__name__)
+        return {}
+
+
+def _lineage_conf(
+    operator: Any, context: Any, conf: Mapping[str, str] | None, parent: bool | None, transport: bool | None
+) -> dict[str, str]:
     wanted = [
         name
         for name, asked in (
-            ("parent_job", _asked("spark_inject_parent_job_info", parent)),
-            ("transport", _asked("spark_inject_transport_info", transport)),
+            ("parent_job", _asked(operator, "spark_inject_parent_job_info", parent)),
+            ("transport", _asked(operator, "spark_inject_transport_info", transport)),
         )
         if asked
     ]
@@ -64,8 +74,16 @@ def lineage_conf(
     return found
 
 
-def _asked(option: str, given: bool | None) -> bool:
-    return airflow_conf.getboolean(_SECTION, option, fallback=False) if given is None else given
+def _asked(operator: Any, option: str, given: bool | None) -> bool:
+    if given is not None:
+        return given
+    try:
+        return airflow_conf.getboolean(_SECTION, option, fallback=False)
+    except Exception as error:  # noqa: BLE001  # guard: invalid-options-are-fatal
+        operator.log.warning(
+            "[%s] %s in Airflow's configuration counts as False, because it cannot be read: %s", _SECTION, option, error
+        )
+        return False
 
 
 def _injectors() -> dict[str, Inject]:

@@ -25,6 +25,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.snapshot import read_snapshot
+from airflow_provider_ha.operators import _lineage_conf
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
@@ -415,6 +416,92 @@ def test_a_lineage_that_cannot_be_read_does_not_fail_the_task(
 
     assert deferral(operator, in_a_dag(operator)).trigger.number == 1
     assert "OpenLineage is not told of run 1 of job flights" in capsys.readouterr().out
+
+
+INVALID = ['{"type": "http", "url": "http://lineage:5000", "auth": "word"', '["http"]', "word"]
+
+
+@pytest.fixture(params=INVALID)
+def invalid_transport(
+    request: pytest.FixtureRequest, receiver: LineageReceiver, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A transport in Airflow's configuration that is no JSON, or no object."""
+    del receiver
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", request.param)
+    forget_configuration()
+    yield request.param
+    forget_configuration()
+
+
+@pytest.mark.usefixtures("running", "invalid_transport")
+def test_a_transport_that_cannot_be_read_does_not_fail_the_task_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+
+    deferred = deferral(operator, in_a_dag(operator))
+
+    [said] = [line for line in caplog.messages if "OpenLineage" in line]
+    assert deferred.trigger.number == 1
+    assert "[openlineage]" in said
+    assert "word" not in said, "a transport may hold a key"
+
+
+@pytest.mark.usefixtures("running", "invalid_transport")
+def test_a_transport_that_cannot_be_read_does_not_show_a_run_that_finished_as_failed() -> None:
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+    event = {
+        "status": "ended",
+        "job_id": "flights",
+        "run": 1,
+        "state": "FINISHED",
+        "epoch": 1,
+        "checkpoint": 3,
+        "reason": "",
+    }
+
+    result = operator.execute_complete(in_a_dag(operator), event)
+
+    assert (result["run"], result["state"]) == (1, "FINISHED")
+
+
+@pytest.mark.usefixtures("receiver")
+def test_an_invalid_boolean_does_not_keep_the_job_from_starting_and_the_log_names_it(
+    submitting: Submitting, config: HaConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "maybe")
+    operator = submitting(openlineage_inject_transport_info=True)
+
+    deferral(operator, in_a_dag(operator))
+
+    assert lineage_of(config)["spark.openlineage.transport.type"] == "http", "the other one is injected all the same"
+    assert "[openlineage] spark_inject_parent_job_info" in capsys.readouterr().out
+
+
+def test_a_provider_that_does_not_fit_does_not_keep_the_job_from_starting(
+    submitting: Submitting, config: HaConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise AttributeError("a name of another release")
+
+    monkeypatch.setattr(_lineage_conf, "_injectors", broken)
+    operator = submitting(openlineage_inject_parent_job_info=True)
+
+    deferral(operator, in_a_dag(operator))
+
+    assert lineage_of(config) == {}
+    assert "could not be injected: AttributeError" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("running", "receiver")
+def test_an_event_that_cannot_be_made_does_not_fail_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Any) -> None:
+        raise TypeError("a facet of another release")
+
+    monkeypatch.setattr(SparkHaFollowOperator, "_operator_lineage", broken)
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+
+    assert deferral(operator, in_a_dag(operator)).trigger.number == 1
 
 
 def test_credentials_in_a_start_are_hidden() -> None:
