@@ -33,6 +33,7 @@ END
 
 
 @pytest.mark.long
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.airflow
 @pytest.mark.timeout(1800)

@@ -12,6 +12,7 @@ from tests.system.demo import run
 
 
 @pytest.mark.system
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not can_make_hosts(), reason="this host does not let a test make namespaces")

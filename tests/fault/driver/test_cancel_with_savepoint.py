@@ -47,6 +47,7 @@ def test_a_driver_killed_before_its_savepoint_leaves_both_to_the_next_one_and_th
     terminate_and_compare(job, 3)
 
 
+@pytest.mark.hours
 def test_a_driver_killed_after_its_savepoint_leaves_a_run_that_is_canceled(gated: Callable[..., SupervisedJob]) -> None:
     """The supervisor dies with it, so that the same request, once more, ends the run."""
     job = gated("rows")

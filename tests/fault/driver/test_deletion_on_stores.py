@@ -32,7 +32,7 @@ def hdfs() -> Iterator[Hdfs]:
         yield server
 
 
-@pytest.fixture(params=["s3", "hdfs"])
+@pytest.fixture(params=["s3", pytest.param("hdfs", marks=pytest.mark.hours)])
 def config(config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path) -> HaConfig:
     if request.param == "s3":
         return on_s3(config, request.getfixturevalue("s3"), tmp_path)

@@ -91,6 +91,7 @@ def test_a_savepoint_that_cannot_be_written(job: SupervisedJob) -> None:
 
 
 @flink("StopWithSavepointTest#testConcurrentSavepointFailureAndGloballyTerminalStateCauseRestart", entry=98)
+@pytest.mark.hours
 def test_a_query_that_fails_in_its_last_batch(job: SupervisedJob) -> None:
     hold = sign(job, "hold")
     (job.gates / "hold-reached").unlink()
@@ -124,6 +125,7 @@ def test_a_drain_whose_script_fails(job: SupervisedJob) -> None:
 
 
 @flink("StopWithSavepointTest#testOnFailureWaitsForSavepointCompletion", entry=97)
+@pytest.mark.hours
 def test_a_drain_whose_script_does_not_end(job: SupervisedJob) -> None:
     lingering = sign(job, "linger")
 
@@ -135,6 +137,7 @@ def test_a_drain_whose_script_does_not_end(job: SupervisedJob) -> None:
     recover_and_compare(job)
 
 
+@pytest.mark.hours
 def test_a_suspend_whose_script_does_not_end_is_done(job: SupervisedJob) -> None:
     sign(job, "linger")
 

@@ -110,7 +110,7 @@ def shorten_state(working: Path) -> None:
     replace(state, state.read_bytes()[:-20])
 
 
-@pytest.mark.parametrize("damage", [damage_directory, shorten_state])
+@pytest.mark.parametrize("damage", [damage_directory, pytest.param(shorten_state, marks=pytest.mark.hours)])
 def test_a_damaged_working_directory_is_replaced_by_the_newest_checkpoint(
     gated: Gated, damage: Callable[[Path], None]
 ) -> None:
@@ -125,7 +125,9 @@ def test_a_damaged_working_directory_is_replaced_by_the_newest_checkpoint(
     goes_on_exactly(job, 2)
 
 
-@pytest.mark.parametrize("conf", [{}, HDFS_BACKED], ids=["rocksdb", "hdfs-backed"])
+@pytest.mark.parametrize(
+    "conf", [pytest.param({}, id="rocksdb"), pytest.param(HDFS_BACKED, marks=pytest.mark.hours, id="hdfs-backed")]
+)
 def test_a_directory_that_spark_refuses_is_replaced_by_the_next_attempt_and_counts_nothing(
     gated: Gated, conf: dict[str, str]
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_fallback_that_may_lose_rows_waits_for_its_user(gated: Gated) -> None:
     job.await_alive(lambda: run_of(job).run.number == 2 and job.job.snapshot().leader is not None, "run 2")
 
 
+@pytest.mark.hours
 def test_a_driver_that_is_killed_in_its_fallback_is_followed_by_one_that_is_exact(gated: Gated) -> None:
     job = gated()
     damage_state(at_rest(job, attempts=-1))  # a kill counts, at any moment

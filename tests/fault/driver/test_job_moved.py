@@ -83,6 +83,7 @@ def test_a_running_job_moves_from_a_mounted_directory_to_s3(
         job.submit()
 
 
+@pytest.mark.hours
 def test_a_mover_that_is_killed_while_it_copies_is_followed_by_one_that_goes_on(
     client: HaClient, there: HaClient, tmp_path: Path, arrived: Arrived
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_mover_that_is_killed_while_it_copies_is_followed_by_one_that_goes_on(
     goes_on(arrived(job), 5)
 
 
+@pytest.mark.hours
 def test_a_job_whose_driver_was_killed_moves_from_hdfs_to_s3(
     config: HaConfig, there: HaClient, tmp_path: Path, arrived: Arrived
 ) -> None:

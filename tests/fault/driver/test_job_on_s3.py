@@ -67,10 +67,11 @@ def test_a_killed_driver_is_followed_by_one_that_goes_on_from_its_base(gated: Ga
 
 
 @pytest.mark.long
+@pytest.mark.hours
 @pytest.mark.parametrize(
     "conf",
     [
-        pytest.param(CHANGELOG, marks=pytest.mark.hours, id="changelog"),
+        pytest.param(CHANGELOG, id="changelog"),
         pytest.param({PROVIDER: HDFS_BACKED}, id="hdfs"),
     ],
 )
@@ -181,6 +182,7 @@ def test_a_driver_without_s3a_changes_nothing_and_says_what_is_missing(gated: Ga
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_a_host_without_s3a_does_not_end_a_run_that_has_worked_elsewhere(gated: Gated, tmp_path: Path) -> None:
     job, jars = gated(), tmp_path / "jars"
     jars.mkdir()

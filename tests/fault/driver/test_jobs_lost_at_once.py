@@ -32,6 +32,7 @@ def jobs(client: HaClient, tmp_path: Path) -> list[SupervisedJob]:
     ]
 
 
+@pytest.mark.hours
 def test_every_job_goes_on_exactly(client: HaClient, jobs: list[SupervisedJob]) -> None:
     for job in jobs:
         job.stream.feed(2)

@@ -63,7 +63,7 @@ def await_rows(kafka: Kafka, target: str, rounds: int) -> Counter[str]:
     return found()
 
 
-@pytest.mark.parametrize("trigger", ["realTime", "continuous"])
+@pytest.mark.parametrize("trigger", ["realTime", pytest.param("continuous", marks=pytest.mark.hours)])
 def test_killed_stopped_and_set_back_it_loses_no_row(job: SupervisedJob, kafka: Kafka, trigger: str) -> None:
     """The same numbers are written in each round, so that a row that is lost leaves its number one short."""
     topic, target = kafka.new_topic(), kafka.new_topic()

@@ -88,7 +88,7 @@ def on_a_name_node(config: HaConfig, hdfs: Hdfs) -> Store:
     return Store(config.model_copy(update={"hdfs": hdfs.options()}), root, root, {"spark.hadoop.dfs.replication": "1"})
 
 
-@pytest.fixture(params=["s3", "hdfs"])
+@pytest.fixture(params=["s3", pytest.param("hdfs", marks=pytest.mark.hours)])
 def store(request: pytest.FixtureRequest, config: HaConfig, tmp_path: Path) -> Store:
     if request.param == "s3":
         return in_a_bucket(config, request.getfixturevalue("s3"), tmp_path)

@@ -119,6 +119,7 @@ def test_the_kills_that_matter_most_leave_an_exact_output(gated: Gated) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_kill_before_the_first_commit_recovers(gated: Gated) -> None:
     job = gated()
     job.stream.feed(2)
@@ -136,6 +137,7 @@ def test_kill_before_the_first_commit_recovers(gated: Gated) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_two_kills_during_recovery_leave_a_third_start_that_is_exact(gated: Gated) -> None:
     job = gated()
     job.stream.feed(3)
@@ -187,6 +189,7 @@ def test_stop_that_was_being_drained_when_the_driver_died_is_done_by_the_next_ep
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_run_that_is_given_up_in_the_middle_of_its_drain_is_restored_exactly(gated: Gated) -> None:
     """Taken for an ordinary batch, what the drain wrote made every restore LOSS_POSSIBLE."""
     job = gated()

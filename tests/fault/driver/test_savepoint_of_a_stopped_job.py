@@ -32,6 +32,7 @@ with HaClient.open(HaConfig.model_validate_json(sys.stdin.read())) as client:
 """
 
 
+@pytest.mark.hours
 def test_on_a_mounted_path(client: HaClient, tmp_path: Path) -> None:
     saved_and_restored(SupervisedJob(client, Stream(tmp_path), ("windows", "rows")))
 

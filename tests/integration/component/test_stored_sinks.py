@@ -154,9 +154,9 @@ def test_a_driver_that_died_between_the_sinks_log_and_its_commit_is_recovered_ex
 @pytest.mark.parametrize(
     ("stage", "arrives"),
     [
-        pytest.param("json", False, id="json-before-the-log"),
+        pytest.param("json", False, marks=pytest.mark.hours, id="json-before-the-log"),
         pytest.param("parquet", True, id="parquet-before-the-commit"),
-        pytest.param("partitioned", False, id="partitioned-before-the-log"),
+        pytest.param("partitioned", False, marks=pytest.mark.hours, id="partitioned-before-the-log"),
     ],
     indirect=["stage"],
 )

@@ -84,7 +84,7 @@ def planned(stage: Stage) -> bool:
     return (Path(stage.request.checkpoint) / OFFSETS / str(BATCH)).exists()
 
 
-@pytest.mark.parametrize("stage", ["json", "partitioned"], indirect=True)
+@pytest.mark.parametrize("stage", ["json", pytest.param("partitioned", marks=pytest.mark.hours)], indirect=True)
 def test_a_driver_that_is_killed_before_the_sinks_entry_is_recovered_exactly_once(stage: Stage) -> None:
     with epoch(stage.request, stage.root, "first") as running:
         wait_until(lambda: planned(stage), timeout=400, what="the batch", interval=POLL)
@@ -95,6 +95,7 @@ def test_a_driver_that_is_killed_before_the_sinks_entry_is_recovered_exactly_onc
 
 
 @pytest.mark.parametrize("stage", ["parquet"], indirect=True)
+@pytest.mark.hours
 def test_a_query_that_ends_between_the_sinks_entry_and_its_commit_is_recovered_exactly_once(stage: Stage) -> None:
     commit = Path(stage.request.checkpoint) / COMMITS / str(BATCH)
     with epoch(stage.request, stage.root, "first") as running:

@@ -90,7 +90,9 @@ def test_a_query_with_another_manager_is_refused_and_stopped(seen: Seen) -> None
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)  # the first time it installs the release
-@pytest.mark.parametrize("release", [pytest.param("4.1.4", marks=pytest.mark.hours), "4.2.0", "4.3.0"])
+@pytest.mark.parametrize(
+    "release", [pytest.param("4.1.4", marks=pytest.mark.hours), pytest.param("4.2.0", marks=pytest.mark.hours), "4.3.0"]
+)
 def test_each_release_that_the_component_claims_runs_every_layout(release: str, tmp_path: Path) -> None:
     spark = BY_VERSION[release]
     asked = request(tmp_path, f"file://{tmp_path}/store", list(SHAPES))
