@@ -61,7 +61,8 @@ INTERIM = Condition(key=("interim",))
 class _Lasting:
     """A condition since it began.
 
-    :param lost: Since when the job is without a leader, also under its earlier attempts; ``None`` when it is not.
+    :param lost: Since when the job is without a leader that lasts, also under its earlier attempts; ``None`` when it is
+        not.
     :param outage: Whether that was reported.
     """
 
@@ -121,9 +122,11 @@ class Notices:
         yield cluster_event(condition.kind, job_id, facts, lasted).to_json()
         if condition.kind == NO_LEADER:
             lasting.outage = True
-        elif condition.kind == GRANTED and lasting.outage and lasting.lost is not None:
-            took = round(lasting.since - lasting.lost, 3)
-            yield cluster_event(RECOVERED, job_id, {**facts, "took": took}, lasted).to_json()
+        elif condition.kind == GRANTED:  # it has lasted
+            if lasting.outage and lasting.lost is not None:
+                took = round(lasting.since - lasting.lost, 3)
+                yield cluster_event(RECOVERED, job_id, {**facts, "took": took}, lasted).to_json()
+            # guard: outages-begin-with-an-earlier-short-loss
             lasting.lost, lasting.outage = None, False
 
 

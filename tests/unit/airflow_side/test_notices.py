@@ -103,6 +103,27 @@ def test_a_leader_after_a_loss_that_was_not_told_is_no_recovery() -> None:
     assert told([(0, led()), (20, unled()), (25, led(2)), (35, led(2))]) == [(35, GRANTED)]
 
 
+def test_a_loss_that_was_too_short_to_be_told_is_no_part_of_a_later_outage() -> None:
+    notices = Notices(100.0)
+    steps = [(0, led()), (20, unled(1)), (25, led(2)), (35, led(2)), (3600, unled(2)), (3610, unled(2))]
+    steps += [(3630, led(3)), (3640, led(3))]
+
+    events: list[Any] = [event for now, seen in steps for event in notices.take({FLIGHTS: seen}, float(now))]
+
+    assert [event["event"] for event in events] == [GRANTED, NO_LEADER, GRANTED, RECOVERED]
+    assert events[-1]["took"] == 30.0, "without the hour that the job was led"
+
+
+def test_a_leader_that_does_not_last_is_part_of_the_outage() -> None:
+    notices = Notices(100.0)
+    steps = [(0, led()), (20, unled(1)), (25, led(2)), (30, unled(2)), (40, unled(2)), (50, led(3)), (60, led(3))]
+
+    events: list[Any] = [event for now, seen in steps for event in notices.take({FLIGHTS: seen}, float(now))]
+
+    assert [event["event"] for event in events] == [NO_LEADER, GRANTED, RECOVERED]
+    assert events[-1]["took"] == 30.0
+
+
 def test_a_restore_that_ends_the_lost_run_under_its_lock_is_a_recovery_as_well() -> None:
     """The process that ends it leads the job for as long as the storage takes."""
     steps = [(0.0, unled()), (10.0, unled()), (30.0, INTERIM), (31.0, unled(2)), (35.0, led(3)), (45.0, led(3))]
