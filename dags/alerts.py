@@ -23,6 +23,7 @@ from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 NOTIFIER: dict[str, Any] = {}
 EVENTS = [
     "no_leader",
+    "quarantined",
     "recovered",
     "restart_budget_exhausted",
     "run_failed",

@@ -20,6 +20,10 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "has no leader",
         "Unpause the DAG recover_jobs, or run `spark-ha recover`. If it stays so: `spark-ha job show {job}` says why.",
     ),
+    "quarantined": (
+        "is in quarantine: nothing recovers it",
+        "Repair the cause, then `spark-ha job release {job}`. `spark-ha job show {job}` shows where it stands.",
+    ),
     "leadership_granted": ("has a new leader", "Nothing. `spark-ha job show {job}` shows who leads, and since when."),
     "recovered": ("is led again", "Nothing. `spark-ha job logs {job}` shows what the lost driver said last."),
     "restart_budget_exhausted": (

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
+from airflow_provider_ha.jobs.quarantine import quarantine_reason
 from airflow_provider_ha.jobs.recoverable import Action, judge, look
 from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
-from airflow_provider_ha.triggers._notices import GRANTED, INTERIM, NO_LEADER, Condition, Event
+from airflow_provider_ha.triggers._notices import GRANTED, INTERIM, NO_LEADER, QUARANTINED, Condition, Event
 from airflow_provider_ha.triggers._watched_nodes import Nodes
 
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _LIST_AGAIN = 60.0  # seconds after which the jobs are listed also when no watch fires
 _TURN = 5.0  # seconds of looks in one call; the event loop waits for an answer, and asks for the rest
-_NOTHING = (Standing.IDLE, Standing.ENDED, Standing.QUARANTINED)  # there is nothing to recover, or a person has to
+_NOTHING = (Standing.IDLE, Standing.ENDED)  # there is nothing to recover
 
 
 class JobList:
@@ -127,6 +128,8 @@ class ClusterView:
     def _condition(self, client: HaClient, seen: Surveyed) -> Condition:
         if seen.leader is not None:
             return self._granted(seen.leader)
+        if seen.standing is Standing.QUARANTINED:  # guard: jobs-in-quarantine-are-silent
+            return self._quarantined(client, seen)
         if seen.standing in _NOTHING:
             return Condition()
         if seen.pointer is not None and seen.standing in (Standing.LOST, Standing.STARTING):
@@ -158,6 +161,15 @@ class ClusterView:
         # guard: starting-is-not-lost
         lasting = self._start_timeout if standing is Standing.STARTING else self._grace
         return Condition(kind=NO_LEADER, key=(standing, *sorted(facts.items())), lasting=lasting, facts=facts)
+
+    def _quarantined(self, client: HaClient, seen: Surveyed) -> Condition:
+        reason = quarantine_reason(client.coordinator, client.paths, seen.job_id)
+        if reason is None:  # it has been released since it was surveyed
+            return Condition()
+        facts: Event = {"reason": reason}
+        if seen.pointer is not None:
+            facts |= {"run": seen.pointer.run, "attempt": seen.pointer.attempt, "epoch": seen.last_epoch}
+        return Condition(kind=QUARANTINED, key=(reason,), lasting=self._grace, facts=facts)
 
     def _granted(self, leader: LeaderInfo) -> Condition:
         if not leader.attempt:

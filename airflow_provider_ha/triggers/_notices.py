@@ -20,6 +20,7 @@ Watched = tuple[str, str]  # a job, and what of it is watched: of that one condi
 
 LEADER = "leader"  # what of a job is watched: how it is led. Of its health, each kind is by itself
 NO_LEADER = "no_leader"
+QUARANTINED = "quarantined"
 GRANTED = "leadership_granted"
 RECOVERED = "recovered"
 BUDGET_EXHAUSTED = "restart_budget_exhausted"
@@ -31,7 +32,7 @@ DRILL_FAILED = "drill_failed"
 RECOVERY_POINT = "recovery_point_exceeded"
 RECOVERY_TIME = "recovery_time_exceeded"
 
-LEADERSHIP_KINDS = (NO_LEADER, GRANTED, RECOVERED)
+LEADERSHIP_KINDS = (NO_LEADER, QUARANTINED, GRANTED, RECOVERED)
 HEALTH_KINDS = (BUDGET_EXHAUSTED, RUN_FAILED, CHECKPOINT_FAILING, CHECKPOINT_OLD, STALLED)
 DRILL_KINDS = (DRILL_FAILED, RECOVERY_POINT, RECOVERY_TIME)
 KINDS = (*LEADERSHIP_KINDS, *HEALTH_KINDS, *DRILL_KINDS)
@@ -53,6 +54,7 @@ class Condition:
     facts: Event | None = None
 
 
+_UNLED = (NO_LEADER, QUARANTINED)  # the job has no leader, and needs one
 # A process that is no driver holds the lock for a moment: it ends a run, or cleans up. An outage goes on.
 INTERIM = Condition(key=("interim",))
 
@@ -120,7 +122,7 @@ class Notices:
         lasted = round(now - lasting.since, 3)
         condition, facts = lasting.condition, lasting.condition.facts or {}
         yield cluster_event(condition.kind, job_id, facts, lasted).to_json()
-        if condition.kind == NO_LEADER:
+        if condition.kind in _UNLED:
             lasting.outage = True
         elif condition.kind == GRANTED:  # it has lasted
             if lasting.outage and lasting.lost is not None:
@@ -132,12 +134,12 @@ class Notices:
 
 def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Lasting:
     if before is None:
-        return _Lasting(condition, now, lost=now if condition.kind == NO_LEADER else None)
+        return _Lasting(condition, now, lost=now if condition.kind in _UNLED else None)
     if (before.condition.kind, before.condition.key) == (condition.kind, condition.key):
         return _Lasting(condition, before.since, before.reported, before.lost, before.outage)
-    if condition.kind == NO_LEADER:  # another attempt that has no leader either: the outage goes on
+    if condition.kind in _UNLED:  # an attempt after another, or a quarantine: the outage goes on
         # guard: outages-begin-anew-with-each-attempt
         return _Lasting(condition, now, lost=now if before.lost is None else before.lost, outage=before.outage)
     if condition.kind == GRANTED or condition == INTERIM:  # guard: outages-end-untold-with-their-run
         return _Lasting(condition, now, lost=before.lost, outage=before.outage)
-    return _Lasting(condition, now)  # ended, or taken care of by a person
+    return _Lasting(condition, now)  # ended

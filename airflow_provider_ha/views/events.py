@@ -185,10 +185,9 @@ class EndedOperationEvent(OperationEvent):
     run_reason: str
 
 
-class NoLeaderEvent(View):
-    """A job of the cluster that has no leader, and that has to be recovered.
+class UnledEvent(View):
+    """A job of the cluster that has no leader, and needs one.
 
-    :param event: Always ``no_leader``.
     :param job_id: The job.
     :param reason: Why it has no leader.
     :param run: Number of its newest run; left out, as *attempt* and *epoch*, for a job that cannot be read.
@@ -197,7 +196,6 @@ class NoLeaderEvent(View):
     :param lasted: Seconds for which this has lasted.
     """
 
-    event: Literal["no_leader"] = "no_leader"
     job_id: str
     reason: str
     run: int | None = None
@@ -208,6 +206,25 @@ class NoLeaderEvent(View):
     def to_json(self) -> dict[str, Any]:
         """Return the event; a DAG finds no key without a value."""
         return self.model_dump(mode="json", exclude_none=True)
+
+
+class NoLeaderEvent(UnledEvent):
+    """A job of the cluster that has no leader, and that has to be recovered.
+
+    :param event: Always ``no_leader``.
+    """
+
+    event: Literal["no_leader"] = "no_leader"
+
+
+class QuarantinedEvent(UnledEvent):
+    """A job of the cluster that is in quarantine: nothing recovers it until a person has released it.
+
+    :param event: Always ``quarantined``.
+    :param reason: Why it is in quarantine.
+    """
+
+    event: Literal["quarantined"] = "quarantined"
 
 
 class GrantedEvent(View):
@@ -249,7 +266,7 @@ class AlertEvent(View):
 
 
 class RecoveredEvent(View):
-    """A job that leads again after an outage that was reported as ``no_leader``.
+    """A job that is led again after an outage that was reported, as ``no_leader`` or ``quarantined``.
 
     :param event: Always ``recovered``.
     :param job_id: The job.
@@ -358,6 +375,7 @@ class DrillAlertEvent(AlertEvent):
 
 CLUSTER_EVENTS: Mapping[str, type[View]] = {
     "no_leader": NoLeaderEvent,
+    "quarantined": QuarantinedEvent,
     "leadership_granted": GrantedEvent,
     "recovered": RecoveredEvent,
     "restart_budget_exhausted": BudgetExhaustedEvent,

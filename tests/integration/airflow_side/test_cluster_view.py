@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.jobs import recoverable
+from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, release
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.triggers import _cluster_view as module
 from airflow_provider_ha.triggers._cluster_view import ClusterView
-from airflow_provider_ha.triggers._notices import GRANTED, INTERIM, NO_LEADER, Condition
+from airflow_provider_ha.triggers._notices import GRANTED, INTERIM, NO_LEADER, QUARANTINED, Condition
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.trigger_helpers import NEVER, cancelled, until
@@ -134,11 +136,27 @@ def test_a_job_that_is_led_or_idle_or_in_quarantine_is_never_looked_at(cluster: 
     seen = Watcher(cluster).sees()
 
     assert {job_id: condition.kind for job_id, condition in seen.items()} == {
-        "apart": "",
+        "apart": QUARANTINED,
         "over": "",
         "running": GRANTED,
     }
     assert looks == []
+
+
+def test_a_job_in_quarantine_is_told_with_why_until_it_is_released(cluster: Cluster) -> None:
+    cluster.lost("flights")
+    paths, watcher = cluster.client.paths, Watcher(cluster)
+    lost = watcher.sees()["flights"]
+    held = Quarantine(job_id="flights", reason="its graph is torn", by="test", cluster_epoch=1, at=SystemClock().now())
+    cluster.coordinator.ensure(paths.quarantine)
+    cluster.coordinator.commit(quarantine_op(paths, held))
+
+    apart = watcher.sees()["flights"]
+    release(cluster.coordinator, paths, "flights")
+
+    assert (apart.kind, apart.lasting) == (QUARANTINED, 1.0)
+    assert apart.facts == {"reason": "its graph is torn", "run": 1, "attempt": 1, "epoch": 1}
+    assert watcher.sees()["flights"] == lost
 
 
 def test_a_leader_that_a_release_without_attempts_in_its_pointer_made_is_seen(cluster: Cluster) -> None:

@@ -114,14 +114,18 @@ def test_only_what_a_leader_of_the_cluster_would_act_on_is_told(cluster: Cluster
 
     async def watch() -> None:
         watching = asyncio.ensure_future(take(trigger(poll_interval=0.2).run(), told))
-        await until(lambda: len(told) >= 2, "two jobs")
+        await until(lambda: len(told) >= 3, "three jobs")
         await asyncio.sleep(1)
         await stop(watching)
 
     asyncio.run(watch())
 
-    assert sorted(event["job_id"] for event in told) == ["broken", "lost"]
-    assert {event["event"] for event in told} == {"no_leader"}
+    assert {event["job_id"]: event["event"] for event in told} == {
+        "broken": "no_leader",
+        "held": "quarantined",
+        "lost": "no_leader",
+    }
+    assert len(told) == 3
     assert len(opened) == 1
 
 

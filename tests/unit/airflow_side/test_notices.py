@@ -10,6 +10,7 @@ from airflow_provider_ha.triggers._notices import (
     INTERIM,
     LEADER,
     NO_LEADER,
+    QUARANTINED,
     RECOVERED,
     Condition,
     Notices,
@@ -31,6 +32,7 @@ def led(epoch: int = 1) -> Condition:
 
 
 QUIET = Condition()
+APART = Condition(kind=QUARANTINED, key=("torn",), lasting=10.0, facts={"reason": "torn"})
 FLIGHTS, OTHER = ("flights", LEADER), ("other", LEADER)
 
 
@@ -101,6 +103,29 @@ def test_a_leader_after_a_loss_that_was_told_is_a_recovery_and_says_how_long_it_
 
 def test_a_leader_after_a_loss_that_was_not_told_is_no_recovery() -> None:
     assert told([(0, led()), (20, unled()), (25, led(2)), (35, led(2))]) == [(35, GRANTED)]
+
+
+def test_a_quarantine_is_told_once_it_has_lasted_also_when_the_loss_before_it_was_not() -> None:
+    assert told([(0, led()), (20, unled()), (25, APART), (34, APART), (35, APART), (36, APART)]) == [(35, QUARANTINED)]
+
+
+def test_a_quarantine_reminds_seldom_as_what_needs_a_person_does() -> None:
+    notices, found = Notices(10.0, 1000.0), list[float]()
+
+    for now in (0, 10, 500, 1009, 1010):
+        found += [float(now) for _ in notices.take({FLIGHTS: APART}, float(now))]
+
+    assert found == [10.0, 1010.0]
+
+
+def test_a_job_that_is_released_from_quarantine_and_led_has_recovered_from_its_loss() -> None:
+    notices = Notices(100.0)
+    steps = [(0, led()), (20, unled()), (25, APART), (40, APART), (60, unled()), (65, led(2)), (75, led(2))]
+
+    events: list[Any] = [event for now, seen in steps for event in notices.take({FLIGHTS: seen}, float(now))]
+
+    assert [event["event"] for event in events] == [QUARANTINED, GRANTED, RECOVERED]
+    assert events[-1]["took"] == 45.0
 
 
 def test_a_loss_that_was_too_short_to_be_told_is_no_part_of_a_later_outage() -> None:
