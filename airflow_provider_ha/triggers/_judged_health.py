@@ -40,6 +40,7 @@ class Bounds:
 
     :param checkpoint_grace: Seconds for which checkpoints may fail.
     :param checkpoint_age: Seconds that the newest checkpoint may be old while there are batches that it does not hold.
+        A leader has *checkpoint_grace* to take another one: after a long outage the newest one is old.
     :param stall_grace: Seconds that a job has to be STALLED: a driver may end itself, and be recovered, within these.
     :param recovery_point: Seconds that what a drill restored may have been old; ``None`` for any age.
     :param recovery_time: Seconds that a drill may have taken; ``None`` for any time.
@@ -90,7 +91,8 @@ def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, 
 def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:
     """Return *seen* without what only a leader knows, of jobs that it does not lead any more.
 
-    A leader that is gone leaves its status behind, and that says nothing about the next one.
+    A leader that is gone leaves its status behind, and that says nothing about the next one: of another epoch it does
+    not count, until the new leader has written its own and that was read.
     """
     return {
         (job_id, what): Condition() if _has_gone(condition, seen.get((job_id, LEADER))) else condition
@@ -103,8 +105,7 @@ def _has_gone(condition: Condition, leader: Condition | None) -> bool:
         return False
     if leader is None or leader.kind != GRANTED:
         return True
-    if condition.kind != STALLED:  # the next leader writes its status before this has lasted for long
-        return False
+    # guard: statuses-of-earlier-leaders-are-told
     return (leader.facts or {}).get("epoch") != (condition.facts or {}).get("epoch")
 
 
@@ -138,20 +139,26 @@ def _checkpoints(health: JobHealth, bounds: Bounds, now: datetime) -> Iterator[C
     status, checkpoint = health.status, health.checkpoint
     if status is None:
         return
-    facts: Event = {"run": health.run, "checkpoint": checkpoint.number if checkpoint is not None else None}
+    facts: Event = {
+        "run": health.run,
+        "epoch": status.epoch,
+        "checkpoint": checkpoint.number if checkpoint is not None else None,
+    }
+    key = (health.run, status.epoch)
     if status.message.startswith(NO_CHECKPOINT):
-        why = {"reason": status.message.removeprefix(NO_CHECKPOINT)}
-        yield Condition(
-            kind=CHECKPOINT_FAILING, key=(health.run,), lasting=bounds.checkpoint_grace, facts={**facts, **why}
-        )
+        failing: Event = {"reason": status.message.removeprefix(NO_CHECKPOINT)}
+        yield Condition(kind=CHECKPOINT_FAILING, key=key, lasting=bounds.checkpoint_grace, facts={**facts, **failing})
     taken = checkpoint.created_at if checkpoint is not None else health.made_at
     if taken is None:
         return
     age = (now - taken).total_seconds()
     if age > bounds.checkpoint_age and _is_behind(status, checkpoint):
         what = f"checkpoint {checkpoint.number}" if checkpoint is not None else "the run, which has no checkpoint,"
-        why = {"reason": f"{what} is {age:.0f} s old, and batches were committed that it does not hold"}
-        yield Condition(kind=CHECKPOINT_OLD, key=(health.run,), facts={**facts, **why, "age": round(age, 3)})
+        old: Event = {
+            "reason": f"{what} is {age:.0f} s old, and batches were committed that it does not hold",
+            "age": round(age, 3),
+        }
+        yield Condition(kind=CHECKPOINT_OLD, key=key, lasting=bounds.checkpoint_grace, facts={**facts, **old})
 
 
 def _is_behind(status: Status, checkpoint: CheckpointPointer | None) -> bool:

@@ -62,7 +62,8 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     :param start_timeout: Seconds that a submission may take until it leads, before the job counts as without a leader.
     :param repeat_after: Seconds after which a job that still has no leader is reported again.
     :param poll_interval: Seconds between two looks at leaders when no watch fires.
-    :param checkpoint_grace: Seconds for which checkpoints may fail before ``checkpoint_failing``.
+    :param checkpoint_grace: Seconds for which checkpoints may fail before ``checkpoint_failing``, and that a leader has
+        to take one before ``checkpoint_old``.
     :param max_checkpoint_age: Seconds that the newest checkpoint may be old, while batches are committed that it does
         not hold, before ``checkpoint_old``.
     :param max_recovery_point: Bound for the age of what the newest drill restored (RPO), in seconds; none by default.

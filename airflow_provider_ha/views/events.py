@@ -320,10 +320,12 @@ class CheckpointFailingEvent(AlertEvent):
     """A live run whose checkpoints fail.
 
     :param event: Always ``checkpoint_failing``.
+    :param epoch: Epoch of the leader that says so; it leads.
     :param checkpoint: Number of its newest checkpoint; ``null`` for none.
     """
 
     event: Literal["checkpoint_failing"] = "checkpoint_failing"
+    epoch: int
     checkpoint: int | None
 
 
@@ -331,11 +333,13 @@ class CheckpointOldEvent(AlertEvent):
     """A live run that has committed batches which no checkpoint holds, and whose newest checkpoint is too old.
 
     :param event: Always ``checkpoint_old``.
+    :param epoch: Epoch of the leader that has written how far the queries are; it leads.
     :param checkpoint: Number of its newest checkpoint; ``null`` for none.
     :param age: Seconds since that was taken; without one, since the run was made.
     """
 
     event: Literal["checkpoint_old"] = "checkpoint_old"
+    epoch: int
     checkpoint: int | None
     age: float
 

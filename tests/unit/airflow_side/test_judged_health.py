@@ -124,6 +124,14 @@ def test_a_checkpoint_is_too_old_when_there_are_batches_that_it_does_not_hold() 
     assert wrong(replace(behind, checkpoint=a_checkpoint(5, seconds=500.0))) == {}
 
 
+def test_a_leader_is_given_time_to_take_a_checkpoint_before_the_one_of_its_predecessor_is_old() -> None:
+    behind = replace(LIVE, status=a_status(6), checkpoint=a_checkpoint(5, seconds=7000.0))
+    after = replace(behind, status=a_status(6).model_copy(update={"epoch": 4}))
+
+    assert wrong(behind)["checkpoint_old"].lasting == 60.0
+    assert wrong(behind)["checkpoint_old"].key != wrong(after)["checkpoint_old"].key
+
+
 def test_a_job_without_input_needs_no_newer_checkpoint() -> None:
     assert wrong(replace(LIVE, checkpoint=a_checkpoint(5, seconds=86_000.0))) == {}
 
@@ -189,8 +197,12 @@ def test_what_a_leader_says_of_a_stall_counts_while_it_leads(leader: Condition, 
 
 @pytest.mark.parametrize(
     ("leader", "told"),
-    [(Condition(kind=GRANTED, key=(3,), facts={"epoch": 3}), True), (Condition(kind=NO_LEADER), False)],
-    ids=["leads", "lost"],
+    [
+        (Condition(kind=GRANTED, key=(3,), facts={"epoch": 3}), True),
+        (Condition(kind=GRANTED, key=(4,), facts={"epoch": 4}), False),
+        (Condition(kind=NO_LEADER), False),
+    ],
+    ids=["leads", "another leads", "lost"],
 )
 @pytest.mark.parametrize(
     "health",

@@ -175,7 +175,7 @@ def test_each_outage_has_its_own_recovery() -> None:
 
 def test_a_condition_that_needs_a_person_is_told_again_after_its_own_time_and_anew_when_it_comes_back() -> None:
     failing = Condition(
-        kind=CHECKPOINT_FAILING, key=(1,), lasting=60.0, facts={"run": 1, "reason": "full", "checkpoint": 3}
+        kind=CHECKPOINT_FAILING, key=(1,), lasting=60.0, facts={"run": 1, "epoch": 1, "reason": "full", "checkpoint": 3}
     )
     notices, at, found = Notices(10.0, 1000.0), ("flights", CHECKPOINT_FAILING), list[float]()
 
