@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs.model import Run, RunResult, Status
+from airflow_provider_ha.jobs.model import Run, RunResult, StartPoint, Status
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.triggers._drills import NewestDrills
 from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health
@@ -101,8 +101,10 @@ def _of_jobs(client: HaClient, jobs: Sequence[str]) -> Iterator[tuple[str, JobHe
         yield (
             job.job_id,
             JobHealth(
+                job_id=job.job_id,
                 run=run,
                 made_at=made.created_at if made is not None else None,
+                start=made.start if made is not None else StartPoint(),
                 result=_readable(second[job.run_result(run)], RunResult) if run else None,
                 status=status if status is not None and status.run == run else None,
                 checkpoint=_readable(second[job.checkpoint(checkpoint)], CheckpointPointer) if checkpoint else None,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
-from airflow_provider_ha.jobs.model import JobState, RunResult, Status
+from airflow_provider_ha.jobs.model import JobState, RunResult, StartKind, StartPoint, Status
 from airflow_provider_ha.triggers._notices import (
     BUDGET_EXHAUSTED,
     CHECKPOINT_FAILING,
@@ -58,15 +58,19 @@ class JobHealth:
     """What the records of one job say.
 
     :param run: Number of its newest run; 0 for none.
-    :param made_at: When that was made.
+    :param job_id: The job.
+    :param made_at: When that run was made.
+    :param start: The start of that run.
     :param result: Of that run.
     :param status: What a leader of that run wrote last.
     :param checkpoint: The job's newest checkpoint, of any run.
     :param drill: Its newest drill.
     """
 
+    job_id: str = ""
     run: int = 0
     made_at: datetime | None = None
+    start: StartPoint = field(default_factory=StartPoint)
     result: RunResult | None = None
     status: Status | None = None
     checkpoint: CheckpointPointer | None = None
@@ -76,6 +80,18 @@ class JobHealth:
     def is_live(self) -> bool:
         """Whether its newest run has no result."""
         return self.run > 0 and self.result is None
+
+    @property
+    def own(self) -> CheckpointPointer | None:
+        """The newest checkpoint, when it is of the newest run."""
+        return self.checkpoint if self.checkpoint is not None and self.checkpoint.run == self.run else None
+
+    @property
+    def starts_from_newest(self) -> bool:
+        """Whether the newest run goes on from the newest checkpoint, and with the numbers of its batches."""
+        start, newest = self.start, self.checkpoint
+        named = (start.kind, start.source_job, start.source_id)
+        return newest is not None and named == (StartKind.CHECKPOINT, self.job_id, str(newest.number))
 
 
 def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, Condition]:
@@ -148,22 +164,33 @@ def _checkpoints(health: JobHealth, bounds: Bounds, now: datetime) -> Iterator[C
     if status.message.startswith(NO_CHECKPOINT):
         failing: Event = {"reason": status.message.removeprefix(NO_CHECKPOINT)}
         yield Condition(kind=CHECKPOINT_FAILING, key=key, lasting=bounds.checkpoint_grace, facts={**facts, **failing})
-    taken = checkpoint.created_at if checkpoint is not None else health.made_at
+    # A checkpoint of an earlier run is as old as the time in which nothing ran: what it does not hold is of this run.
+    own = health.own
+    taken = own.created_at if own is not None else health.made_at
     if taken is None:
         return
     age = (now - taken).total_seconds()
-    if age > bounds.checkpoint_age and _is_behind(status, checkpoint):
-        what = f"checkpoint {checkpoint.number}" if checkpoint is not None else "the run, which has no checkpoint,"
+    if age > bounds.checkpoint_age and _is_behind(health, status):
+        what = f"checkpoint {own.number}" if own is not None else "the run, which has no checkpoint,"
         old: Event = {
             "reason": f"{what} is {age:.0f} s old, and batches were committed that it does not hold",
+            "checkpoint": own.number if own is not None else None,
             "age": round(age, 3),
         }
         yield Condition(kind=CHECKPOINT_OLD, key=key, lasting=bounds.checkpoint_grace, facts={**facts, **old})
 
 
-def _is_behind(status: Status, checkpoint: CheckpointPointer | None) -> bool:
-    """Whether there are committed batches that the checkpoint does not hold: without input, an old one holds all."""
-    cut = checkpoint.cut if checkpoint is not None else {}
+def _is_behind(health: JobHealth, status: Status) -> bool:
+    """Whether there are committed batches that the checkpoint does not hold: without input, an old one holds all.
+
+    Batches are numbered anew by a run that starts fresh, and go on from its source in any other one: the cut of a
+    checkpoint says something about this run only when it is the run's, or when the run goes on from it.
+    """
+    # guard: batches-of-another-run-are-compared
+    known = health.checkpoint if health.starts_from_newest else health.own
+    if known is None and health.start.kind is not StartKind.FRESH:
+        return any(query.committed_at is not None for query in status.queries.values())  # in this epoch
+    cut = known.cut if known is not None else {}
     # guard: quiet-sources-make-old-checkpoints
     return any(query.committed > cut.get(name, -1) for name, query in status.queries.items())
 

@@ -334,7 +334,7 @@ class CheckpointOldEvent(AlertEvent):
 
     :param event: Always ``checkpoint_old``.
     :param epoch: Epoch of the leader that has written how far the queries are; it leads.
-    :param checkpoint: Number of its newest checkpoint; ``null`` for none.
+    :param checkpoint: Number of the newest checkpoint of that run; ``null`` for none.
     :param age: Seconds since that was taken; without one, since the run was made.
     """
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
-from airflow_provider_ha.jobs.model import JobState, QueryStatus, RunResult, Status
+from airflow_provider_ha.jobs.model import JobState, QueryStatus, RunResult, StartKind, StartPoint, Status
 from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health, of_leaders
 from airflow_provider_ha.triggers._notices import GRANTED, LEADER, NO_LEADER, STALLED, Condition
 from airflow_provider_ha.views.events import cluster_event
@@ -134,6 +134,53 @@ def test_a_leader_is_given_time_to_take_a_checkpoint_before_the_one_of_its_prede
 
 def test_a_job_without_input_needs_no_newer_checkpoint() -> None:
     assert wrong(replace(LIVE, checkpoint=a_checkpoint(5, seconds=86_000.0))) == {}
+
+
+FRESH = StartPoint()
+FROM_NEWEST = StartPoint(kind=StartKind.CHECKPOINT, source_job="flights", source_id="7")
+FROM_ELSEWHERE = StartPoint(kind=StartKind.SAVEPOINT, source_job="flights", source_id="before-the-release")
+
+
+def following(start: StartPoint, committed: int, *, seconds: float = 700.0, works: bool = True) -> JobHealth:
+    """Return a second run without a checkpoint, of a job whose first run left checkpoint 7 with batch 500."""
+    status = a_status(committed)
+    query = status.queries["counts"].model_copy(update={"committed_at": ago(5) if works else None})
+    return JobHealth(
+        job_id="flights",
+        run=2,
+        made_at=ago(seconds),
+        start=start,
+        status=status.model_copy(update={"queries": {"counts": query}}),
+        checkpoint=a_checkpoint(500, seconds=90_000.0).model_copy(update={"run": 1}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("health", "told"),
+    [
+        (following(FRESH, 9), True),
+        (following(FRESH, -1, works=False), False),
+        (following(FROM_NEWEST, 501), True),
+        (following(FROM_NEWEST, 500, works=False), False),
+        (following(FROM_ELSEWHERE, 9), True),
+        (following(FROM_ELSEWHERE, 900, works=False), False),
+    ],
+    ids=["fresh", "fresh, no input", "goes on", "goes on, no input", "from elsewhere", "from elsewhere, no input"],
+)
+def test_a_checkpoint_of_another_run_says_nothing_about_batches_that_are_numbered_anew(
+    health: JobHealth, told: bool
+) -> None:
+    found = wrong(health)
+
+    assert set(found) == ({"checkpoint_old"} if told else set())
+    if told:
+        facts = found["checkpoint_old"].facts or {}
+        assert (facts["checkpoint"], facts["age"]) == (None, 700.0)
+        assert facts["reason"].startswith("the run, which has no checkpoint, is 700 s old")
+
+
+def test_a_run_that_is_new_is_not_as_old_as_the_checkpoint_of_the_run_before_it() -> None:
+    assert wrong(following(FROM_NEWEST, 501, seconds=60.0)) == {}
 
 
 def test_a_run_without_any_checkpoint_is_as_old_as_it_is() -> None:
