@@ -9,7 +9,7 @@ an outage which was reported is a recovery, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_ha.views.events import cluster_event
@@ -66,6 +66,7 @@ class _Lasting:
     :param lost: Since when the job is without a leader that lasts, also under its earlier attempts; ``None`` when it is
         not.
     :param outage: Whether that was reported.
+    :param told: When it was reported last as a missing leader; ``None`` when it was not, or a person had to act since.
     """
 
     condition: Condition
@@ -73,6 +74,7 @@ class _Lasting:
     reported: float | None = None
     lost: float | None = None
     outage: bool = False
+    told: float | None = None
 
 
 class Notices:
@@ -80,11 +82,14 @@ class Notices:
 
     :param repeat_after: Seconds after which a job that still has no leader is reported again.
     :param remind_after: Seconds after which any other condition that lasts is.
+    :param by_outage: Whether *repeat_after* counts over all attempts of an outage, for people. A DAG that recovers acts
+        on one attempt, and has to hear of each.
     """
 
-    def __init__(self, repeat_after: float, remind_after: float = float("inf")) -> None:
+    def __init__(self, repeat_after: float, remind_after: float = float("inf"), *, by_outage: bool = False) -> None:
         self._repeat_after = repeat_after
         self._remind_after = remind_after
+        self._by_outage = by_outage
         self._watched: dict[Watched, _Lasting] | None = None
 
     def take(self, seen: Mapping[Watched, Condition], now: float) -> list[Event]:
@@ -95,6 +100,10 @@ class Notices:
         """
         first, before = self._watched is None, self._watched or {}
         self._watched = {each: _carried(before.get(each), condition, now) for each, condition in seen.items()}
+        if self._by_outage:
+            for lasting in self._watched.values():
+                if lasting.condition.kind == NO_LEADER:  # guard: each-attempt-wakes-people
+                    lasting.reported = lasting.told
         if first:
             for lasting in self._watched.values():
                 # guard: grants-since-the-beginning
@@ -123,23 +132,24 @@ class Notices:
         condition, facts = lasting.condition, lasting.condition.facts or {}
         yield cluster_event(condition.kind, job_id, facts, lasted).to_json()
         if condition.kind in _UNLED:
-            lasting.outage = True
+            lasting.outage, lasting.told = True, now if condition.kind == NO_LEADER else None
         elif condition.kind == GRANTED:  # it has lasted
             if lasting.outage and lasting.lost is not None:
                 took = round(lasting.since - lasting.lost, 3)
                 yield cluster_event(RECOVERED, job_id, {**facts, "took": took}, lasted).to_json()
             # guard: outages-begin-with-an-earlier-short-loss
-            lasting.lost, lasting.outage = None, False
+            lasting.lost, lasting.outage, lasting.told = None, False, None
 
 
 def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Lasting:
     if before is None:
         return _Lasting(condition, now, lost=now if condition.kind in _UNLED else None)
     if (before.condition.kind, before.condition.key) == (condition.kind, condition.key):
-        return _Lasting(condition, before.since, before.reported, before.lost, before.outage)
+        return replace(before, condition=condition)
+    anew = replace(before, condition=condition, since=now, reported=None)
     if condition.kind in _UNLED:  # an attempt after another, or a quarantine: the outage goes on
         # guard: outages-begin-anew-with-each-attempt
-        return _Lasting(condition, now, lost=now if before.lost is None else before.lost, outage=before.outage)
+        return replace(anew, lost=now if before.lost is None else before.lost)
     if condition.kind == GRANTED or condition == INTERIM:  # guard: outages-end-untold-with-their-run
-        return _Lasting(condition, now, lost=before.lost, outage=before.outage)
+        return anew
     return _Lasting(condition, now)  # ended

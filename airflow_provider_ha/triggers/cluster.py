@@ -60,7 +60,8 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     :param grace: Seconds that a missing or a new leader has to last, and a job has to be STALLED. The followers
         of a job recover its loss within these by themselves.
     :param start_timeout: Seconds that a submission may take until it leads, before the job counts as without a leader.
-    :param repeat_after: Seconds after which a job that still has no leader is reported again.
+    :param repeat_after: Seconds after which a job that still has no leader is reported again. If the DAG *recovers*, a
+        new attempt that has no leader either is an event as well.
     :param poll_interval: Seconds between two looks at leaders when no watch fires.
     :param checkpoint_grace: Seconds for which checkpoints may fail before ``checkpoint_failing``, and that a leader has
         to take one before ``checkpoint_old``.
@@ -147,9 +148,14 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         """Whether an event of the cluster is for this watcher."""
         return event["event"] in self.emit and (self.job_ids is None or event["job_id"] in self.job_ids)
 
+    def notices(self) -> Notices:
+        """Return what decides which observations become events."""
+        # guard: watchers-that-tell-hear-of-each-attempt
+        return Notices(self.repeat_after, self.remind_after, by_outage=not self.recovers)
+
     async def events(self) -> AsyncIterator[Event]:
         """Yield every event of the cluster. A cluster that cannot be reached says nothing about its jobs."""
-        notices, outage = Notices(self.repeat_after, self.remind_after), Outage(self)
+        notices, outage = self.notices(), Outage(self)
         while True:
             try:
                 config = await config_of(self.spark_ha_conn_id)

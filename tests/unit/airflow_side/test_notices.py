@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from airflow_provider_ha.triggers._notices import (
     CHECKPOINT_FAILING,
     GRANTED,
@@ -15,6 +17,7 @@ from airflow_provider_ha.triggers._notices import (
     Condition,
     Notices,
 )
+from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 
 
 def unled(attempt: int = 1, *, lasting: float = 10.0) -> Condition:
@@ -36,9 +39,11 @@ APART = Condition(kind=QUARANTINED, key=("torn",), lasting=10.0, facts={"reason"
 FLIGHTS, OTHER = ("flights", LEADER), ("other", LEADER)
 
 
-def told(steps: list[tuple[float, Condition]], *, repeat_after: float = 100.0) -> list[tuple[float, str]]:
+def told(
+    steps: list[tuple[float, Condition]], *, repeat_after: float = 100.0, by_outage: bool = False
+) -> list[tuple[float, str]]:
     """Return (time, event) of everything that is told about one job."""
-    notices, found = Notices(repeat_after), []
+    notices, found = Notices(repeat_after, by_outage=by_outage), []
     for now, condition in steps:
         found += [(now, event["event"]) for event in notices.take({FLIGHTS: condition}, now)]
     return found
@@ -103,6 +108,54 @@ def test_a_leader_after_a_loss_that_was_told_is_a_recovery_and_says_how_long_it_
 
 def test_a_leader_after_a_loss_that_was_not_told_is_no_recovery() -> None:
     assert told([(0, led()), (20, unled()), (25, led(2)), (35, led(2))]) == [(35, GRANTED)]
+
+
+ATTEMPTS = [
+    *((float(now), unled(1)) for now in range(0, 20, 5)),
+    *((float(now), unled(2)) for now in range(20, 40, 5)),
+    (40.0, led(2)),  # not for long
+    *((float(now), unled(3)) for now in range(45, 130, 5)),
+]
+
+
+def test_people_hear_of_an_outage_again_after_its_time_and_not_with_each_attempt() -> None:
+    assert told(ATTEMPTS, by_outage=True) == [(10, NO_LEADER), (110, NO_LEADER)]
+
+
+def test_a_dag_that_recovers_hears_of_each_attempt() -> None:
+    assert told(ATTEMPTS) == [(10, NO_LEADER), (30, NO_LEADER), (55, NO_LEADER)]
+
+
+@pytest.mark.parametrize(("recovers", "wanted"), [(True, 3), (False, 2)])
+def test_a_trigger_whose_dag_recovers_reports_each_attempt_and_one_that_tells_the_outage(
+    recovers: bool, wanted: int
+) -> None:
+    notices, found = SparkHaClusterTrigger(repeat_after=100.0, recovers=recovers).notices(), list[Any]()
+
+    for now, condition in ATTEMPTS:
+        found += notices.take({FLIGHTS: condition}, now)
+
+    assert len(found) == wanted
+
+
+def test_people_hear_of_the_next_outage_once_it_has_lasted() -> None:
+    steps = [(0.0, unled()), (10.0, unled()), (20.0, led(2)), (30.0, led(2)), (40.0, unled(2)), (49.0, unled(2))]
+
+    assert [kind for _, kind in told([*steps, (50.0, unled(2))], by_outage=True)] == [
+        NO_LEADER,
+        GRANTED,
+        RECOVERED,
+        NO_LEADER,
+    ]
+    assert len(told(steps, by_outage=True)) == 3
+
+
+def test_a_job_that_is_released_from_quarantine_has_its_time_to_be_led_before_people_hear_of_it_again() -> None:
+    steps = [(0, unled()), (10, unled()), (15, APART), (25, APART), (500, unled()), (509, unled()), (510, unled())]
+
+    found = told([(float(now), seen) for now, seen in steps], by_outage=True)
+
+    assert found == [(10, NO_LEADER), (25, QUARANTINED), (510, NO_LEADER)]
 
 
 def test_a_quarantine_is_told_once_it_has_lasted_also_when_the_loss_before_it_was_not() -> None:
