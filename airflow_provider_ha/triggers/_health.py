@@ -1,7 +1,8 @@
 """Reads what a watcher of a cluster sees of jobs beside their leaders: results, checkpoints, and restore drills.
 
 Of each job that is five reads, in two round trips for all: the status and the numbers of its runs and checkpoints,
-then the newest run and the newest checkpoint. Nothing of them is kept: a job may be deleted and made again. Drills come
+then the newest run and the newest checkpoint. Of a job with a new run it is one more: a run that failed may be
+followed by another one before the next look. Nothing of them is kept: a job may be deleted and made again. Drills come
 from storage, and are what a thread beside has read until now.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,6 +52,7 @@ class HealthView:
         self._drilled = 0
         self._alone = OneAtATime()
         self._read_at = float("-inf")
+        self._looked: datetime | None = None
         self._found: dict[Watched, Condition] = {}
 
     def known(self, jobs: Sequence[str]) -> dict[Watched, Condition]:
@@ -75,8 +78,10 @@ class HealthView:
         if time.monotonic() - self._read_at < self._interval and drilled == self._drilled:
             return
         now, found, live = client.clock.now(), dict[Watched, Condition](), list[str]()
+        # A look earlier: an answer that came too late was told of by nothing, and clocks of hosts differ.
+        since = (self._looked or now - timedelta(seconds=self._interval)) - timedelta(seconds=self._interval)
         for start in range(0, len(jobs), _AT_ONCE):
-            for job_id, health in _of_jobs(client, jobs[start : start + _AT_ONCE]):
+            for job_id, health in _of_jobs(client, jobs[start : start + _AT_ONCE], since):
                 drill = self._drills.of(job_id) if self._drills is not None else None
                 for what, condition in judge_health(replace(health, drill=drill), self._bounds, now).items():
                     found[job_id, what] = condition
@@ -84,10 +89,24 @@ class HealthView:
                     live.append(job_id)
         if self._drills is not None:
             self._drills.read(client, live)
-        self._read_at, self._drilled, self._found = time.monotonic(), drilled, found
+        self._read_at, self._drilled, self._found, self._looked = time.monotonic(), drilled, found, now
 
 
-def _of_jobs(client: HaClient, jobs: Sequence[str]) -> Iterator[tuple[str, JobHealth]]:
+def _of_jobs(client: HaClient, jobs: Sequence[str], since: datetime) -> Iterator[tuple[str, JobHealth]]:
+    """Yield what the records of each job say; *since* tells which runs are new."""
+    known = list(_newest_of(client, jobs))
+    new = {
+        health.job_id: client.paths.job(health.job_id).run_result(health.run - 1)
+        for health in known
+        if health.run > 1 and health.is_live and health.made_at is not None and health.made_at >= since
+    }
+    third = client.coordinator.read(Reads(tuple(new.values()))).nodes if new else {}
+    for health in known:
+        before = third[new[health.job_id]] if health.job_id in new else None
+        yield health.job_id, replace(health, previous=_readable(before, RunResult))
+
+
+def _newest_of(client: HaClient, jobs: Sequence[str]) -> Iterator[JobHealth]:
     paths = [client.paths.job(job_id) for job_id in jobs]
     lists = tuple(path for job in paths for path in (job.runs, job.checkpoints))
     first = client.coordinator.read(Reads(tuple(job.status for job in paths), lists))
@@ -98,17 +117,14 @@ def _of_jobs(client: HaClient, jobs: Sequence[str]) -> Iterator[tuple[str, JobHe
         run, checkpoint = newest[job.job_id]
         made = _readable(second[job.run(run)], Run) if run else None
         status = _readable(first.nodes[job.status], Status)
-        yield (
-            job.job_id,
-            JobHealth(
-                job_id=job.job_id,
-                run=run,
-                made_at=made.created_at if made is not None else None,
-                start=made.start if made is not None else StartPoint(),
-                result=_readable(second[job.run_result(run)], RunResult) if run else None,
-                status=status if status is not None and status.run == run else None,
-                checkpoint=_readable(second[job.checkpoint(checkpoint)], CheckpointPointer) if checkpoint else None,
-            ),
+        yield JobHealth(
+            job_id=job.job_id,
+            run=run,
+            made_at=made.created_at if made is not None else None,
+            start=made.start if made is not None else StartPoint(),
+            result=_readable(second[job.run_result(run)], RunResult) if run else None,
+            status=status if status is not None and status.run == run else None,
+            checkpoint=_readable(second[job.checkpoint(checkpoint)], CheckpointPointer) if checkpoint else None,
         )
 
 

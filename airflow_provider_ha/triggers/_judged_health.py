@@ -62,6 +62,7 @@ class JobHealth:
     :param made_at: When that run was made.
     :param start: The start of that run.
     :param result: Of that run.
+    :param previous: Of the run before it, when the newest run was made since the last look.
     :param status: What a leader of that run wrote last.
     :param checkpoint: The job's newest checkpoint, of any run.
     :param drill: Its newest drill.
@@ -72,6 +73,7 @@ class JobHealth:
     made_at: datetime | None = None
     start: StartPoint = field(default_factory=StartPoint)
     result: RunResult | None = None
+    previous: RunResult | None = None
     status: Status | None = None
     checkpoint: CheckpointPointer | None = None
     drill: Drill | None = None
@@ -99,8 +101,10 @@ def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, 
     found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
     if health.is_live:  # guard: jobs-that-are-over-fail-on
         wrong = (*_stalled(health, bounds), *_checkpoints(health, bounds, now), *_drill(health, bounds))
+        # guard: failures-that-are-run-again-at-once-are-silent
+        wrong += tuple(_failed(health.run - 1, health.previous, now, f"run {health.run} was submitted after it"))
     else:
-        wrong = tuple(_failed(health, now))
+        wrong = tuple(_failed(health.run, health.result, now))
     return found | {each.kind: each for each in wrong}
 
 
@@ -140,15 +144,15 @@ def _stalled(health: JobHealth, bounds: Bounds) -> Iterator[Condition]:
     yield Condition(kind=STALLED, key=key, lasting=bounds.stall_grace, facts=facts)
 
 
-def _failed(health: JobHealth, now: datetime) -> Iterator[Condition]:
-    result = health.result
+def _failed(run: int, result: RunResult | None, now: datetime, since: str = "") -> Iterator[Condition]:
     if result is None or result.state is not JobState.FAILED:
         return
     if (now - result.at).total_seconds() > NEWS_SECONDS:  # guard: history-is-news
         return
-    facts: Event = {"run": health.run, "reason": result.reason, "ended_at": result.at, "checkpoint": result.checkpoint}
+    reason = "; ".join(part for part in (result.reason, since) if part)
+    facts: Event = {"run": run, "reason": reason, "ended_at": result.at, "checkpoint": result.checkpoint}
     kind = BUDGET_EXHAUSTED if result.budget_exhausted else RUN_FAILED
-    yield Condition(kind=kind, key=(health.run,), facts=facts)
+    yield Condition(kind=kind, key=(run,), facts=facts)
 
 
 def _checkpoints(health: JobHealth, bounds: Bounds, now: datetime) -> Iterator[Condition]:

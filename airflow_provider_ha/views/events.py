@@ -254,7 +254,7 @@ class AlertEvent(View):
     """A condition of a job that a person should know of.
 
     :param job_id: The job.
-    :param run: Number of its newest run.
+    :param run: Number of the run: the newest one, or one that failed just before it.
     :param reason: What is wrong, as a sentence without a final stop.
     :param lasted: Seconds for which the trigger has seen it.
     """

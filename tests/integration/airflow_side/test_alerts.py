@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from smtplib import SMTPDataError
@@ -113,6 +114,16 @@ def test_a_run_that_failed_for_another_reason_is_told(cluster: Cluster) -> None:
 
     assert (event["event"], event["job_id"], event["run"]) == ("run_failed", "flights", 1)
     assert "its table is gone" in event["reason"]
+
+
+def test_a_run_that_failed_is_told_also_when_it_is_submitted_again_at_once(cluster: Cluster) -> None:
+    used_up(cluster, "flights")
+    cluster.client.job("flights").submit(replace(cluster.request("flights"), request_id="again"))
+
+    [event] = told_by(1, emit=["restart_budget_exhausted"], health_interval=60.0)
+
+    assert (event["job_id"], event["run"]) == ("flights", 1)
+    assert event["reason"].endswith("; run 2 was submitted after it")
 
 
 def test_checkpoints_that_fail_and_drills_that_fail_are_told(cluster: Cluster) -> None:

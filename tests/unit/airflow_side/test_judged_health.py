@@ -101,6 +101,18 @@ def test_a_run_that_failed_long_ago_is_not_told(exhausted: bool) -> None:
     assert wrong(failed(90_000.0, exhausted=exhausted)) == {}
 
 
+@pytest.mark.parametrize(("exhausted", "kind"), [(True, "restart_budget_exhausted"), (False, "run_failed")])
+def test_a_run_that_failed_is_told_also_when_the_next_one_is_live_already(exhausted: bool, kind: str) -> None:
+    again = replace(LIVE, run=3, made_at=ago(30), previous=failed(exhausted=exhausted).result)
+
+    found = wrong(again)
+
+    assert set(found) == {kind}
+    assert found[kind].key == wrong(failed(exhausted=exhausted))[kind].key, "it is not told twice"
+    assert (found[kind].facts or {})["run"] == 2
+    assert (found[kind].facts or {})["reason"] == "lost 4 times; run 3 was submitted after it"
+
+
 @pytest.mark.parametrize("state", [JobState.FINISHED, JobState.CANCELED])
 def test_a_run_that_was_ended_on_purpose_is_not_told(state: JobState) -> None:
     ended = RunResult(state=state, epoch=3, reason="stopped", at=ago(60))
