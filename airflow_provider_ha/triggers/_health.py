@@ -1,16 +1,17 @@
 """Reads what a watcher of a cluster sees of jobs beside their leaders: results, checkpoints, and restore drills.
 
-Of each job that is five reads, in two round trips for all: the status and the numbers of its runs and checkpoints,
-then the newest run and the newest checkpoint. Of a job with a new run it is one more: a run that failed may be
-followed by another one before the next look. Nothing of them is kept: a job may be deleted and made again. Drills come
+Of each job that is six reads, in two round trips for all: the status, the graph pointer and the numbers of its runs and
+checkpoints, then the newest run and the newest checkpoint. Of a job that was recovered it is two more: how its newest
+drivers ended. Of a job with a new run it is one more: a run that failed may be followed by another one before the next
+look. Nothing of them is kept: a job may be deleted and made again. Drills come
 from storage, and are what a thread beside has read until now.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -21,10 +22,12 @@ from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs.model import Run, RunResult, StartPoint, Status
+from airflow_provider_ha.jobs.model import GraphPointer, Run, RunResult, StartPoint, Status
+from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.triggers._drills import NewestDrills
 from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health
+from airflow_provider_ha.triggers._judged_stalls import ended_by_a_stall, stalls_again
 from airflow_provider_ha.triggers._notices import Condition, Watched
 from airflow_provider_ha.triggers._one_at_a_time import OneAtATime
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 500  # jobs in one round trip
+_RECOVERED = 2  # the attempt of a run that is its first recovery
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -92,32 +96,59 @@ class HealthView:
         self._read_at, self._drilled, self._found, self._looked = time.monotonic(), drilled, found, now
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What two round trips say of a job.
+
+    :param ends: How its newest driver ended, and the one before it; ``None`` for one that has not, or is not known.
+    :param ended: Which attempt the former is; 0 for none.
+    """
+
+    paths: JobPaths
+    health: JobHealth
+    ends: tuple[SubmissionExit | None, SubmissionExit | None] = (None, None)
+    ended: int = 0
+
+    def missing(self, since: datetime) -> Iterator[str]:
+        """Yield what else has to be read of the few jobs of which something is to be told; *since*: of new runs."""
+        health = self.health
+        if not health.is_live:
+            return
+        if health.run > 1 and health.made_at is not None and health.made_at >= since:
+            yield self.paths.run_result(health.run - 1)
+        if ended_by_a_stall(self.ends[0]) and self.ends[1] is None and self.ended > 1:
+            yield self.paths.submission_exit(health.run, self.ended - 1)
+
+    def judged(self, read: Mapping[str, Node | None]) -> JobHealth:
+        """Return the health of the job, with *read* of what was missing."""
+        health, (newest, before) = self.health, self.ends
+        previous = read.get(self.paths.run_result(health.run - 1)) if health.run > 1 else None
+        if before is None and self.ended > 1:
+            before = _readable(read.get(self.paths.submission_exit(health.run, self.ended - 1)), SubmissionExit)
+        return replace(health, previous=_readable(previous, RunResult), stalls_again=stalls_again(newest, before))
+
+
 def _of_jobs(client: HaClient, jobs: Sequence[str], since: datetime) -> Iterator[tuple[str, JobHealth]]:
     """Yield what the records of each job say; *since* tells which runs are new."""
-    known = list(_newest_of(client, jobs))
-    new = {
-        health.job_id: client.paths.job(health.job_id).run_result(health.run - 1)
-        for health in known
-        if health.run > 1 and health.is_live and health.made_at is not None and health.made_at >= since
-    }
-    third = client.coordinator.read(Reads(tuple(new.values()))).nodes if new else {}
-    for health in known:
-        before = third[new[health.job_id]] if health.job_id in new else None
-        yield health.job_id, replace(health, previous=_readable(before, RunResult))
+    known = list(_known(client, jobs))
+    missing = tuple(path for each in known for path in each.missing(since))
+    third = client.coordinator.read(Reads(missing)).nodes if missing else {}
+    for each in known:
+        yield each.health.job_id, each.judged(third)
 
 
-def _newest_of(client: HaClient, jobs: Sequence[str]) -> Iterator[JobHealth]:
+def _known(client: HaClient, jobs: Sequence[str]) -> Iterator[_Known]:
     paths = [client.paths.job(job_id) for job_id in jobs]
     lists = tuple(path for job in paths for path in (job.runs, job.checkpoints))
-    first = client.coordinator.read(Reads(tuple(job.status for job in paths), lists))
+    first = client.coordinator.read(Reads(tuple(path for job in paths for path in (job.status, job.job_graph)), lists))
     newest = {job.job_id: _newest(job, first) for job in paths}
     wanted = [path for job in paths for path in _wanted(job, *newest[job.job_id])]
     second = client.coordinator.read(Reads(tuple(wanted))).nodes
     for job in paths:
-        run, checkpoint = newest[job.job_id]
+        run, checkpoint, attempt = newest[job.job_id]
         made = _readable(second[job.run(run)], Run) if run else None
         status = _readable(first.nodes[job.status], Status)
-        yield JobHealth(
+        health = JobHealth(
             job_id=job.job_id,
             run=run,
             made_at=made.created_at if made is not None else None,
@@ -126,21 +157,34 @@ def _newest_of(client: HaClient, jobs: Sequence[str]) -> Iterator[JobHealth]:
             status=status if status is not None and status.run == run else None,
             checkpoint=_readable(second[job.checkpoint(checkpoint)], CheckpointPointer) if checkpoint else None,
         )
+        if attempt < _RECOVERED:
+            yield _Known(job, health)
+            continue
+        last, before = (_readable(second[path], SubmissionExit) for path in _ends(job, run, attempt))
+        yield _Known(job, health, (last, before), attempt) if last else _Known(job, health, (before, None), attempt - 1)
 
 
-def _newest(job: JobPaths, seen: Seen) -> tuple[int, int]:
-    """Return the numbers of the newest run and of the newest checkpoint; 0 for none."""
+def _newest(job: JobPaths, seen: Seen) -> tuple[int, int, int]:
+    """Return the numbers of the newest run, of the newest checkpoint, and of that run's attempt; 0 for none."""
     runs = node_numbers(seen.lists[job.runs], parent=job.runs)
     checkpoints = node_numbers(seen.lists[job.checkpoints], parent=job.checkpoints, digits=CHECKPOINT_DIGITS)
-    return (runs[-1] if runs else 0), (checkpoints[-1] if checkpoints else 0)
+    run, pointer = (runs[-1] if runs else 0), _readable(seen.nodes[job.job_graph], GraphPointer)
+    attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
+    return run, (checkpoints[-1] if checkpoints else 0), attempt
 
 
-def _wanted(job: JobPaths, run: int, checkpoint: int) -> Iterator[str]:
+def _wanted(job: JobPaths, run: int, checkpoint: int, attempt: int) -> Iterator[str]:
     if run:
         yield job.run(run)
         yield job.run_result(run)
     if checkpoint:
         yield job.checkpoint(checkpoint)
+    if attempt >= _RECOVERED:
+        yield from _ends(job, run, attempt)
+
+
+def _ends(job: JobPaths, run: int, attempt: int) -> tuple[str, str]:
+    return job.submission_exit(run, attempt), job.submission_exit(run, attempt - 1)
 
 
 def _readable(node: Node | None, kind: type[RecordT]) -> RecordT | None:

@@ -9,6 +9,8 @@ from datetime import datetime
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, RunResult, StartKind, StartPoint, Status
+from airflow_provider_ha.jobs.submissions import SubmissionExit
+from airflow_provider_ha.triggers._judged_stalls import judge_stall
 from airflow_provider_ha.triggers._notices import (
     BUDGET_EXHAUSTED,
     CHECKPOINT_FAILING,
@@ -65,6 +67,7 @@ class JobHealth:
     :param previous: Of the run before it, when the newest run was made since the last look.
     :param status: What a leader of that run wrote last.
     :param checkpoint: The job's newest checkpoint, of any run.
+    :param stalls_again: The end of the newest driver that ended, when it and the one before were stalled at one batch.
     :param drill: Its newest drill.
     """
 
@@ -76,6 +79,7 @@ class JobHealth:
     previous: RunResult | None = None
     status: Status | None = None
     checkpoint: CheckpointPointer | None = None
+    stalls_again: SubmissionExit | None = None
     drill: Drill | None = None
 
     @property
@@ -100,12 +104,13 @@ def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, 
     """Return a condition for each kind of event about health and drills; one without a kind where nothing is wrong."""
     found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
     if health.is_live:  # guard: jobs-that-are-over-fail-on
-        wrong = (*_stalled(health, bounds), *_checkpoints(health, bounds, now), *_drill(health, bounds))
+        stall = judge_stall(health.run, health.status, health.checkpoint, health.stalls_again, bounds.stall_grace)
+        wrong = (stall, *_checkpoints(health, bounds, now), *_drill(health, bounds))
         # guard: failures-that-are-run-again-at-once-are-silent
         wrong += tuple(_failed(health.run - 1, health.previous, now, f"run {health.run} was submitted after it"))
     else:
         wrong = tuple(_failed(health.run, health.result, now))
-    return found | {each.kind: each for each in wrong}
+    return found | {each.kind: each for each in wrong if each.kind}
 
 
 def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:
@@ -121,27 +126,12 @@ def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:
 
 
 def _has_gone(condition: Condition, leader: Condition | None) -> bool:
-    if condition.kind not in _OF_LEADERS:
+    if condition.kind not in _OF_LEADERS or condition.recorded:  # guard: stalls-end-with-each-driver
         return False
     if leader is None or leader.kind != GRANTED:
         return True
     # guard: statuses-of-earlier-leaders-are-told
     return (leader.facts or {}).get("epoch") != (condition.facts or {}).get("epoch")
-
-
-def _stalled(health: JobHealth, bounds: Bounds) -> Iterator[Condition]:
-    status, checkpoint = health.status, health.checkpoint
-    if status is None or not status.is_stalled:  # guard: jobs-that-stop-are-told-as-stalled
-        return
-    facts: Event = {
-        "run": health.run,
-        "epoch": status.epoch,
-        "reason": status.stalled,
-        "checkpoint": checkpoint.number if checkpoint is not None else None,
-    }
-    # The driver writes the sentence once for each stall, so another sentence is another stall.
-    key = (health.run, status.epoch, status.stalled)
-    yield Condition(kind=STALLED, key=key, lasting=bounds.stall_grace, facts=facts)
 
 
 def _failed(run: int, result: RunResult | None, now: datetime, since: str = "") -> Iterator[Condition]:

@@ -46,12 +46,14 @@ class Condition:
     :param key: What has to stay the same for the condition to last: run, attempt, epoch.
     :param lasting: Seconds that it has to last.
     :param facts: What the event says.
+    :param recorded: Whether it holds also while the job has no leader: records say so, and not its leader.
     """
 
     kind: str = ""
     key: tuple[object, ...] = ()
     lasting: float = 0.0
     facts: Event | None = None
+    recorded: bool = False
 
 
 _UNLED = (NO_LEADER, QUARANTINED)  # the job has no leader, and needs one

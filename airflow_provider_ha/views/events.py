@@ -347,9 +347,11 @@ class CheckpointOldEvent(AlertEvent):
 class StalledEvent(AlertEvent):
     """A live run of which a query has been inside one trigger for longer than the job allows, and commits nothing.
 
+    Also one of which two drivers in a row ended themselves for that at the same batch, and none has committed since.
+
     :param event: Always ``stalled``.
     :param reason: Which query is stalled, since when, and what Spark says that it does.
-    :param epoch: Epoch of the leader that says so; it leads.
+    :param epoch: Epoch of the leader that says so; of two drivers in a row, of the last one that has written a status.
     :param checkpoint: Number of the run's newest checkpoint; ``null`` for none.
     """
 

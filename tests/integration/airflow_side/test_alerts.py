@@ -21,6 +21,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.errors import JobError, StorageUnavailableError
+from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.history.drills import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, Status
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
@@ -148,6 +149,22 @@ def test_a_job_that_hangs_is_told_with_what_its_leader_says(cluster: Cluster) ->
 
     assert (event["job_id"], event["run"], event["epoch"]) == ("flights", 1, 1)
     assert event["reason"] == "query 'counts' has been in one trigger"
+
+
+@pytest.mark.parametrize("submitted_again", [False, True])
+def test_a_job_that_its_restarts_do_not_bring_back_is_told_as_stalled(cluster: Cluster, submitted_again: bool) -> None:
+    stall = Failure(error_class="STALLED", message="query 'counts' hangs", query="counts", batches={"counts": 5})
+    cluster.submitted("flights", restart_stalled=True)
+    cluster.exit("flights", stall)
+    cluster.client.job("flights").recover(by="test")
+    cluster.exit("flights", stall)
+    if submitted_again:
+        cluster.client.job("flights").recover(by="test")
+
+    [event] = told_by(1, emit=["stalled"])
+
+    assert (event["job_id"], event["run"]) == ("flights", 1)
+    assert event["reason"].endswith("at the same batch; the last time: query 'counts' hangs")
 
 
 def test_a_job_that_hung_when_it_lost_its_leader_is_told_as_lost_alone(cluster: Cluster) -> None:
