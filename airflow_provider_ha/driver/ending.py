@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.driver.drain_run import DrainFork, DrainStarter
@@ -23,9 +23,8 @@ from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.refused_start import refused, refused_directory
 from airflow_provider_ha.driver.stop_job import stop_all
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, OperationFailedError
-from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, OperationKind
+from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, RunEnd
 
 
 log = logging.getLogger(__name__)
@@ -129,16 +128,11 @@ class Ending:
         parts.registry.drop(dropped)  # guard: script-ends-keep-what-is-gone-from-the-script
         left = [query.name for query in parts.registry.resting]
         checkpoint = parts.publisher.publish(CheckpointKind.STOP)
-        result: dict[str, Any] = {"checkpoint": checkpoint.number, "path": checkpoint.pin}
-        answers = {
-            operation.operation_id: (operation, result)
-            for operation in operations.list_operations(self.led.coordinator, self.led.paths)
-            if operation.operation is OperationKind.STOP and not operation.state.final
-        }
+        end = RunEnd(result={"checkpoint": checkpoint.number, "path": checkpoint.pin})
         reason = script_ended(dropped, left, checkpoint.number)
         if dropped or left:
             log.warning("run %d: %s", self.led.run.number, reason)
-        parts.writer.end(JobState.FINISHED, reason=reason, checkpoint=checkpoint.number, answers=answers)
+        parts.writer.end(JobState.FINISHED, reason=reason, checkpoint=checkpoint.number, end=end)
         self._leave_finished()
 
     def _leave_finished(self) -> NoReturn:

@@ -1,6 +1,6 @@
 """What the driver writes about its run: where it works, how it stands, how it ended. Every write is fenced.
 
-Invariant: a run's result, the removal of its graph pointer, the answer to the operation that ended it and the last
+Invariant: a run's result, the removal of its graph pointer, the answers to all that asked for its end and the last
 status are one transaction. A pointer that outlived its run would resurrect it (FLINK-10011).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
@@ -25,12 +25,12 @@ from airflow_provider_ha.jobs.model import (
     DrainedQuery,
     Generation,
     JobState,
-    Operation,
     QueryStatus,
+    RunEnd,
     RunResult,
     Status,
 )
-from airflow_provider_ha.jobs.operations import completed_op
+from airflow_provider_ha.jobs.operations import ending_ops
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.redaction import public
@@ -160,12 +160,12 @@ class JobWriter:
         reason: str = "",
         checkpoint: int | None = None,
         drained: Mapping[str, DrainedQuery] | None = None,
-        answers: Mapping[str, tuple[Operation, dict[str, Any]]] | None = None,
+        end: RunEnd | None = None,
         queries: Mapping[str, QueryStatus] | None = None,
     ) -> None:
         """Write the run's result, and all that ends with it. Repeats the transaction while the lease lasts.
 
-        :param answers: Operation id -> operation and its result, of the operations that this end completes.
+        :param end: What ends it well: answers what else was asked of the run (``operations.ending_ops``).
         :param queries: Where the queries stand; by default as the registry has them.
         :raises LeadershipError: This process does not lead any more; the run may have the result.
         :raises StorageError: The journal could not be written; the run has no result.
@@ -177,6 +177,7 @@ class JobWriter:
             reason=reason,
             checkpoint=checkpoint,
             drained=dict(drained or {}),
+            end=end,
             at=at,
         )
         with self._lock:
@@ -184,10 +185,9 @@ class JobWriter:
             status = self._status(checkpoint)
             if queries is not None:
                 status = status.model_copy(update={"queries": dict(queries)})
-            completed = [completed_op(self._paths, op, result=value, at=at) for op, value in (answers or {}).values()]
             self._journal.result(self._run, result)
             persist(
-                lambda: self._commit_end(result, status, completed),
+                lambda: self._commit_end(result, status),
                 written=lambda: self._runs.result(self._run) == result,  # guard: results-read-back
                 lease_left=self._leadership.lease_left,
                 what=f"the result of run {self._run}",
@@ -195,11 +195,11 @@ class JobWriter:
             self._ended = True
         log.info("run %d is %s: %s", self._run, state.value, reason or "done")
 
-    def _commit_end(self, result: RunResult, status: Status, answers: list[SetData]) -> None:
+    def _commit_end(self, result: RunResult, status: Status) -> None:
         ops: list[Op] = [
             self._runs.result_op(self._run, result),
             self._put(self._paths.status, status),
-            *answers,
+            *ending_ops(self._coordinator, self._paths, self._run, result),  # guard: second-stops-are-not-answered
         ]
         if (removal := self._graphs.remove_op(self._run)) is not None:
             ops.append(removal)

@@ -148,6 +148,8 @@ class OperationsLoop:
             self._do(self._work.get())
 
     def _do(self, operation: Operation) -> None:
+        if self.lifecycle.stopping.is_set():  # guard: operations-begin-after-a-stop
+            return  # the end of the run answers it, or the next driver takes it up
         try:
             if operation.operation is OperationKind.STOP:
                 self._stop(operation)

@@ -24,7 +24,7 @@ from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.stopper import stop_together
 from airflow_provider_ha.errors import HaError, OperationFailedError
-from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation
+from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, RunEnd
 
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class StopJob:
             reason="terminated" if request.terminate else "suspended",
             checkpoint=checkpoint.number,
             drained=drained,
-            answers={operation.operation_id: (operation, result)},
+            end=RunEnd.of(operation, result),
         )
 
     def _stop_queries(self, *, terminate: bool) -> None:

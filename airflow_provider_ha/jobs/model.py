@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -234,6 +235,7 @@ class RunResult(Record):
     :param drained: Query -> batches that the drain wrote, when the run was terminated.
     :param failure: The error of the application that ended it.
     :param budget_exhausted: Whether the run has used up its attempts, or its application failed too often at one batch.
+    :param end: What ended it well, for the answers to what else was asked of it; ``None`` for any other end.
     """
 
     kind: ClassVar[str] = "run-result"
@@ -246,6 +248,7 @@ class RunResult(Record):
     drained: dict[str, DrainedQuery] = {}
     failure: Failure | None = None
     budget_exhausted: bool = False
+    end: RunEnd | None = None
     at: datetime
 
 
@@ -460,6 +463,31 @@ class Operation(Record):
     result: dict[str, Any] = {}
     error: str = ""
     finished_at: datetime | None = None
+
+
+class RunEnd(Model):
+    """The request that ended a run, with its result; or the end of the script, which has no operation.
+
+    :param drained: Whether every query has written its last batch.
+    :param result: As that of the operation; what is COMPLETED with it has the same.
+    """
+
+    operation: OperationKind | None = None
+    operation_id: str = ""
+    requested_by: str = ""
+    drained: bool = False
+    result: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, operation: Operation, result: Mapping[str, Any]) -> RunEnd:
+        """Return the end by *operation*. What was noted of that stays."""
+        return cls(
+            operation=operation.operation,
+            operation_id=operation.operation_id,
+            requested_by=operation.requested_by,
+            drained=operation.arguments.get("mode") == "terminate",
+            result={**operation.result, **result},
+        )
 
 
 RunResult.model_rebuild()

@@ -5,8 +5,9 @@ epoch. So two requests with one id are one request, from any process, and an ans
 for it.
 
 Invariant for the leader: the answer of an operation that ends the run (stop, cancel) is in the same transaction as the
-run's result (:func:`completed_op`), every other answer before it. An operation that is still open when the run has its
-result will not be done any more: it reads as ABANDONED (:func:`read`), although no process was left to write that.
+run's result (:func:`ending_ops`), as are those of the others that asked for an end; every other answer comes before it.
+An operation that is still open when the run has its result reads as that result answers it (:func:`read`), although no
+process was left to write that: also one that was requested at that very moment.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import JobStateError, RecordCorruptError
+from airflow_provider_ha.jobs.end_answers import ENDING, answer_of_end
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore, RunView, live
 from airflow_provider_ha.redaction import public
@@ -32,6 +34,7 @@ from airflow_provider_ha.redaction import public
 log = logging.getLogger(__name__)
 KEPT_FOR = timedelta(days=7)
 KEPT_AT_MOST = 100
+ANSWERED_AT_MOST = 50  # in one transaction: ZooKeeper takes 1 MB
 
 
 class Leader(Protocol):
@@ -100,7 +103,7 @@ def read(coordinator: Coordinator, paths: JobPaths, operation_id: str) -> Operat
     if result is None:
         return found[0]
     again = read_record(coordinator, paths.operation(operation_id), Operation)
-    return settled(again[0], result) if again else None
+    return settled(again[0], result, job_id=paths.job_id) if again else None
 
 
 def read_listed(coordinator: Coordinator, paths: JobPaths, name: str) -> Operation | None:
@@ -122,12 +125,12 @@ def read_listed(coordinator: Coordinator, paths: JobPaths, name: str) -> Operati
     return found
 
 
-def settled(operation: Operation, result: RunResult | None) -> Operation:
-    """Return an operation as the result of its run leaves it: what is still open then was abandoned. Pure."""
+def settled(operation: Operation, result: RunResult | None, *, job_id: str) -> Operation:
+    """Return an operation as the result of its run leaves it (``jobs.end_answers``). Pure."""
     if operation.state.final or result is None:
         return operation
-    reason = f"run {operation.run} ended {result.state.value} before this was done"
-    return _answered(operation, OperationState.ABANDONED, result.at, error=reason)
+    answer = answer_of_end(operation, result, job_id=job_id)  # guard: late-requests-are-abandoned
+    return _answered(operation, answer.state, result.at, result=answer.result, error=answer.error)
 
 
 def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation]:
@@ -143,16 +146,23 @@ def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation
 def open_runs(coordinator: Coordinator, paths: JobPaths) -> set[int]:
     """Return the runs of the operations that no leader has answered yet, also where the run has a result by now.
 
-    What is abandoned with its run (:func:`settled`) is known from that result alone, until a leader has noted it.
+    What is answered by the result of its run (:func:`settled`) is known from that alone, until a leader has noted it.
     """
+    return {operation.run for operation in _unanswered(coordinator, paths)}
+
+
+def _unanswered(coordinator: Coordinator, paths: JobPaths) -> list[Operation]:
+    """Return the operations that no leader has answered, as they are written."""
     nodes = coordinator.read(
         Reads(tuple(f"{paths.operations}/{name}" for name in coordinator.children(paths.operations)))
     )
-    found = set()
-    for node in nodes.nodes.values():
+    found = []
+    for path, node in nodes.nodes.items():
         with suppress(RecordCorruptError):  # no requester can read it either
-            if node is not None and not (operation := Operation.from_bytes(node.data, source=node.path)).state.final:
-                found.add(operation.run)
+            if node is None or (operation := Operation.from_bytes(node.data, source=path)).state.final:
+                continue
+            if path == paths.operation(operation.operation_id):
+                found.append(operation)
     return found
 
 
@@ -227,10 +237,19 @@ def abandon(leader: Leader, paths: JobPaths, operation: Operation, *, reason: st
     return _answer(leader, paths, _answered(operation, OperationState.ABANDONED, clock.now(), error=reason))
 
 
-def completed_op(paths: JobPaths, operation: Operation, *, result: Mapping[str, Any], at: datetime) -> SetData:
-    """Return the write of an answer, for the transaction that ends the run. What was noted of it stays."""
-    whole = {**operation.result, **result}  # guard: cancels-forget-their-savepoint
-    return _write(paths, _answered(operation, OperationState.COMPLETED, at, result=whole))
+def ending_ops(coordinator: Coordinator, paths: JobPaths, run: int, result: RunResult) -> list[SetData]:
+    """Return the writes that answer what is open of *run*, for the transaction that gives it *result*.
+
+    Those that asked for an end (``end_answers.ENDING``), the oldest first; where they are very many, the others read as
+    the result answers them.
+    """
+    if (end := result.end) is None:
+        return []
+    asked = sorted(
+        (each for each in _unanswered(coordinator, paths) if each.run == run and each.operation in ENDING),
+        key=lambda each: (each.operation_id != end.operation_id, each.requested_at, each.operation_id),
+    )
+    return [_write(paths, settled(each, result, job_id=paths.job_id)) for each in asked[:ANSWERED_AT_MOST]]
 
 
 def expired(operations: Iterable[Operation], now: datetime) -> list[Operation]:

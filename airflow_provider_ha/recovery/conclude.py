@@ -18,7 +18,7 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.job_records import JobRecords, who
-from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Operation, RunResult
+from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Operation, RunEnd, RunResult
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.restart import GiveUp
 
@@ -42,7 +42,7 @@ def conclude(
 ) -> RunResult:
     """Write the result of the newest run, and remove its graph pointer, in one fenced transaction.
 
-    :param operation: Completed in the same transaction.
+    :param operation: The request that ends it; the transaction answers all that asked for an end.
     :param failure: The error of the application that ends the run.
     :param exhausted: Whether the run has used up its restarts.
     :raises JobStateError: There is no live run, or it has a leader.
@@ -64,10 +64,11 @@ def conclude(
             checkpoint=snapshot.latest_checkpoint,
             failure=failure,
             budget_exhausted=exhausted,
+            end=None if operation is None else RunEnd.of(operation, {}),
             at=job.clock.now(),
         )
         job.journal.result(number, result)
-        leadership.commit(*_ops(job, number, result, operation))  # guard: result-with-pointer
+        leadership.commit(*_ops(job, number, result))  # guard: result-with-pointer
     log.info("run %d of %s is %s: %s", number, job.job_id, state.value, reason)
     return result
 
@@ -143,11 +144,12 @@ def _over(job: JobRecords, number: int) -> JobStateError:
     )
 
 
-def _ops(job: JobRecords, number: int, result: RunResult, operation: Operation | None) -> list[Op]:
-    ops: list[Op] = [job.runs.result_op(number, result)]
+def _ops(job: JobRecords, number: int, result: RunResult) -> list[Op]:
+    ops: list[Op] = [
+        job.runs.result_op(number, result),
+        *operations.ending_ops(job.coordinator, job.paths, number, result),
+    ]
     pointer = job.graphs.remove_op(number)
     if pointer is not None:
         ops.append(pointer)  # guard: result-removes-pointer
-    if operation is not None:
-        ops.append(operations.completed_op(job.paths, operation, result={}, at=result.at))
     return ops

@@ -34,7 +34,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.model import Generation, JobState, Operation, QueryStatus, Status
+from airflow_provider_ha.jobs.model import Generation, JobState, QueryStatus, RunEnd, Status
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.supervisor.connection import connected
 
@@ -89,10 +89,8 @@ def _cancel(spec: DriverSpec, job: JobRecords) -> None:
 
 def _write_canceled(spec: DriverSpec, job: JobRecords, leadership: Leadership) -> None:
     newest = _checkpoints(job, open_work_area(job.config)).latest_number()
-    answers: dict[str, tuple[Operation, dict[str, Any]]] = {
-        operation.operation_id: (operation, {"checkpoint": newest})
-        for operation in operations.open_cancels(job.coordinator, job.paths, spec.run)
-    }
+    cancels = operations.open_cancels(job.coordinator, job.paths, spec.run)
+    end = RunEnd.of(cancels[0], {"checkpoint": newest}) if cancels else None
     writer = JobWriter(
         coordinator=job.coordinator,
         paths=job.paths,
@@ -107,7 +105,7 @@ def _write_canceled(spec: DriverSpec, job: JobRecords, leadership: Leadership) -
         JobState.CANCELED,
         reason="canceled",
         checkpoint=newest,
-        answers=answers,
+        end=end,
         queries=_last_queries(job),
     )
 

@@ -18,11 +18,12 @@ class OperationView(View):
     :param run: Run that the request is for.
     :param requested_by: Requester, for people.
     :param requested_at: When it was made.
-    :param state: ``REQUESTED``, ``RUNNING``, ``COMPLETED``, ``FAILED`` or ``ABANDONED``.
+    :param state: ``REQUESTED``, ``RUNNING``, ``COMPLETED``, ``FAILED`` or ``ABANDONED``. Several requests that one end
+        of the run fulfils are ``COMPLETED`` with one result.
     :param epoch: Epoch that took it up.
     :param result: ``savepoint_id`` and ``path`` of a savepoint, ``checkpoint`` of a stop; ``checkpoint``, ``path``,
         ``cut`` and ``new`` of a checkpoint.
-    :param error: Why it failed.
+    :param error: Why it failed; of a stop or cancel of a run that ended otherwise, what ended it and what helps.
     :param finished_at: When its state became final.
     """
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, Op
+from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import FencedError, JobStateError, LeadershipError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
+from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, RunEnd
 from airflow_provider_ha.jobs.runs import RunStore
 from tests.support.clusters.jobs_helpers import NOON, Interrupted, a_result, lead, submit
 
@@ -77,15 +80,77 @@ def test_an_answer_is_found_again_after_the_run_ended(
     coordinator: Coordinator, paths: JobPaths, config: HaConfig
 ) -> None:
     submit(coordinator, paths)
-    asked = ask(coordinator, paths)
+    asked = ask(coordinator, paths, kind=OperationKind.STOP)
     leadership = lead(coordinator, paths, config)
 
     taken = operations.claim(leadership, paths, asked)
-    answer = operations.completed_op(paths, taken, result={"savepoint_id": "s1"}, at=NOON)
-    leadership.commit(answer, RunStore(coordinator, paths).result_op(1, a_result()))
+    end_by(coordinator, paths, leadership, taken, {"savepoint_id": "s1"})
 
-    found = ask(coordinator, paths)
+    found = ask(coordinator, paths, kind=OperationKind.STOP)
     assert (found.state, found.result, found.epoch) == (OperationState.COMPLETED, {"savepoint_id": "s1"}, 1)
+
+
+def end_by(
+    coordinator: Coordinator, paths: JobPaths, leadership: Leadership, operation: Operation, result: dict[str, Any]
+) -> None:
+    """End the run by an operation, as every process does that ends one."""
+    ended = a_result(end=RunEnd.of(operation, result))
+    answers = operations.ending_ops(coordinator, paths, 1, ended)
+    leadership.commit(*answers, RunStore(coordinator, paths).result_op(1, ended))
+
+
+def as_written(coordinator: Coordinator, paths: JobPaths, operation_id: str) -> Operation:
+    found = read_record(coordinator, paths.operation(operation_id), Operation)
+    assert found is not None
+    return found[0]
+
+
+def test_two_stops_of_one_run_have_one_answer_in_the_transaction_that_ends_it(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    submit(coordinator, paths)
+    first, second = (ask(coordinator, paths, each, OperationKind.STOP) for each in ("op-1", "op-2"))
+    leadership = lead(coordinator, paths, config)
+
+    end_by(coordinator, paths, leadership, operations.claim(leadership, paths, first), {"checkpoint": 7})
+
+    answered = [as_written(coordinator, paths, each.operation_id) for each in (first, second)]
+    assert [(each.state, each.result) for each in answered] == [(OperationState.COMPLETED, {"checkpoint": 7})] * 2
+
+
+def test_a_stop_that_comes_while_another_ends_the_run_has_its_answer(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    """It is requested after the look at what is open, and before the transaction."""
+    submit(coordinator, paths)
+    leadership = lead(coordinator, paths, config)
+    first = operations.claim(leadership, paths, ask(coordinator, paths, "op-1", OperationKind.STOP))
+    ended = a_result(end=RunEnd.of(first, {"checkpoint": 7}))
+    answers = operations.ending_ops(coordinator, paths, 1, ended)
+    ask(coordinator, paths, "op-2", OperationKind.STOP)
+    leadership.commit(*answers, RunStore(coordinator, paths).result_op(1, ended))
+
+    late = operations.read(coordinator, paths, "op-2")
+
+    assert as_written(coordinator, paths, "op-2").state is OperationState.REQUESTED
+    assert late is not None
+    assert (late.state, late.result, late.finished_at) == (OperationState.COMPLETED, {"checkpoint": 7}, NOON)
+
+
+def test_a_run_that_very_many_stops_have_asked_for_ends_all_the_same(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "ANSWERED_AT_MOST", 2)
+    submit(coordinator, paths)
+    leadership = lead(coordinator, paths, config)
+    asked = [ask(coordinator, paths, f"op-{number}", OperationKind.STOP) for number in range(4)]
+
+    end_by(coordinator, paths, leadership, asked[3], {"checkpoint": 7})
+
+    states = [as_written(coordinator, paths, each.operation_id).state for each in asked]
+    assert states.count(OperationState.COMPLETED) == 2
+    assert states[3] is OperationState.COMPLETED
+    assert {each.state for each in operations.list_operations(coordinator, paths)} == {OperationState.COMPLETED}
 
 
 def test_what_is_open_when_the_run_ends_reads_as_abandoned(coordinator: Coordinator, paths: JobPaths) -> None:
@@ -98,7 +163,10 @@ def test_what_is_open_when_the_run_ends_reads_as_abandoned(coordinator: Coordina
 
     assert found is not None
     assert found.state is OperationState.ABANDONED
-    assert "FINISHED" in found.error
+    assert found.error == (
+        "run 1 ended FINISHED before this was done. "
+        "`spark-ha savepoint trigger flights` makes a savepoint of its newest proven checkpoint"
+    )
 
 
 def test_an_answer_that_comes_with_the_result_is_never_seen_as_abandoned(
@@ -110,9 +178,12 @@ def test_an_answer_that_comes_with_the_result_is_never_seen_as_abandoned(
         paths = cluster_paths.job(f"stopping-{position}")
         submit(coordinator, paths)
         leadership = lead(coordinator, paths, config)
-        taken = operations.claim(leadership, paths, ask(coordinator, paths))
-        answer = operations.completed_op(paths, taken, result={}, at=NOON)
-        ops = (answer, RunStore(coordinator, paths).result_op(1, a_result()))
+        taken = operations.claim(leadership, paths, ask(coordinator, paths, kind=OperationKind.STOP))
+        ended = a_result(end=RunEnd.of(taken, {}))
+        ops: tuple[Op, ...] = (
+            *operations.ending_ops(coordinator, paths, 1, ended),
+            RunStore(coordinator, paths).result_op(1, a_result()),  # whose end does not answer it
+        )
         watched = Interrupted(coordinator, partial(leadership.commit, *ops), before_read=position)
 
         found = operations.read(watched, paths, "op-1")

@@ -133,6 +133,17 @@ def test_a_stop_of_a_script_that_has_ended_by_itself_is_answered_by_the_writer_o
     assert driver.left == []
 
 
+def test_what_waits_behind_a_stop_is_not_begun_once_the_queries_are_stopped(job: Job) -> None:
+    driver = Driver(job, OperationKind.CANCEL_WITH_SAVEPOINT)
+    driver.work = lambda: pytest.fail("the end of the run answers it")
+    driver.loop.look()
+    driver.lifecycle.begin_stop()
+
+    driver.loop._do(driver.loop._work.get(timeout=1))
+
+    assert driver.asked().state is OperationState.RUNNING
+
+
 def test_an_operation_whose_driver_lost_its_lead_in_the_middle_is_not_answered(job: Job) -> None:
     driver = Driver(job, OperationKind.SAVEPOINT)
 

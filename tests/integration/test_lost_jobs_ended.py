@@ -70,7 +70,7 @@ def test_what_was_asked_of_the_driver_before_it_was_lost_is_answered_with_it(clu
     assert states == {
         "stop-1": OperationState.COMPLETED,
         "earlier": OperationState.COMPLETED,
-        "drain": OperationState.ABANDONED,
+        "drain": OperationState.FAILED,
     }
 
 
@@ -96,7 +96,11 @@ def test_a_cancel_that_the_driver_has_left_open_comes_before_a_stop(cluster: Clu
     canceled = cluster.client.job("flights").operation("cancel-1")
     assert canceled is not None
     assert canceled.state is OperationState.COMPLETED
-    assert (stopped.state, stopped.error) == (OperationState.ABANDONED, "run 1 ended CANCELED before this was done")
+    assert stopped.state is OperationState.FAILED
+    assert stopped.error == (
+        f"run 1 was cancelled (checkpoint {NUMBER}) by operation 'cancel-1' of test, not stopped at a batch boundary. "
+        "A restore goes on from its newest checkpoint: `spark-ha restore flights`"
+    )
     assert job.snapshot().state is JobState.CANCELED
 
 
@@ -148,7 +152,9 @@ def test_a_plain_cancel_ends_a_run_whose_savepoint_is_not_taken_yet(cluster: Clu
 
     answer = cluster.client.job("flights").operation("cancel-1")
     assert answer is not None
-    assert (answer.state, answer.error) == (OperationState.ABANDONED, "run 1 ended CANCELED before this was done")
+    assert answer.state is OperationState.FAILED
+    assert "cancelled" in answer.error
+    assert "without a savepoint. `spark-ha savepoint trigger flights`" in answer.error
 
 
 def test_canceled_is_left_to_the_supervisor_until_its_driver_is_proven_dead(cluster: Cluster) -> None:
@@ -243,7 +249,8 @@ def test_a_stop_of_a_run_that_ends_meanwhile_does_not_end_the_next_one(
     monkeypatch.setattr(operations, "request", ask_and_see_it_end)
     operation = stop(cluster)
 
-    assert operation.state is OperationState.ABANDONED
+    assert operation.state is OperationState.FAILED
+    assert "by operation 'cancel-1'" in operation.error
     assert (job.snapshot().state, job.runs.numbers()) == (JobState.LOST, [1, 2])
 
 

@@ -18,13 +18,13 @@ from airflow_provider_ha.control.submission.lost_run import (
     LostRun,
     carry_out_cancel,
     end_lost,
-    ending_ops,
     lost_run,
+    pointer_ops,
     result_of,
 )
 from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError, OutcomeUnknownError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
+from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, RunEnd
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 
 
@@ -111,11 +111,16 @@ class UnansweredStop:
 
 
 def _end(job: JobContext, lost: LostRun, operation: Operation, *, by: str) -> None:
-    result = result_of(job, lost, JobState.FINISHED, reason="stopped without a driver, which was lost", by=by)
+    result = result_of(
+        job,
+        lost,
+        JobState.FINISHED,
+        reason="stopped without a driver, which was lost",
+        by=by,
+        end=RunEnd.of(operation, _answer(job, lost)),
+    )
     try:
-        end_lost(
-            job, lost, result, also=ending_ops(job, lost, result, _answered(job, lost, operation), _answer(job, lost))
-        )
+        end_lost(job, lost, result, also=pointer_ops(job, lost))
     except OutcomeUnknownError:
         if job.runs.result(lost.number) is None:
             raise
@@ -130,21 +135,6 @@ def _end(job: JobContext, lost: LostRun, operation: Operation, *, by: str) -> No
             lost.number,
             lost.checkpoint,
         )
-
-
-def _answered(job: JobContext, lost: LostRun, operation: Operation) -> dict[str, Operation]:
-    """Return the stops that the end of the run answers: the given one, and the open ones that need no driver."""
-    return {
-        each.operation_id: each
-        for each in operations.list_operations(job.coordinator, job.paths)
-        if each.operation_id == operation.operation_id
-        or (
-            each.operation is OperationKind.STOP
-            and each.run == lost.number
-            and not each.state.final
-            and not needs_driver(job.job_id, lost, each.arguments)
-        )
-    }
 
 
 def _answer(job: JobContext, lost: LostRun) -> dict[str, Any]:

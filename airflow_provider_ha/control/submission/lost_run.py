@@ -12,16 +12,16 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.errors import JobStateError, LeadershipError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.job_records import who
-from airflow_provider_ha.jobs.model import JobState, Operation, Run, RunResult
+from airflow_provider_ha.jobs.model import JobState, Run, RunEnd, RunResult
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery import conclude
 
@@ -79,7 +79,7 @@ def lost_run(snapshot: JobSnapshot) -> LostRun | None:
 def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequence[Op]) -> None:
     """Write *result* for a lost run, and *also*, in one transaction.
 
-    :param result: Its epoch is replaced by that of the lock.
+    :param result: Its epoch is replaced by that of the lock; its end answers what is open (``operations.ending_ops``).
     :param also: What becomes of the graph pointer, and what else goes with the result.
     :raises JobStateError: The run has a result already, or a driver has led it since it was seen.
     :raises LeadershipError: Another process leads the job now.
@@ -98,7 +98,8 @@ def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequenc
             raise JobStateError(f"run {lost.number} of job {job.job_id!r} has been led again since")
         written = result.model_copy(update={"epoch": leadership.epoch})
         job.journal.result(lost.number, written)
-        leadership.commit(job.runs.result_op(lost.number, written), *also)
+        answers = operations.ending_ops(job.coordinator, job.paths, lost.number, written)
+        leadership.commit(job.runs.result_op(lost.number, written), *answers, *also)
     log.info("run %d of %s is %s: %s", lost.number, job.job_id, written.state.value, written.reason)
 
 
@@ -117,9 +118,10 @@ def carry_out_cancel(job: JobContext, lost: LostRun, *, by: str) -> bool:
         return False
     if not lost.proven and _supervised(job, lost):  # guard: lost-run-is-canceled-before-its-supervisor-speaks
         return True
-    result = result_of(job, lost, JobState.CANCELED, reason=conclude.CANCELED_WITHOUT_A_DRIVER, by=by)
+    end = RunEnd.of(wanted[0], {})
+    result = result_of(job, lost, JobState.CANCELED, reason=conclude.CANCELED_WITHOUT_A_DRIVER, by=by, end=end)
     try:
-        end_lost(job, lost, result, also=ending_ops(job, lost, result, {each.operation_id: each for each in wanted}))
+        end_lost(job, lost, result, also=pointer_ops(job, lost))
     except (JobStateError, LeadershipError) as error:
         log.info("the cancel of run %d of %s is left to its leader: %s", lost.number, job.job_id, error)
     return True
@@ -136,23 +138,10 @@ def _supervised(job: JobContext, lost: LostRun) -> bool:
     return False
 
 
-def ending_ops(
-    job: JobContext,
-    lost: LostRun,
-    result: RunResult,
-    answered: Mapping[str, Operation],
-    answer: Mapping[str, Any] | None = None,
-) -> list[Op]:
-    """Return what goes with a result after which the job has no live run.
-
-    :param answered: Operations that the end completes.
-    :param answer: Their result.
-    """
-    ops: list[Op] = [
-        operations.completed_op(job.paths, each, result=answer or {}, at=result.at) for each in answered.values()
-    ]
+def pointer_ops(job: JobContext, lost: LostRun) -> list[Op]:
+    """Return what goes with a result after which the job has no live run: the removal of its graph pointer."""
     pointer = job.graphs.remove_op(lost.number)
-    return ops if pointer is None else [*ops, pointer]  # guard: lost-run-keeps-its-graph
+    return [] if pointer is None else [pointer]  # guard: lost-run-keeps-its-graph
 
 
 def result_of(
@@ -162,15 +151,18 @@ def result_of(
     *,
     reason: str,
     by: str,
+    end: RunEnd | None = None,
 ) -> RunResult:
     """Return the result of a lost run; the job can go on from its newest retained checkpoint.
 
     :param by: Name of the process that ends it, for people.
+    :param end: The request that ends it.
     """
     return RunResult(
         state=state,
         epoch=lost.epoch,
         reason=f"{reason} ({who(by)})",
         checkpoint=lost.checkpoint,
+        end=end,
         at=job.clock.now(),
     )

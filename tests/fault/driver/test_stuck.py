@@ -99,5 +99,7 @@ def test_stop_that_hangs_in_a_batch_is_overtaken_by_a_cancel(gated: Gated) -> No
 
     assert job.await_result().state is JobState.CANCELED
     assert job.operation(cancel).state is OperationState.COMPLETED
-    assert job.operation(stop).state is OperationState.ABANDONED
+    overtaken = job.operation(stop)
+    assert overtaken.state is OperationState.FAILED
+    assert f"cancelled (checkpoint {job.job.snapshot().latest_checkpoint}) by operation 'cancel'" in overtaken.error
     assert not any(alive(process.pid) for process in driver)

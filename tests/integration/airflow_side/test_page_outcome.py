@@ -17,7 +17,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, De
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations, quarantine
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, RunEnd
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.plugins import _actions, _outcome
@@ -68,8 +68,9 @@ def press(page: Page, user: dict[str, str], at: str = STOP) -> str:
 def carry_out(leadership: Leadership, coordinator: Coordinator, paths: JobPaths) -> None:
     """Do what a driver does with a stop: its answer and the result of its run, in one transaction."""
     [asked] = operations.list_operations(coordinator, paths)
-    answer = operations.completed_op(paths, asked, result={"checkpoint": 7}, at=NOON)
-    leadership.commit(RunStore(coordinator, paths).result_op(1, a_result(JobState.FINISHED)), answer)
+    result = a_result(JobState.FINISHED, end=RunEnd.of(asked, {"checkpoint": 7}))
+    answers = operations.ending_ops(coordinator, paths, 1, result)
+    leadership.commit(RunStore(coordinator, paths).result_op(1, result), *answers)
 
 
 def test_a_stop_that_is_done_shows_the_result_of_its_run_when_the_job_runs_again(

@@ -51,6 +51,7 @@ from airflow_provider_ha.jobs.model import (
     OperationState,
     Recovery,
     Run,
+    RunEnd,
     RunResult,
     StartPoint,
 )
@@ -371,12 +372,13 @@ class AgedJob:
         )
         for operation in operations.expired(operations.list_operations(job.coordinator, job.paths), at):
             leadership.commit(operations.forget_op(job.paths, operation))
-        result = RunResult(state=JobState.FINISHED, epoch=leadership.epoch, at=at)
+        end = RunEnd.of(asked, {})
+        result = RunResult(state=JobState.FINISHED, epoch=leadership.epoch, end=end, at=at)
         job.journal.result(run, result)
         removal = job.graphs.remove_op(run)
         leadership.commit(
             job.runs.result_op(run, result),
-            operations.completed_op(job.paths, asked, result={}, at=at),
+            *operations.ending_ops(job.coordinator, job.paths, run, result),
             *([removal] if removal else []),
         )
 

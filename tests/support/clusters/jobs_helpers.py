@@ -15,7 +15,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.model import Blob, JobState, LeaderInfo, Run, RunResult, StartPoint, Status
+from airflow_provider_ha.jobs.model import Blob, JobState, LeaderInfo, Run, RunEnd, RunResult, StartPoint, Status
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
 
@@ -42,8 +42,8 @@ def an_exit(code: int = -9) -> SubmissionExit:
     return SubmissionExit(code=code, at=NOON)
 
 
-def a_result(state: Any = JobState.FINISHED) -> RunResult:
-    return RunResult(state=state, epoch=1, at=NOON)
+def a_result(state: Any = JobState.FINISHED, *, end: RunEnd | None = None) -> RunResult:
+    return RunResult(state=state, epoch=1, end=end, at=NOON)
 
 
 def a_leader(epoch: int = 1, *, run: int = 1, attempt: int = 1) -> LeaderInfo:

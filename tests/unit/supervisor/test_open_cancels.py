@@ -15,7 +15,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState, QueryStatus, Status
+from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, QueryStatus, Status
 from airflow_provider_ha.supervisor import after_death
 from tests.fake.jobs import PATHS, World
 from tests.support.clusters.dead_driver import SPEC, cancel_is_open, failing
@@ -87,6 +87,42 @@ def test_a_death_after_the_savepoint_of_a_cancel_ends_the_run_and_the_answer_nam
     [answer] = operations.list_operations(job.coordinator, PATHS)
     assert answer.state is OperationState.COMPLETED
     assert answer.result == {"savepoint_id": "s1", "path": "/savepoints/s1", "checkpoint": None}
+
+
+def test_the_end_of_a_run_answers_everything_that_asked_for_an_end(job: JobRecords) -> None:
+    """In the transaction with the result: what a process wrote is there, and not only what a reader makes of it."""
+    cancel_is_open(job)
+    for operation_id, kind, arguments in (
+        ("cancel-2", OperationKind.CANCEL, {}),
+        ("cancel-3", OperationKind.CANCEL_WITH_SAVEPOINT, {}),
+        ("stop-1", OperationKind.STOP, {"mode": "suspend", "savepoint": False}),
+        ("savepoint-1", OperationKind.SAVEPOINT, {}),
+    ):
+        operations.request(
+            job.coordinator,
+            PATHS,
+            kind,
+            operation_id=operation_id,
+            arguments=arguments,
+            requested_by="a DAG",
+            clock=job.clock,
+        )
+
+    after_death.carry_out_cancel(SPEC)
+
+    written = {
+        name: Operation.from_bytes(job.coordinator.get(PATHS.operation(name)).data, source=name).state
+        for name in job.coordinator.children(PATHS.operations)
+    }
+    assert written == {
+        "cancel-1": OperationState.COMPLETED,
+        "cancel-2": OperationState.COMPLETED,
+        "cancel-3": OperationState.FAILED,
+        "stop-1": OperationState.FAILED,
+        "savepoint-1": OperationState.REQUESTED,
+    }
+    read = {each.operation_id: each.state for each in operations.list_operations(job.coordinator, PATHS)}
+    assert read == written | {"savepoint-1": OperationState.ABANDONED}
 
 
 def test_a_canceled_run_keeps_where_its_queries_stood(job: JobRecords) -> None:
