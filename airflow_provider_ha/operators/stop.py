@@ -34,6 +34,9 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     while the task waits is ended so when it is not recovered after 30 s. A drain, a savepoint, and a run without a
     checkpoint need a driver: then the task waits for the next one, and its log names what starts it.
 
+    Tasks and people who stop one job at the same time are all answered by the end of its run: with one result, where it
+    has what they ask for, else with an error that says what ended the run.
+
     :param job_id: Stable id of the job.
     :param mode: ``"suspend"`` to go on later; ``"terminate"`` to drain first: the watermark moves to its maximum
         and every open window is emitted.
