@@ -28,7 +28,7 @@ app = typer.Typer(
     name="spark-ha",
     help=(
         "High availability of Spark Structured Streaming jobs. Exit codes: 0 done or true, 1 the answer is no, "
-        "2 the answer is unknown."
+        "2 the answer is unknown, 130 Ctrl-C came before the answer."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

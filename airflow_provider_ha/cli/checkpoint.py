@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.asked import RequestId, asking
 from airflow_provider_ha.cli.completion import checkpoint_names, checkpoint_numbers
 from airflow_provider_ha.cli.help_examples import examples
 from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
+from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.control.administration.checkpoint_deletion import CheckpointRemoval
 from airflow_provider_ha.control.job.job_owner import Acting
@@ -94,18 +95,25 @@ def show(
 
 @app.command()
 def trigger(
-    context: typer.Context, job_id: JobId, wait: WaitSeconds = 600.0, force: Force = False, as_json: AsJson = False
+    context: typer.Context,
+    job_id: JobId,
+    wait: WaitSeconds = 600.0,
+    request_id: RequestId = None,
+    force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Take a checkpoint of a running job now, also before its interval is over. Exit 0: it is complete; 1: it failed.
 
     It counts as the periodic ones do, and goes when newer ones replace it: `savepoint trigger` makes what stays. When
     no batch was committed since the newest checkpoint, that one is the answer, with `new` false.
+
+    Ctrl-C ends the wait and not the checkpoint (exit 130): the same command with `--request-id` shows its outcome.
     """
-    with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id, acting=Acting(force=force))
+    with asking(job_id, "checkpoint", request_id) as asked, cluster(context, as_json=as_json) as client:
+        job, by = client.job(job_id, acting=Acting(force=force)), who()
         job.snapshot()  # an unknown job is refused as one, with the names of those that there are
-        operation = job.request_checkpoint(operation_id=operation_id("checkpoint"), requested_by=who())
-        await_operation(job, operation, seconds=wait, as_json=as_json)
+        operation = job.request_checkpoint(operation_id=asked.request_id, requested_by=by)
+        await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
 
 
 @app.command(epilog=DELETE_EXAMPLES)

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
+from airflow_provider_ha.cli.asked import RequestId, asking
+from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.cli.watch import Watch, repeated
 from airflow_provider_ha.config import HaConfig
@@ -127,19 +128,22 @@ def stop(
     ),
     savepoint: Annotated[bool, typer.Option("--savepoint", help="Take a savepoint as well.")] = False,
     wait: WaitSeconds = 600.0,
+    request_id: RequestId = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Stop a job at a batch boundary. Exit 0: its run is FINISHED; 1: it could not be stopped, with the reason.
 
     A job that has lost its driver ends at once, with its newest retained checkpoint as the result.
+
+    Ctrl-C ends the wait and not the stop (exit 130): the same command with `--request-id` shows its outcome.
     """
-    with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id, acting=Acting(force=force))
+    with asking(job_id, "stop", request_id) as asked, cluster(context, as_json=as_json) as client:
+        job, by = client.job(job_id, acting=Acting(force=force)), who()
         operation = job.request_stop(
-            operation_id=operation_id("stop"), requested_by=who(), mode=mode.value, savepoint=savepoint
+            operation_id=asked.request_id, requested_by=by, mode=mode.value, savepoint=savepoint
         )
-        await_operation(job, operation, seconds=wait, as_json=as_json)
+        await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
 
 
 @app.command()
@@ -150,6 +154,7 @@ def cancel(
         bool, typer.Option("--savepoint", help="Take a savepoint first; when it fails, the job goes on.")
     ] = False,
     wait: WaitSeconds = 120.0,
+    request_id: RequestId = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -157,11 +162,13 @@ def cancel(
 
     With `--savepoint` both are one operation: once the savepoint is taken the run ends CANCELED, also when driver or
     command die in between. `job stop --savepoint` ends at a batch boundary instead, with nothing to be read again.
+
+    Ctrl-C ends the wait and not the cancel (exit 130): the same command with `--request-id` shows its outcome.
     """
-    with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id, acting=Acting(force=force))
-        operation = job.request_cancel(operation_id=operation_id("cancel"), requested_by=who(), savepoint=savepoint)
-        await_operation(job, operation, seconds=wait, as_json=as_json)
+    with asking(job_id, "cancel", request_id) as asked, cluster(context, as_json=as_json) as client:
+        job, by = client.job(job_id, acting=Acting(force=force)), who()
+        operation = job.request_cancel(operation_id=asked.request_id, requested_by=by, savepoint=savepoint)
+        await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Exit codes: 0 done or true, 1 the answer is no, 2 the answer is unknown.
+"""Exit codes: 0 done or true, 1 the answer is no, 2 the answer is unknown, 130 Ctrl-C came before the answer.
 
 A script that calls ``spark-ha leader show`` must be able to distinguish "the job has no leader" from "ZooKeeper did not
 answer": only the first is a reason to act.
@@ -17,6 +17,7 @@ class Exit(IntEnum):
     YES = 0
     NO = 1
     UNKNOWN = 2
+    INTERRUPTED = 130
 
 
 # A server or the storage answered, and the answer is no. Every other error leaves the question open.

@@ -50,12 +50,14 @@ def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_
         console.print_fields(
             {
                 "operation": operation.operation_id,
+                "run": operation.run,
                 "state": operation.state.value,
                 **_shown(operation.result),
                 **({"error": operation.error} if operation.error else {}),
             }
         )
-    answer(yes=operation.state is OperationState.COMPLETED or not seconds)
+    # guard: failed-operations-exit-with-0
+    answer(yes=operation.state is OperationState.COMPLETED or not operation.state.final)
 
 
 def _shown(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.retention.collector import MANY
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import, savepoint_s3
+from airflow_provider_ha.cli.asked import RequestId, asking
 from airflow_provider_ha.cli.completion import savepoint_ids
-from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
+from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
 from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP, SavepointOf
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.control.job.job_owner import Acting
@@ -118,6 +119,7 @@ def trigger(
         float | None, typer.Option(help="With --schedule: how old they may become; the newest stays.", metavar="DAYS")
     ] = None,
     wait: WaitSeconds = 600.0,
+    request_id: RequestId = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -127,26 +129,29 @@ def trigger(
     shorten. With a schedule whose newest savepoint holds that checkpoint already, that one is the answer.
 
     Only `savepoint dispose` removes a savepoint without a schedule.
+
+    Ctrl-C ends the wait and not the savepoint of a driver (exit 130): the same command with `--request-id` shows its
+    outcome. A copy that this command makes itself ends with it, and nothing of it stays.
     """
-    with cluster(context, as_json=as_json) as client:
+    with asking(job_id, "savepoint", request_id) as asked, cluster(context, as_json=as_json) as client:
         if retain is not None and schedule is None:
             raise ConfigurationError(
                 "--retain requires --schedule: only savepoints of a schedule are ever removed",
                 next_step="Name the schedule that the savepoint belongs to",
             )
-        job = client.job(job_id, acting=Acting(force=force))
+        job, by = client.job(job_id, acting=Acting(force=force)), who()
         begin = time.monotonic()
         with console.phases(quiet=as_json) as tell:
             operation = job.take_savepoint(
-                operation_id=operation_id("savepoint"),
-                requested_by=who(),
+                operation_id=asked.request_id,
+                requested_by=by,
                 schedule=schedule,
                 retain=retain,
                 retain_days=retain_days,
                 label=label,
                 tell=lambda step: tell(step, time.monotonic() - begin),
             )
-        await_operation(job, operation, seconds=wait, as_json=as_json)
+        await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
 
 
 @app.command()
