@@ -116,10 +116,10 @@ class PastAttempts:
 
     def _removed_runs(self) -> Callable[[int], bool]:
         """Return what says of a run whether it was removed: the death of all its processes was proven before that."""
-        through = RemovedRunStore(self.coordinator, self.paths).read().through
+        before = RemovedRunStore(self.coordinator, self.paths).read()
         known = set(RunStore(self.coordinator, self.paths).numbers())
         # guard: directories-of-unknown-runs-go
-        return lambda run: 0 < run <= through and run not in known
+        return lambda run: before.removed(run) and run not in known
 
     def _directory(self, attempt: Attempt) -> Path:
         return self.home_path / self.keys.application(*attempt)

@@ -7,6 +7,9 @@ Invariants:
 - No run is made while the record is there and not complete. The transaction that makes the first run of a new life
   removes it, and every transaction that makes a run checks that the node is as it was read.
 - Epochs, the counter of checkpoints and the numbers of runs go on: nothing of a new life has a name of the old one.
+- A new life begins with all runs of the lives before as removed (``jobs.removed_runs``), in the transaction that makes
+  its first run. So each host that leads in it removes their directories, but those of runs whose processes were not
+  proven dead at the deletion.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import ClassVar
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
+from airflow_provider_ha.jobs.removed_runs import RemovedRuns, Span
 from airflow_provider_ha.records import Record
 
 
@@ -28,6 +32,8 @@ class Deleted(Record):
     :param last_run: Number of its newest run; 0 when it had none.
     :param complete: Whether nothing is left of it but what stays.
     :param by: Who deleted it.
+    :param unproven: Its runs, as spans, whose processes nothing had proven dead when it was deleted; ``None`` in a
+        record of an earlier release: nothing is known of any run.
     """
 
     kind: ClassVar[str] = "deleted"
@@ -37,6 +43,13 @@ class Deleted(Record):
     complete: bool = False
     by: str
     at: datetime
+    unproven: tuple[Span, ...] | None = None
+
+    @property
+    def past_runs(self) -> RemovedRuns:
+        """What the next life knows of the runs of the lives before."""
+        unproven = ((1, self.last_run),) if self.unproven is None else self.unproven
+        return RemovedRuns(through=self.last_run, unproven=unproven)
 
     def command(self, job_id: str) -> str:
         """Return the command that completes this deletion, and removes nothing that it keeps."""
@@ -74,7 +87,12 @@ class Life:
         """Return what a transaction that makes a run needs: it ends a deletion that is complete, or there is none."""
         if self.deleted is None:
             return [Check(self.paths.base, self.version)]  # guard: runs-of-deleted-jobs
-        return [SetData(self.paths.base, b"", self.version), Delete(self.paths.cluster.deleted(self.paths.job_id))]
+        return [
+            SetData(self.paths.base, b"", self.version),
+            Delete(self.paths.cluster.deleted(self.paths.job_id)),
+            # guard: directories-of-earlier-lives-stay
+            Create(self.paths.removed_runs, self.deleted.past_runs.to_bytes()),
+        ]
 
     def ends(self, record: Deleted) -> list[Op]:
         """Return what makes the job gone, or its deletion complete."""

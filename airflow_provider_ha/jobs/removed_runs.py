@@ -3,7 +3,8 @@
 Invariants: both are written in the transaction that removes a run, so at every moment a request finds its run or the
 note about it. A reader looks for the run first and for the note second. A run that ZooKeeper does not know and whose
 number is not above :attr:`RemovedRuns.through` was removed, after every process of it had been proven dead; one above
-it is unknown, as after a loss of ZooKeeper's data.
+it is unknown, as after a loss of ZooKeeper's data. A job that is made again after a deletion begins with the runs of
+its lives before as removed; those without that proof are :attr:`RemovedRuns.unproven`.
 
 A note takes some 50 bytes. The newest 50,000 of a job stay, in a hundred nodes.
 """
@@ -27,6 +28,8 @@ from airflow_provider_ha.records import Model, Record
 
 PER_PART = 500  # notes in one node: some 25 kB, which a removal writes again
 PARTS = 100
+Span = tuple[int, int]
+"""First and last number of runs that follow each other."""
 _DIGITS = 16  # of the digest of a request's id: 64 bits, and two of 50,000 are equal once in 15 billion jobs
 
 
@@ -35,12 +38,19 @@ class RemovedRuns(Record):
 
     :param through: Highest number of a run that was removed.
     :param part: Newest node with notes; 0 for none.
+    :param unproven: Those of earlier lives of the job, as spans, whose processes nothing has proven dead.
     """
 
     kind: ClassVar[str] = "removed-runs"
 
     through: int = 0
     part: int = 0
+    unproven: tuple[Span, ...] = ()
+
+    def removed(self, run: int) -> bool:
+        """Whether a run that ZooKeeper does not know was removed, with all its processes proven dead."""
+        # guard: directories-of-unproven-lives-go
+        return 0 < run <= self.through and not any(first <= run <= last for first, last in self.unproven)
 
 
 class RemovedRun(Model):
@@ -124,7 +134,7 @@ class RemovedRunStore:
             oldest = self.paths.removed_requests(part - PARTS)
             if current is None and part > PARTS and self.coordinator.find(oldest) is not None:
                 ops.append(Delete(oldest))  # guard: notes-about-requests-grow
-        after = RemovedRuns(through=max(before.through, through), part=part)
+        after = before.model_copy(update={"through": max(before.through, through), "part": part})
         if version is None:
             return [Create(parent, after.to_bytes()), *ops]
         return [Check(parent, version) if after == before else SetData(parent, after.to_bytes(), version), *ops]

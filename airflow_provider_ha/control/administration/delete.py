@@ -32,6 +32,8 @@ from airflow_provider_ha.errors import JobStateError, NodeExistsError, RecordCor
 from airflow_provider_ha.jobs.deleted import Deleted, Life, read_life
 from airflow_provider_ha.jobs.moves import read_arrival, read_moved
 from airflow_provider_ha.jobs.output_claims import OutputClaim
+from airflow_provider_ha.jobs.removed_runs import Span
+from airflow_provider_ha.jobs.retention.unproven_runs import unproven_runs
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage.durable import remove_tree
 
@@ -116,7 +118,13 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
         last_run = max([life.last_run, *job.runs.numbers()])  # before the look at its result
         _require_deletable(job, life, keep_savepoints=keep_savepoints, led=True)  # a leader may have come between
         leadership.start_heartbeats(lambda reason: log.warning("job %s: %s", job.job_id, reason))  # files take long
-        record = Deleted(keep_savepoints=keep_savepoints, last_run=last_run, by=by, at=job.clock.now())
+        record = Deleted(
+            keep_savepoints=keep_savepoints,
+            last_run=last_run,
+            by=by,
+            at=job.clock.now(),
+            unproven=_unproven(job, life, last_run),
+        )
         life = _make_gone(job, leadership, life, record)
         checkpoint_store(job).work_off(leadership)  # what waits for deletion since before
         # guard: deleted-files-are-read
@@ -129,6 +137,12 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
         leadership.commit(*life.ends(life.deleted.model_copy(update={"complete": True})))
     log.info("job %s is deleted by %s", job.job_id, by)
     return replace(planned, state=DeletionState.DELETED)
+
+
+def _unproven(job: JobContext, life: Life, last_run: int) -> tuple[Span, ...] | None:
+    """Return the runs whose processes may live; a deletion that goes on has removed what would say so."""
+    # guard: repeated-deletions-forget-who-may-live
+    return unproven_runs(job.coordinator, job.paths, last_run) if life.deleted is None else life.deleted.unproven
 
 
 def _is_done(life: Life, planned: Deletion) -> bool:
