@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.argument_secrets import secret_names
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.conf_options import visible_secrets
 from airflow_provider_ha.cli.follow_run import WaitFor, await_run
@@ -64,6 +65,11 @@ def submit(
         request = words.request(target)
     for name in visible_secrets(words.conf or [], words.env or []):
         _note(f"the value of {name} is in the process list; --properties-file and `--env NAME` keep it out")
+    for name in secret_names(words.arguments or []):
+        _note(
+            f"the value of {name} is in the process list, and is stored in the job graph; give it as `--env NAME`, and "
+            "let the script read that variable"
+        )
     run: SubmittedRun | None = None
     try:
         with cluster(context, as_json=as_json) as client:

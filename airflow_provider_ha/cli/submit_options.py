@@ -34,7 +34,11 @@ class SubmitWords:
     application: Annotated[str, typer.Argument(help="The PySpark script.", metavar="SCRIPT", show_default=False)]
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(help="The script's arguments, after `--`.", metavar="[-- ARGUMENT...]", show_default=False),
+        typer.Argument(
+            help="The script's arguments, after `--`; no place for secrets.",
+            metavar="[-- ARGUMENT...]",
+            show_default=False,
+        ),
     ] = None
     job_id: Annotated[
         str, typer.Option(help="Stable id of the job: epochs, checkpoints and savepoints belong to it.", metavar="JOB")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_provider_ha.argument_secrets import argument_secrets
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
@@ -99,7 +100,8 @@ class Driver:
     """One leadership of one run. :meth:`run` does not return: it ends the process."""
 
     def __init__(self, spec: DriverSpec, led: DriverSession, way_out: ProcessTerminator, clock: Clock) -> None:
-        remember(secret_values(led.graph.conf) | secret_values(led.graph.env))
+        graph = led.graph
+        remember(secret_values(graph.conf) | secret_values(graph.env) | argument_secrets(graph.arguments))
         self._spec = spec
         self._led = led
         self._exit = way_out

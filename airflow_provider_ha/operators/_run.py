@@ -18,6 +18,7 @@ from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateErro
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim
+from airflow_provider_ha.operators._argument_secrets import ArgumentSecrets
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, refuse_error
 from airflow_provider_ha.operators._driver_logs import last_words_of, where_is_log
 from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
@@ -172,7 +173,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
         )
 
 
-class SparkHaRunOperator(SparkHaWatchOperator):
+class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
     """Base of the operators that start a run; not for DAGs.
 
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
@@ -229,6 +230,7 @@ class SparkHaRunOperator(SparkHaWatchOperator):
                 f"run {failed.run.number} of job {self.job_id!r} has FAILED: {reason}",
                 next_step="Clear the task to start a new run",
             )
+        self.warn_of_argument_secrets()
         self.lineage_conf = lineage_conf(
             self,
             context,

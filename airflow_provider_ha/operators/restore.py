@@ -197,7 +197,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             allow_new_queries=self.allow_new_queries,
             application=self.application or None,
             name=self.name or None,
-            arguments=[str(argument) for argument in self.arguments] if self.arguments else None,
+            arguments=self.argument_words() or None,
             conf={key: str(value) for key, value in self.conf.items()} if self.conf else None,
             env={key: str(value) for key, value in self.env.items()} if self.env else None,
             master=self.master or None,

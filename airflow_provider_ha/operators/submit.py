@@ -53,7 +53,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
 
     :param job_id: Stable id of the job: epochs, checkpoints and savepoints belong to it.
     :param application: Path of the script; the modules beside it that it imports travel with it.
-    :param arguments: The script's arguments.
+    :param arguments: The script's arguments. No place for secrets: the job graph holds them as they are.
     :param py_files: Zips, wheels, eggs and modules for ``--py-files``.
     :param files: Data files for ``--files``.
     :param jars: Jars for ``--jars``.
@@ -271,7 +271,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 request_id=request,
                 application=self.application,
                 name=self.name,
-                arguments=[str(argument) for argument in self.arguments],
+                arguments=self.argument_words(),
                 py_files=list(self.py_files),
                 files=list(self.files),
                 jars=list(self.jars),

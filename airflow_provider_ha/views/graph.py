@@ -1,9 +1,10 @@
-"""The persisted job graph, without the values of Spark's conf and of the environment: they may be secrets."""
+"""The persisted job graph, without what may be secret: the values of Spark's conf, of the environment, of arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from airflow_provider_ha.argument_secrets import hidden
 from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph, Target
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.options.lineage_conf import counted
@@ -27,7 +28,7 @@ class GraphView(View):
     :param job_id: The job.
     :param name: Name of the application.
     :param application: The script.
-    :param arguments: Its arguments.
+    :param arguments: Its arguments; values that look like secrets are ``***``.
     :param modules: Sibling modules and zipped packages, put beside the script.
     :param py_files: ``--py-files``.
     :param files: ``--files``.
@@ -74,6 +75,7 @@ def graph_view(
     :param site_conf: The site's file, and the keys that it sets.
     """
     shown = {name: getattr(graph, name) for name in GraphView.model_fields if name in JobGraph.model_fields}
+    shown["arguments"] = hidden(graph.arguments)  # guard: graphs-show-the-secrets-of-arguments
     return GraphView(
         **shown,
         conf_keys=tuple(sorted({*graph.conf, *counted(graph.lineage, graph.conf)})),

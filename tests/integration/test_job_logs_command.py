@@ -135,11 +135,11 @@ def test_only_the_last_lines_are_printed_over_a_rotation(spark_ha: Any, job: Job
 
 
 def test_secrets_of_the_graph_and_what_looks_like_one_are_hidden(spark_ha: Any, job: JobContext) -> None:
-    write(job, "token env-secret", "jdbc:postgresql://db/prod?password=geheim", "[not markup]")
+    write(job, "token env-secret, argument-secret", "jdbc:postgresql://db/prod?password=geheim", "[not markup]")
 
     _, shown, _ = spark_ha("job", "logs", "flights")
 
-    assert shown == "attempt 1 begins\ntoken ***\njdbc:postgresql://db/prod?password=***\n[not markup]\n"
+    assert shown == "attempt 1 begins\ntoken ***, ***\njdbc:postgresql://db/prod?password=***\n[not markup]\n"
 
 
 def test_secrets_of_the_scripts_own_conf_are_hidden(spark_ha: Any, job: JobContext) -> None:

@@ -151,6 +151,24 @@ def test_a_secret_on_the_command_line_is_warned_about(spark_ha: Any, app: str) -
     assert "abc" not in err
 
 
+def test_a_secret_among_the_arguments_is_warned_about_and_not_shown(spark_ha: Any, copy: JobContext, app: str) -> None:
+    secrets = ("--password=hunter2-a", "--api-token", "hunter2-b", "jdbc:postgresql://app:hunter2-c@db/prod")
+
+    _, out, err = spark_ha("job", "submit", app, *DETACHED, "--", "--since", "now", *secrets)
+    _, graph, _ = spark_ha("job", "graph", "copy", "--json")
+
+    for name in ("--password", "--api-token", "argument 6"):
+        assert f"the value of {name} is in the process list, and is stored in the job graph" in " ".join(err.split())
+    assert err.count("is stored in the job graph") == 3
+    assert json.loads(graph)["arguments"] == [
+        *("--since", "now", "--password=***", "--api-token", "***", "jdbc:postgresql://app:***@db/prod")
+    ]
+    assert "hunter2" not in out + err + graph
+    run = copy.runs.latest()
+    assert run is not None
+    assert copy.graph(run.run.graph).arguments[2:] == secrets
+
+
 def test_secrets_of_a_file_are_in_no_process_list(spark_ha: Any, copy: JobContext, app: str, tmp_path: Path) -> None:
     properties = tmp_path / "secrets.conf"
     properties.write_text("spark.hadoop.fs.s3a.secret.key only-in-a-file\n")

@@ -10,6 +10,7 @@ import os
 import socket
 from dataclasses import replace
 
+from airflow_provider_ha.argument_secrets import argument_secrets
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
@@ -149,7 +150,8 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
         graph = job.graph(view.run.graph)
     except HaError:
         return False
-    remember(secret_values(graph.conf) | secret_values(graph.env))  # guard: log-with-the-secrets-of-the-graph
+    # guard: log-with-the-secrets-of-the-graph
+    remember(secret_values(graph.conf) | secret_values(graph.env) | argument_secrets(graph.arguments))
     return True
 
 

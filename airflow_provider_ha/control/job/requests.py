@@ -87,7 +87,7 @@ class SubmitRequest:
     :param request_id: Id of the request. A repeated id finds the run again; only a FAILED one is repeated.
     :param application: Path of the PySpark script.
     :param name: Spark's application name; the job id when left out.
-    :param arguments: The script's arguments.
+    :param arguments: The script's arguments. No place for secrets: the job graph holds them as they are.
     :param py_files: Zips, wheels, eggs and modules for ``--py-files``.
     :param files: Data files for ``--files``.
     :param jars: Jars for ``--jars``.

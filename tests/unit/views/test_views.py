@@ -76,13 +76,19 @@ def test_no_view_has_a_key_for_what_may_be_a_secret(view: type[View]) -> None:
 def test_the_graph_shows_names_of_conf_and_environment_and_no_values() -> None:
     artifact = Artifact(name="app.py", blob=Blob(sha256="0" * 64, size=1))
     graph = JobGraph(
-        job_id="flights", name="flights", application=artifact, conf={"spark.key": SECRET}, env={"TOKEN": SECRET}
+        job_id="flights",
+        name="flights",
+        application=artifact,
+        conf={"spark.key": SECRET},
+        env={"TOKEN": SECRET},
+        arguments=("--since", "now", f"--password={SECRET}", "--token", SECRET),
     )
 
     shown = graph_view(graph, sha256="1" * 64, pointer=None, site_conf=("/conf", ["spark.a"])).to_json()
 
     assert SECRET not in json.dumps(shown)
     assert (shown["conf_keys"], shown["env_keys"]) == (["spark.key"], ["TOKEN"])
+    assert shown["arguments"] == ["--since", "now", "--password=***", "--token", "***"]
     assert shown["site_conf"] == {"file": "/conf", "keys": ["spark.a"]}
     assert shown["recovered_by_a_new_leader"] is False
 
