@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from airflow_provider_ha.checkpoints.retention.listing import UnreadablePointer
+from airflow_provider_ha.cli.option_words import option_words
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.views.errors import ErrorDocument, error_view
 from airflow_provider_ha.views.view import View
@@ -126,7 +127,7 @@ def print_line(line: View, *, as_json: bool) -> None:
 
 def print_error(error: HaError, *, as_json: bool) -> None:
     """Print what is wrong and what to do: on stderr for people, and as a document on stdout for programs."""
-    err.print(f"[bold red]error[/] {escaped(str(error))}")
+    err.print(f"[bold red]error[/] {escaped(option_words(str(error)))}")
     if as_json:
         print_json(ErrorDocument(error=error_view(error)))
 
@@ -148,7 +149,7 @@ def _print_wide(shown: Table | Tree) -> None:
 
 
 def _cell(value: object) -> str:
-    return escaped(text_of(value))
+    return escaped(option_words(text_of(value)))
 
 
 def text_of(value: object) -> str:

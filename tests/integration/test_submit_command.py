@@ -15,9 +15,11 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.jobs_helpers import a_result
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -252,3 +254,14 @@ def test_verdicts_are_accepted_by_name(spark_ha: Any, app: str) -> None:
     code, _, err = spark_ha("job", "submit", app, *DETACHED, "--accept-verdict", Verdict.LOSS_POSSIBLE.value)
 
     assert code == YES, err
+
+
+def test_the_way_on_of_a_refused_run_is_an_option_at_a_shell_and_as_recorded_in_json(
+    spark_ha: Any, copy: JobContext, app: str
+) -> None:
+    spark_ha("job", "submit", app, *DETACHED)
+    result = a_result(JobState.FAILED).model_copy(update={"reason": "Submit with start_from='fresh'"})
+    copy.coordinator.commit(Create(copy.paths.run_result(1), result.to_bytes()))
+
+    assert "Submit with --start-from fresh" in spark_ha("job", "show", "copy")[1]
+    assert result.reason in spark_ha("job", "show", "copy", "--json")[1]

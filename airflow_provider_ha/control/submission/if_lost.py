@@ -61,8 +61,8 @@ def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) 
     if request.if_lost is None:
         raise JobStateError(
             f"{_lost(job, lost)}, which a restore would leave behind",
-            next_step='if_lost="restart" (--if-lost restart) ends it and restores, if_lost="recover" (--if-lost '
-            f"recover) goes on with it instead. {_commands(job)}, then restore again",
+            next_step='if_lost="restart" ends it and restores, if_lost="recover" '
+            f"goes on with it instead. {_commands(job)}, then restore again",
         )
     return request.if_lost
 
