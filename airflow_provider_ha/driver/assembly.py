@@ -122,7 +122,7 @@ class Assembly:
             remote_allowed=options.allow_remote_executors,
             component=component,
             claims=OutputClaims(led.coordinator, led.paths, led.leadership.commit, led.run.number),
-            own=OwnLocations(origin.reach, root=own_root, begins=led.run.start.is_unasked),
+            own=OwnLocations(origin.reach, root=own_root, begins=not led.run.start.asked),
             accept_duplicates=options.accept_duplicates,
         )
         return Parts(

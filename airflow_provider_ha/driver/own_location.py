@@ -16,7 +16,7 @@ from typing import Any
 from airflow_provider_ha.checkpoints.connectors.places import Reach, output_place
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION
-from airflow_provider_ha.driver.way_forward import from_own_location
+from airflow_provider_ha.driver.way_forward import beside_other_queries, from_own_location
 from airflow_provider_ha.driver.writer_notes import WriterNotes
 from airflow_provider_ha.errors import ApplicationRefusedError, HaError
 
@@ -43,7 +43,8 @@ class OwnLocations:
 
     :param reach: How the file systems are reached on which they lie.
     :param root: What the Spark conf of the job names, parent of those of all queries; ``None`` when it names none.
-    :param begins: Whether the run began from nothing without its user's having asked for that.
+    :param begins: Whether a query that has no batch in the job begins from nothing without its user's having asked for
+        that.
     """
 
     def __init__(self, reach: Reach, *, root: str | None = None, begins: bool = False) -> None:
@@ -51,13 +52,16 @@ class OwnLocations:
         self._root = root
         self._begins = begins
 
-    def check(self, query: str, noted: WriterNotes, root: str | None, sink: str | None, *, empty: bool) -> None:
+    def check(
+        self, query: str, noted: WriterNotes, root: str | None, sink: str | None, *, empty: bool, restored: bool = False
+    ) -> None:
         """Refuse a query that would begin from nothing beside its past.
 
         :param root: What the script gave to its session.
         :param sink: How a request to adopt a checkpoint names its sink.
         :param empty: Whether the query has no batch in the job.
-        :raises ApplicationRefusedError: It would; names the two submissions that go on.
+        :param restored: Whether the run goes on from a checkpoint, in which other queries have their past.
+        :raises ApplicationRefusedError: It would; names the two ways that go on.
         """
         if root is not None:  # its session has it no more: the queries after this one are below it as well
             self._root = root  # guard: only-the-first-query-is-looked-at
@@ -82,7 +86,9 @@ class OwnLocations:
         raise ApplicationRefusedError(
             f"query {query!r} sets checkpointLocation {own!r}, {reason}, and the job has nothing of it: it would begin "
             "from nothing",
-            next_step=from_own_location(query, own, sink, others=self._beside(own, query, root)),
+            next_step=beside_other_queries(query, own, sink)
+            if restored
+            else from_own_location(query, own, sink, others=self._beside(own, query, root)),
         )
 
     def _committed(self, location: str) -> int:

@@ -272,8 +272,10 @@ class QueryStarter:
     def _check_own_location(self, checked: CheckedWriter) -> None:
         now = progress((self._origin.directory / checked.name).fresh())
         noted, default = notes(checked.writer), checked.sink.source
-        empty = now.planned < 0 and not self._origin.recorded(checked.name)
-        self._own.check(checked.name, noted, checked.root, sink_word(noted, default), empty=empty)
+        plans, word = self._origin.plans, sink_word(noted, default)
+        # guard: restored-runs-begin-beside-a-past
+        empty = now.planned < 0 and checked.name not in plans
+        self._own.check(checked.name, noted, checked.root, word, empty=empty, restored=bool(plans))
 
     def _check_output(self, checked: CheckedWriter) -> None:
         """Refuse an output that another query writes to, or that two drivers could write to at a time."""

@@ -33,6 +33,18 @@ def from_own_location(query: str, location: str, sink: str | None, *, others: Ma
     return f"Submit with {given}, {_EVERY_QUERY}, to go on from it (it is verified, and stays as it is), or {fresh}"
 
 
+def beside_other_queries(query: str, location: str, sink: str | None) -> str:
+    """Return the next step for such a query when the job goes on from a checkpoint that does not have it."""
+    try:
+        place = output_place(location)
+    except ConfigurationError:
+        place = f"/<copy of {location}>"
+    return (
+        "Remove that location from the script or the conf to begin the query from nothing, or make the query a job "
+        f"with another id, submitted with {parameters({query: place}, {query: sink})}, to go on from it"
+    )
+
+
 def from_output(query: str, output: str) -> str:
     """Return the next step for a query that begins from nothing on an output that has batches already."""
     given = parameters({query: f"/<checkpoint that wrote {output}>"}, {query: output})

@@ -198,11 +198,6 @@ class StartPoint(Model):
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     asked: bool = False
 
-    @property
-    def is_unasked(self) -> bool:
-        """Whether the run begins from nothing because the job had nothing, and not because its user said so."""
-        return self.kind is StartKind.FRESH and not self.asked
-
 
 class Run(Record):
     """``runs/<n>``: one submission of a job, with its own graph and its own result.

@@ -15,10 +15,11 @@ from airflow_provider_ha.driver import own_location
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.own_location import OPTION, OwnLocations, take_location
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, prepare_conf
+from airflow_provider_ha.driver.way_forward import beside_other_queries
 from airflow_provider_ha.driver.writer_notes import WriterNotes, notes, sink_word
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError, StorageUnavailableError
 from tests.support.checkpoints.writer_helpers import writer_of
-from tests.support.spark.started_queries import Started, starter_of
+from tests.support.spark.started_queries import Started, plan_of, starter_of
 from tests.unit.checkpoints.test_verification_sparse import write_log
 from tests.unit.driver.test_decisions import Properties
 
@@ -192,3 +193,56 @@ def test_an_output_with_a_past_is_refused_with_what_goes_on_from_it(tmp_path: Pa
         "start_from": {"hourly": f"/<checkpoint that wrote {output}>"},
         "sinks": {"hourly": str(output)},
     }
+
+
+def test_a_query_that_was_started_before_the_refused_one_keeps_its_batches(own: Path, tmp_path: Path) -> None:
+    """The promise is one of each query: the driver learns of the second one when the script starts it."""
+    spark, live = Started(), tmp_path / "live"
+    live.mkdir()
+    starter = starter_of(spark, live, Lifecycle(), own=OwnLocations(Reach(), begins=True))
+    second = writer_of("hourly", live)
+    notes(second).options[OPTION] = str(own)
+
+    starter.start(writer_of("first", live), None)
+    with pytest.raises(ApplicationRefusedError, match="query 'hourly' sets checkpointLocation"):
+        starter.start(second, None)
+
+    assert len(spark.handles) == 1
+    assert (live / "first" / "commits" / "0").exists()
+    assert not (live / "hourly").exists()
+
+
+def test_a_query_that_the_restored_checkpoint_does_not_have_is_refused_beside_its_past(
+    own: Path, tmp_path: Path
+) -> None:
+    """The run before had a checkpoint of its first query when this one was refused."""
+    spark, live = Started(), tmp_path / "live"
+    live.mkdir()
+    starter = starter_of(spark, live, Lifecycle(), plan_of("first"), own=OwnLocations(Reach(), begins=True))
+    writer = writer_of("hourly", live)
+    notes(writer).options[OPTION] = str(own)
+
+    with pytest.raises(ApplicationRefusedError, match="holds its batches up to 1") as refused:
+        starter.start(writer, None)
+
+    assert refused.value.next_step.startswith("Remove that location from the script or the conf")
+    assert offered(refused.value.next_step)["start_from"] == {"hourly": str(own)}
+    assert spark.handles == []
+
+
+def test_a_query_of_the_restored_checkpoint_goes_on_although_its_location_has_batches(
+    own: Path, tmp_path: Path
+) -> None:
+    spark, live = Started(), tmp_path / "live"
+    live.mkdir()
+    starter = starter_of(spark, live, Lifecycle(), plan_of("hourly"), own=OwnLocations(Reach(), begins=True))
+    writer = writer_of("hourly", live)
+    notes(writer).options[OPTION] = str(own)
+
+    starter.start(writer, None)
+
+    assert len(spark.handles) == 1
+
+
+def test_a_location_that_cannot_be_copied_by_name_is_named_for_a_job_of_its_query() -> None:
+    assert "'/<copy of abfss://files@account/chk>'" in beside_other_queries("q", "abfss://files@account/chk", None)
