@@ -1,7 +1,7 @@
 """A script that has its own checkpoint on S3 or HDFS, which plain Spark wrote there, becomes a managed job.
 
-Without a word its run is refused before any batch, and the reason names the two submissions that go on. The checkpoint
-stays as it is.
+Without a word its only query is refused before any batch, and the reason names the two submissions that go on. The
+checkpoint stays as it is.
 """
 
 from __future__ import annotations
