@@ -57,6 +57,7 @@ from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.options.component_conf import is_layered, writer_id
 from airflow_provider_ha.jobs.output_claims import OutputClaims
 from airflow_provider_ha.jobs.retention.past_runs import PastRuns
+from airflow_provider_ha.jobs.run_start import start_of_run
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
 from airflow_provider_ha.storage.keys import JobKeys
@@ -166,7 +167,9 @@ class Assembly:
 
     def operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
         """Make the loop that answers the requests of operations."""
-        store = SavepointStore(self.led.coordinator, self.led.paths, self._keys, self.area, clock=self.clock)
+        coordinator, paths = self.led.coordinator, self.led.paths
+        start = partial(start_of_run, coordinator, paths)
+        store = SavepointStore(coordinator, paths, self._keys, self.area, clock=self.clock, start=start)
         savepoints = SavepointJob(
             store, self.led.leadership, parts.registry, self._provenance(), parts.origin.directory, store.tree
         )

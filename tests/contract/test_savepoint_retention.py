@@ -19,6 +19,7 @@ from airflow_provider_ha.coordination.leases import ReaderLease, hold
 from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.conformance.stores.stage import add_savepoint, job_of, savepoints
 from tests.support.checkpoints.checkpoint_helpers import Job
+from tests.support.clusters.jobs_helpers import begin_from_savepoint
 from tests.support.clusters.pointer_helpers import Wall, leading
 
 
@@ -119,6 +120,17 @@ def test_a_reader_that_comes_after_the_decision_is_no_reason_to_fail(
 
     assert retain(job, count=1) == ("s2",)
     assert savepoints(job) == ["s1", "s3"]
+
+
+def test_what_a_run_begins_from_stays_until_the_run_has_a_checkpoint(job: Job, wall: Wall) -> None:
+    one_a_day(job, wall, 3)
+    begin_from_savepoint(job.coordinator, job.paths, "s1", number=1)
+
+    assert retain(job, count=1) == ("s2",)
+    assert savepoints(job) == ["s1", "s3"]
+
+    job.add(1, 1)
+    assert retain(job, count=1) == ("s1",)
 
 
 def test_a_pointer_that_cannot_be_read_is_left_alone_with_its_files(job: Job, wall: Wall) -> None:

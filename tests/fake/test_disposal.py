@@ -26,14 +26,16 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
 )
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import OperationKind, OperationState
+from airflow_provider_ha.jobs.model import OperationKind, OperationState, StartKind, StartPoint
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.pointers.store import PointerStore
 from tests.conformance.stores.stage import Stage, add_savepoint, savepoints
 from tests.conftest import FAST
 from tests.fake.jobs import RecordingEngine
 from tests.fake.memory_store import MemoryStore
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.coordination_helpers import JOB
-from tests.support.clusters.jobs_helpers import submit
+from tests.support.clusters.jobs_helpers import a_result, a_run, begin_from_savepoint, submit
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def asking(stage: Stage, wait: Callable[[float], None]) -> JobContext:
     )
 
 
-def serving(driver: Job) -> OperationsLoop:
+def serving(driver: Job, run: int = 1) -> OperationsLoop:
     nothing: Any = None
     maker = SavepointJob(driver.savepoints, driver.leadership, nothing, nothing, nothing, nothing)
 
@@ -91,7 +93,7 @@ def serving(driver: Job) -> OperationsLoop:
         leadership=driver.leadership,
         lifecycle=Lifecycle(),
         handlers=Handlers(bool, maker.create, maker.dispose, unexpected, unexpected, unexpected, maker.create),
-        run=1,
+        run=run,
         clock=SystemClock(),
         failed=unexpected,
     )
@@ -99,6 +101,18 @@ def serving(driver: Job) -> OperationsLoop:
 
 def dispose(context: JobContext, driver: Job) -> None:
     dispose_savepoint(context, driver.savepoints, "s1", requested_by="a person")
+
+
+def asked(context: JobContext, driver: Job, **arguments: str) -> None:
+    operations.request(
+        context.coordinator,
+        driver.paths,
+        OperationKind.DISPOSE,
+        operation_id="by-hand",
+        arguments=arguments,
+        requested_by="a person",
+        clock=context.clock,
+    )
 
 
 def requests(coordinator: Coordinator, driver: Job) -> list[OperationState]:
@@ -177,6 +191,93 @@ def test_without_a_driver_what_is_read_stays(context: JobContext, driver: Job) -
     assert savepoints(driver) == ["s1"]
 
 
+NEEDED = "run 2 of job 'flights' begins from savepoint 's1', and has taken no checkpoint yet"
+
+
+def test_the_start_of_a_run_that_waits_for_its_driver_stays(context: JobContext, driver: Job) -> None:
+    driver.leadership.release()
+    begin_from_savepoint(context.coordinator, driver.paths, "s1")
+    epoch = context.snapshot().epoch
+
+    with pytest.raises(JobStateError, match=f"{NEEDED}.*Wait for its first checkpoint, or cancel the run"):
+        dispose(context, driver)
+
+    assert savepoints(driver) == ["s1"]
+    assert context.snapshot().epoch == epoch, "its driver is on its way to the lock"
+
+
+def test_a_driver_does_not_remove_the_start_of_its_run(context: JobContext, driver: Job) -> None:
+    begin_from_savepoint(context.coordinator, driver.paths, "s1")
+    asked(context, driver, savepoint_id="s1")
+    loop = serving(driver, run=2)
+
+    loop.look()
+    loop._do(loop._work.get())
+
+    answered = operations.read(context.coordinator, driver.paths, "by-hand")
+    assert answered is not None
+    assert (answered.state, NEEDED in answered.error) == (OperationState.FAILED, True)
+    assert savepoints(driver) == ["s1"]
+
+
+def test_the_start_of_a_run_can_go_once_the_run_has_a_checkpoint(
+    context: JobContext, driver: Job, stage: Stage
+) -> None:
+    begin_from_savepoint(context.coordinator, driver.paths, "s1")
+    driver.leadership.release()
+    leader = stage.leader("driver of run 2")
+    leader.checkpoints.add(leader.leadership, leader.checkpoint(1, 4).model_copy(update={"run": 2}))
+    leader.leadership.release()
+
+    dispose(context, driver)
+
+    assert savepoints(driver) == []
+
+
+@pytest.mark.parametrize("start", ["s2", "another job's s1", "checkpoint"])
+def test_what_no_run_of_the_job_begins_from_can_go(context: JobContext, driver: Job, start: str) -> None:
+    kind = StartKind.CHECKPOINT if start == "checkpoint" else StartKind.SAVEPOINT
+    source = "another" if start.startswith("another") else JOB
+    point = StartPoint(kind=kind, source_job=source, source_id="s2" if start == "s2" else "s1")
+    runs = RunStore(context.coordinator, driver.paths)
+    run = a_run(2, request_id="request-2").model_copy(update={"start": point})
+    context.coordinator.commit(runs.result_op(1, a_result()), runs.create_op(run))
+    driver.leadership.release()
+
+    dispose(context, driver)
+
+    assert savepoints(driver) == []
+
+
+def test_a_run_that_is_over_needs_its_start_no_more(context: JobContext, driver: Job) -> None:
+    begin_from_savepoint(context.coordinator, driver.paths, "s1")
+    context.coordinator.commit(RunStore(context.coordinator, driver.paths).result_op(2, a_result()))
+    driver.leadership.release()
+
+    dispose(context, driver)
+
+    assert savepoints(driver) == []
+
+
+def test_a_run_that_is_made_at_the_last_moment_keeps_its_start(
+    context: JobContext, driver: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submitter takes no lock."""
+    driver.leadership.release()
+    mark = PointerStore.mark
+
+    def submitted_first(*args: Any, **kwargs: Any) -> str | None:
+        begin_from_savepoint(context.coordinator, driver.paths, "s1")
+        return mark(*args, **kwargs)
+
+    monkeypatch.setattr(PointerStore, "mark", submitted_first)
+
+    with pytest.raises(JobStateError, match=r"was made while savepoint 's1' was being removed.*nothing was removed"):
+        dispose(context, driver)
+
+    assert savepoints(driver) == ["s1"]
+
+
 def test_a_driver_that_came_up_meanwhile_is_asked(
     context: JobContext, driver: Job, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,15 +303,7 @@ def test_a_driver_that_came_up_meanwhile_is_asked(
 
 
 def test_a_request_that_names_no_savepoint_is_answered_with_what_is_missing(context: JobContext, driver: Job) -> None:
-    operations.request(
-        context.coordinator,
-        driver.paths,
-        OperationKind.DISPOSE,
-        operation_id="by-hand",
-        arguments={},
-        requested_by="a person",
-        clock=context.clock,
-    )
+    asked(context, driver)
 
     context.sleep(0)
 

@@ -26,6 +26,7 @@ from airflow_provider_ha.errors import JobStateError, UnknownJobError
 from airflow_provider_ha.jobs.deleted import read_life
 from airflow_provider_ha.jobs.moves import Arrival, Moved
 from airflow_provider_ha.jobs.output_claims import OutputClaims
+from airflow_provider_ha.pointers.store import PointerStore
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, lead
 from tests.support.clusters.whole_jobs import PLACE, SAVEPOINT, files_of, whole_job
@@ -132,6 +133,24 @@ def test_a_submission_begins_from_a_kept_savepoint(spark_ha: Any, over: JobConte
     run = submit_job(over, helpers.request(helpers.script(tmp_path), accept_verdicts=accepted)).run
 
     assert over.runs.get(run).run.start.source_id == SAVEPOINT
+
+
+def test_a_kept_savepoint_stays_for_a_submission_at_the_last_moment(
+    spark_ha: Any, over: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+    mark, accepted = PointerStore.mark, frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE})
+
+    def submitted_first(*args: Any, **kwargs: Any) -> str | None:
+        submit_job(over, helpers.request(helpers.script(tmp_path), accept_verdicts=accepted))
+        return mark(*args, **kwargs)
+
+    monkeypatch.setattr(PointerStore, "mark", submitted_first)
+
+    code, _, err = spark_ha("savepoint", "dispose", "copy", SAVEPOINT, "--yes")
+
+    assert (code, "was made while savepoint" in err) == (NO, True)
+    assert over.coordinator.find(over.paths.savepoint(SAVEPOINT)) is not None
 
 
 def test_another_job_begins_from_a_kept_savepoint(spark_ha: Any, over: JobContext) -> None:

@@ -2,8 +2,9 @@
 
 Invariants: files, then the manifest, then verification, then the pointer: what has a pointer was verified after it was
 written. The pointer is removed first, the files second, by way of the list of deletions (contract 2). Only its user
-removes a savepoint, or the schedule that made it, and a schedule never removes its last one. One that a restore has
-claimed is the job's (``checkpoints.retention.claims``).
+removes a savepoint, or the schedule that made it, and a schedule never removes its last one. What the live run begins
+from stays until the run has a checkpoint. One that a restore has claimed is the job's
+(``checkpoints.retention.claims``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import log_files, sink_log
-from airflow_provider_ha.checkpoints.model import QuerySink, Savepoint, SavepointPointer, SinkKind
+from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink, Savepoint, SavepointPointer, SinkKind
 from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.checkpoints.savepoints.copied import copied
@@ -40,17 +41,22 @@ from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leases import active
-from airflow_provider_ha.coordination.node_names import is_plain
+from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
     JobStateError,
+    NodeExistsError,
+    NodeMissingError,
     RecordCorruptError,
+    VersionConflictError,
 )
 from airflow_provider_ha.names import check_savepoint_id
 from airflow_provider_ha.pointers.outcome import Commit
 from airflow_provider_ha.pointers.removal import Remover
+from airflow_provider_ha.pointers.scan import scan
+from airflow_provider_ha.pointers.start_of_run import StartOfRun
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.durable import remove_tree
@@ -91,16 +97,25 @@ class SavepointStore:
     :param coordinator: The session, for reads.
     :param area: Holds the savepoints.
     :param clock: For their time and for readers' leases.
+    :param start: Returns what the live run begins from; needed to remove savepoints.
     """
 
     def __init__(
-        self, coordinator: Coordinator, paths: JobPaths, keys: JobKeys, area: WorkArea, *, clock: Clock | None = None
+        self,
+        coordinator: Coordinator,
+        paths: JobPaths,
+        keys: JobKeys,
+        area: WorkArea,
+        *,
+        clock: Clock | None = None,
+        start: Callable[[], StartOfRun] | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._paths = paths
         self._keys = keys
         self._area = area
         self._clock = clock or SystemClock()
+        self._start = start
         self._to_delete = ToDelete(coordinator, paths, clock=self._clock)
         self._pointers = PointerStore(
             coordinator, paths.savepoints, SavepointPointer, to_delete=self._to_delete, is_ours=is_plain
@@ -278,10 +293,12 @@ class SavepointStore:
     def dispose(self, commit: Commit, savepoint_id: str) -> None:
         """Remove a savepoint: its pointer first, then its files.
 
-        :raises JobStateError: It is being read at the moment.
+        :raises JobStateError: It is being read at the moment, is the start of a live run that has no checkpoint yet, or
+            a run was made in that time.
         :raises CheckpointMissingError: There is no savepoint of that id.
         """
         self.pointer(savepoint_id)
+        start = self.refuse_start(savepoint_id)
         if self._has_reader(savepoint_id):  # guard: readers-that-come-late-do-not-count
             raise JobStateError(
                 f"savepoint {savepoint_id!r} of job {self._paths.job_id!r} is being read",
@@ -289,10 +306,40 @@ class SavepointStore:
             )
         # guard: a-savepoint-takes-another-with-it
         directories = (self._keys.savepoint(savepoint_id),)  # never what the pointer says
-        # guard: savepoint-files-go-first
-        self._pointers.mark(commit, savepoint_id, _lease(savepoint_id), directories=directories)
+        unchanged = start.unchanged  # guard: a-run-begins-from-a-disposed-savepoint
+        try:
+            # guard: savepoint-files-go-first
+            self._pointers.mark(commit, savepoint_id, _lease(savepoint_id), directories=directories, also=unchanged)
+        except (NodeExistsError, NodeMissingError, VersionConflictError) as error:
+            raise JobStateError(
+                f"a run of job {self._paths.job_id!r} was made while savepoint {savepoint_id!r} was being removed",
+                next_step="Repeat the request; nothing was removed",
+            ) from error
         # A new reader may hold a lease: then the files wait on the list until the job's leader removes them.
         self._remover.work_off(commit, entries=self._to_delete.waiting(_lease(savepoint_id)))
+
+    def refuse_start(self, savepoint_id: str) -> StartOfRun:
+        """Refuse a savepoint that the live run begins from and still needs; return what is known of that run.
+
+        Its driver copies it, and would fall back to it as long as the run has no checkpoint.
+
+        :raises JobStateError: It is needed.
+        """
+        if self._start is None:
+            raise TypeError("this store does not know what runs begin from, so it removes no savepoint")
+        start = self._start()
+        begins = start.savepoint_id == savepoint_id and not self._has_checkpoint_of(start.run)
+        if begins:  # guard: the-savepoint-of-a-run-is-removed
+            raise JobStateError(
+                f"run {start.run} of job {self._paths.job_id!r} begins from savepoint {savepoint_id!r}, and has taken "
+                "no checkpoint yet",
+                next_step="Wait for its first checkpoint, or cancel the run; nothing was removed",
+            )
+        return start
+
+    def _has_checkpoint_of(self, run: int | None) -> bool:
+        found = scan(self._coordinator, self._paths.checkpoints, CheckpointPointer, is_ours=is_checkpoint).found
+        return any(pointer.record.run == run for pointer in found)
 
     def finish_removal(self, commit: Commit, savepoint_id: str) -> None:
         """Remove what is left of a disposed savepoint of that id: a new one would have the same place (H6).
@@ -309,6 +356,7 @@ class SavepointStore:
     def retain(self, commit: Commit, retention: SavepointRetention) -> tuple[str, ...]:
         """Remove what a schedule no longer keeps, and return the ids; its newest savepoint always stays.
 
+        So does what is read, and what the live run begins from and still needs, until a later call.
         A pointer that cannot be read stays with its files: its owner is unknown.
         """
         pointers = self.list().pointers
@@ -333,7 +381,7 @@ class SavepointStore:
     def _disposed_unless_read(self, commit: Commit, savepoint_id: str) -> bool:
         try:
             self.dispose(commit, savepoint_id)
-        except JobStateError as error:  # a reader came since the leases were read
+        except JobStateError as error:  # a run begins from it, or a reader came since the leases were read
             log.info("savepoint %s stays until next time: %s", savepoint_id, error)
             return False  # guard: reader-spoils-a-new-savepoint
         return True

@@ -27,11 +27,13 @@ def dispose_savepoint(job: JobContext, savepoints: SavepointStore, savepoint_id:
     """Remove a savepoint: its pointer first, then its files.
 
     :raises CheckpointMissingError: There is no such savepoint.
-    :raises JobStateError: It is being read, and no driver runs; or another process leads a job whose run is over.
+    :raises JobStateError: It is the start of a live run that has no checkpoint yet; or it is being read, and no driver
+        runs; or another process leads a job whose run is over.
     :raises OperationFailedError: The driver could not remove it, and says why.
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
     savepoints.pointer(savepoint_id)
+    savepoints.refuse_start(savepoint_id)  # before the lock: the driver of that run is on its way to take it
     dispose(
         job,
         {"savepoint_id": savepoint_id},

@@ -39,6 +39,7 @@ from airflow_provider_ha.jobs.deleted import Life, read_life, refuse_half_delete
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartPoint
 from airflow_provider_ha.jobs.removed_runs import RemovedRunStore, removed
+from airflow_provider_ha.jobs.run_start import next_number
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.watchers import follow, followed
 
@@ -109,7 +110,7 @@ def submit_run(
         prepared = prepare()
         create_job(job.coordinator, job.paths)
         run = Run(
-            number=_next_number(job, numbers, life),
+            number=next_number(job.coordinator, job.paths, numbers, life),
             graph=prepared.graph,
             start=prepared.start,
             request_id=request_id if known.next_use == 1 else f"{request_id}{_SEPARATOR}{known.next_use}",
@@ -288,9 +289,3 @@ def _creation(job: JobContext, run: Run, life: Life, numbers: list[int]) -> list
     if numbers:
         ops.append(Check(paths.run_result(numbers[-1])))  # at most one live run per job
     return ops
-
-
-def _next_number(job: JobContext, numbers: list[int], life: Life) -> int:
-    """Return a number that no run has had."""
-    through = RemovedRunStore(job.coordinator, job.paths).read().through
-    return max(through, life.last_run, *numbers) + 1  # guard: numbers-of-removed-runs-come-again

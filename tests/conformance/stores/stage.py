@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import pytest
 
@@ -19,6 +20,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.leases import ReaderLease, hold
+from airflow_provider_ha.jobs.run_start import start_of_run
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
@@ -77,7 +79,14 @@ def job_of(config: HaConfig, session: Coordinator, leadership: Leadership, *, cl
         paths,
         keys,
         CheckpointStore(session, objects, paths, keys, LinkedWorkArea(config.work_path), clock=clock),
-        SavepointStore(session, paths, keys, LinkedWorkArea(config.work_path), clock=clock),
+        SavepointStore(
+            session,
+            paths,
+            keys,
+            LinkedWorkArea(config.work_path),
+            clock=clock,
+            start=partial(start_of_run, session, paths),
+        ),
     )
 
 

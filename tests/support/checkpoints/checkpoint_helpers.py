@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
@@ -16,6 +17,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.jobs.run_start import start_of_run
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.store import ObjectStore
@@ -98,5 +100,11 @@ def led_job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
             paths,
             keys,
             CheckpointStore(coordinator, objects, paths, keys, LinkedWorkArea(config.work_path)),
-            SavepointStore(coordinator, paths, keys, LinkedWorkArea(config.work_path)),
+            SavepointStore(
+                coordinator,
+                paths,
+                keys,
+                LinkedWorkArea(config.work_path),
+                start=partial(start_of_run, coordinator, paths),
+            ),
         )

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -37,6 +38,7 @@ from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, LeaderInfo
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.retention.past_runs import PastRuns
+from airflow_provider_ha.jobs.run_start import start_of_run
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import read_snapshot
 from airflow_provider_ha.storage.keys import JobKeys
@@ -228,7 +230,12 @@ class Driver:
         )
         self.checkpoints = checkpoints
         self.savepoints = SavepointStore(
-            of.coordinator, of.paths, of.keys, LinkedWorkArea(of.config.work_path), clock=of.clock
+            of.coordinator,
+            of.paths,
+            of.keys,
+            LinkedWorkArea(of.config.work_path),
+            clock=of.clock,
+            start=partial(start_of_run, of.coordinator, of.paths),
         )
         key = of.keys.working_directory(self.leadership.epoch, "simulated")
         newest = next(iter(checkpoints.list()), None)

@@ -15,7 +15,17 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.model import Blob, JobState, LeaderInfo, Run, RunEnd, RunResult, StartPoint, Status
+from airflow_provider_ha.jobs.model import (
+    Blob,
+    JobState,
+    LeaderInfo,
+    Run,
+    RunEnd,
+    RunResult,
+    StartKind,
+    StartPoint,
+    Status,
+)
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
 
@@ -60,6 +70,16 @@ def submit(coordinator: Coordinator, paths: JobPaths, number: int = 1, attempt: 
     runs = RunStore(coordinator, paths)
     creations = (runs.create_op(a_run(number, request_id=f"request-{number}")),) if attempt == 1 else ()
     coordinator.commit(*creations, *runs.submission_ops(number, a_submission(attempt)))
+
+
+def begin_from_savepoint(coordinator: Coordinator, paths: JobPaths, savepoint_id: str, number: int = 2) -> None:
+    """Make a run that begins from a savepoint of its job, and has no driver yet; the run before it is over."""
+    create_job(coordinator, paths)
+    runs = RunStore(coordinator, paths)
+    start = StartPoint(kind=StartKind.SAVEPOINT, source_job=paths.job_id, source_id=savepoint_id)
+    run = a_run(number, request_id=f"request-{number}").model_copy(update={"start": start})
+    over = (runs.result_op(number - 1, a_result()),) if number > 1 else ()
+    coordinator.commit(*over, runs.create_op(run))
 
 
 class StandingClock(SystemClock):
