@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,11 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
+from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.control.submission.lost_run import end_lost, lost_run, result_of
-from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.errors import CheckpointMissingError, JobStateError
+from airflow_provider_ha.jobs import jobs
 from airflow_provider_ha.jobs.model import JobState, StartKind
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.watchers import followed
@@ -210,6 +213,25 @@ def test_restart_ends_the_lost_run_and_starts_the_new_graph_from_the_latest_chec
     pointer = job.graphs.pointer()
     assert pointer is not None
     assert (pointer.run, pointer.graph) == (2, new.run.graph)
+
+
+def test_a_lost_run_stays_when_the_checkpoint_that_the_new_one_begins_from_is_removed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = lose(cluster)
+    create_job = jobs.create_job
+
+    def removed_before(*args: Any) -> None:
+        job.coordinator.commit(Delete(job.paths.checkpoint(NUMBER)))
+        create_job(*args)
+
+    monkeypatch.setattr(submission, "create_job", removed_before)
+
+    with pytest.raises(CheckpointMissingError, match=f"checkpoint {NUMBER} of job 'flights' was removed before run 2"):
+        cluster.client.job("flights").submit(other_graph(cluster, if_lost=IfLost.RESTART))
+
+    assert job.runs.numbers() == [1]
+    assert job.runs.result(1) is None
 
 
 def test_restart_is_refused_while_the_lost_run_has_worked_and_has_no_checkpoint(cluster: Cluster) -> None:

@@ -2,7 +2,8 @@
 
 Blobs, graph blob, then one transaction {run node, graph pointer}, then the submission (``control.submission.launch``).
 The run node is the arbiter: its name is its number, so of two submitters one wins, and the loser finds out whether the
-winner is itself.
+winner is itself. The transaction checks that the checkpoint or savepoint of the plan is still there; from then on who
+removes one finds the run that begins from it (``jobs.run_start``).
 
 A live run of another request that has lost its driver is recovered and followed, or ended in the transaction that makes
 the new one (``control.submission.if_lost``). What a request follows is written down before it is recovered: a retry
@@ -13,10 +14,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from airflow_provider_ha.checkpoints.retention.pointers import pointer_path
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import IfLost, SubmittedRun
 from airflow_provider_ha.control.submission.if_lost import refuse_lost
@@ -27,17 +29,19 @@ from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import (
+    CheckpointMissingError,
     ConfigurationError,
     JobStateError,
     LeadershipError,
     NodeExistsError,
+    NodeMissingError,
     OutcomeUnknownError,
     VersionConflictError,
 )
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.deleted import Life, read_life, refuse_half_deleted
 from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartPoint
+from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartKind, StartPoint
 from airflow_provider_ha.jobs.removed_runs import RemovedRunStore, removed
 from airflow_provider_ha.jobs.run_start import next_number
 from airflow_provider_ha.jobs.runs import RunView
@@ -83,6 +87,7 @@ def submit_run(
         it is refused.
     :param arrives: Whether the run ends the move of the job to this cluster.
     :raises JobStateError: The job has a live run of another request, or was moved to another cluster.
+    :raises CheckpointMissingError: What the run was to begin from was removed in that time; no run was made.
     :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
     """
     _check_request_id(request_id)
@@ -117,17 +122,7 @@ def submit_run(
             created_at=job.clock.now(),
             owner=prepared.owner,
         )
-        try:
-            if lost is None:
-                job.commit(
-                    *_creation(job, run, life, numbers), *(prepared.arrival if arrives else stays_op(job))
-                )  # guard: jobs-are-started-while-they-leave
-            elif not _replaced(job, lost, run, life, numbers):
-                continue
-        except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
-            log.info(
-                "run %d of %s was possibly not made by this call (%s), reading it again", run.number, job.job_id, error
-            )
+        if not _made(job, lost, run, _creation(job, run, life, numbers), prepared.arrival if arrives else None):
             continue
         log.info("made run %d of %s for request %s", run.number, job.job_id, run.request_id)
         attempt = ensure_submitted(job, run.number, by=request_id)
@@ -243,12 +238,35 @@ def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | No
     return replace(submitted, created=False)
 
 
-def _replaced(job: JobContext, lost: LostRun, run: Run, life: Life, numbers: list[int]) -> bool:
+def _made(job: JobContext, lost: LostRun | None, run: Run, creation: list[Op], arrival: Sequence[Op] | None) -> bool:
+    """Make *run*, in place of a lost one if there is one; ``False`` when the job has to be read again.
+
+    :param arrival: Of a job that comes from another cluster.
+    :raises CheckpointMissingError: What it begins from was removed since it was planned.
+    """
+    try:
+        if lost is not None:
+            return _replaced(job, lost, run, creation)
+        # guard: jobs-are-started-while-they-leave
+        job.commit(*creation, *(stays_op(job) if arrival is None else arrival))
+    except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
+        log.info(
+            "run %d of %s was possibly not made by this call (%s), reading it again", run.number, job.job_id, error
+        )
+        return False
+    except NodeMissingError as error:
+        if error.path == _start_path(job, run):
+            raise _start_is_gone(job, run) from error
+        raise
+    return True
+
+
+def _replaced(job: JobContext, lost: LostRun, run: Run, creation: list[Op]) -> bool:
     """Make *run* in the transaction that ends a lost one; ``False`` when that is not lost, or not live, any more."""
     reason = f"its driver was lost, and run {run.number} takes its place"
     result = result_of(job, lost, JobState.FINISHED, reason=reason, by=run.request_id)
     try:
-        end_lost(job, lost, result, also=[*_creation(job, run, life, numbers), *stays_op(job)])
+        end_lost(job, lost, result, also=[*creation, *stays_op(job)])
     except (JobStateError, LeadershipError) as error:
         log.info("run %d of %s does not take the place of run %d: %s", run.number, job.job_id, lost.number, error)
         return False
@@ -288,4 +306,27 @@ def _creation(job: JobContext, run: Run, life: Life, numbers: list[int]) -> list
     ]
     if numbers:
         ops.append(Check(paths.run_result(numbers[-1])))  # at most one live run per job
+    start = _start_path(job, run)
+    if start is not None:
+        # Its pointer never changes but for the mark of a claim, and the plan was verified: that it is there is enough.
+        ops.append(Check(start))  # guard: runs-begin-from-what-is-gone
     return ops
+
+
+def _start_path(job: JobContext, run: Run) -> str | None:
+    """Return the pointer of what a run begins from, of this job or of another; ``None`` when it needs none."""
+    start = run.start
+    if start.kind not in {StartKind.CHECKPOINT, StartKind.SAVEPOINT}:
+        return None
+    source = job.paths.cluster.job(start.source_job or job.job_id)
+    return pointer_path(source, f"{start.kind.value}-{start.source_id}")
+
+
+def _start_is_gone(job: JobContext, run: Run) -> CheckpointMissingError:
+    source = run.start.source_job or job.job_id
+    return CheckpointMissingError(
+        f"{run.start.kind.value} {run.start.source_id} of job {source!r} was removed before run {run.number} of job "
+        f"{job.job_id!r}, which was to begin from it, was made",
+        next_step=f"Submit it again from another start: `spark-ha checkpoint list {source}` and `spark-ha savepoint "
+        f"list {source}` show what there is; no run was made",
+    )
