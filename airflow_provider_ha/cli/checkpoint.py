@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Annotated
 
@@ -11,13 +10,14 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.asked import RequestId, asking
 from airflow_provider_ha.cli.completion import checkpoint_names, checkpoint_numbers
+from airflow_provider_ha.cli.confirmation import confirm
 from airflow_provider_ha.cli.help_examples import examples
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.control.administration.checkpoint_deletion import CheckpointRemoval
 from airflow_provider_ha.control.job.job_owner import Acting
-from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.errors import CheckpointMissingError
 from airflow_provider_ha.pointers.scan import Unreadable
 from airflow_provider_ha.views.checkpoints import CheckpointDeletedView, CheckpointView, checkpoint_list
 
@@ -152,10 +152,6 @@ def delete(
 
 
 def _confirm(job_id: str, removal: CheckpointRemoval, *, as_json: bool) -> None:
-    """Ask, at a terminal.
-
-    :raises ConfigurationError: No terminal to ask at.
-    """
     what = f"checkpoint {removal.number} of job {job_id}"
     if removal.unreadable is not None:
         console.print_unreadable([Unreadable(f"checkpoint-{removal.number}", removal.unreadable.reason)])
@@ -164,12 +160,9 @@ def _confirm(job_id: str, removal: CheckpointRemoval, *, as_json: bool) -> None:
             "job collects what nothing needs",
             soft_wrap=True,
         )
-    if as_json or not sys.stdin.isatty():
-        raise ConfigurationError(f"{what} is not deleted without a confirmation", next_step="Add --yes")
     taken = (
         "it cannot be read"
         if removal.created_at is None
         else f"taken {removal.created_at:%Y-%m-%d %H:%M} UTC, {console.cut_text(removal.cut)}"
     )
-    if not typer.confirm(f"Delete {what} ({taken}) for good?", err=True):
-        raise typer.Exit(Exit.NO)
+    confirm(f"{what} is not deleted", f"Delete {what} ({taken}) for good?", as_json=as_json)

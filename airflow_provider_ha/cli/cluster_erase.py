@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.confirmation import confirm
 from airflow_provider_ha.cli.help_examples import examples
 from airflow_provider_ha.cli.requests import who
-from airflow_provider_ha.cli.session import AsJson, answer, cluster
+from airflow_provider_ha.cli.session import AsJson, cluster
 from airflow_provider_ha.control.erase import erase_cluster, plan_erase
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.views.deletion import ErasureView
 
 
@@ -59,16 +58,7 @@ def erase(
 
 
 def _confirm(planned: ErasureView, *, yes: bool, as_json: bool) -> None:
-    """Ask, at a terminal.
-
-    :raises ConfigurationError: No terminal to ask at.
-    """
     if yes:  # guard: clusters-are-erased-unasked
         return
-    if as_json or not sys.stdin.isatty():
-        raise ConfigurationError(
-            f"cluster {planned.cluster!r} is not erased without a confirmation", next_step="Add --yes"
-        )
-    console.print_fields(planned.to_json())
-    if not typer.confirm("Erase it?", err=True):
-        answer(yes=False)
+    stays = f"cluster {planned.cluster!r} is not erased"
+    confirm(stays, "Erase it?", as_json=as_json, show=lambda: console.print_fields(planned.to_json()))

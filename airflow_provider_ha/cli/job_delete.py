@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.confirmation import confirm
 from airflow_provider_ha.cli.help_examples import examples
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, answer, cluster
 from airflow_provider_ha.control.job.job_owner import Acting
-from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.views.deletion import DeletionView
 
 
@@ -59,17 +58,10 @@ def delete(
 
 
 def _confirm(planned: DeletionView, *, yes: bool, as_json: bool) -> None:
-    """Ask, at a terminal.
-
-    :raises ConfigurationError: No terminal to ask at.
-    """
     if yes or planned.state == "deleted":
         return
-    if as_json or not sys.stdin.isatty():
-        raise ConfigurationError(f"job {planned.job_id!r} is not deleted without a confirmation", next_step="Add --yes")
-    _print(planned)
-    if not typer.confirm("Delete it?", err=True):
-        answer(yes=False)
+    stays = f"job {planned.job_id!r} is not deleted"
+    confirm(stays, "Delete it?", as_json=as_json, show=lambda: _print(planned))
 
 
 def _print(shown: DeletionView) -> None:

@@ -13,6 +13,7 @@ from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import, savepoint_s3
 from airflow_provider_ha.cli.asked import RequestId, asking
 from airflow_provider_ha.cli.completion import savepoint_ids
+from airflow_provider_ha.cli.confirmation import confirm
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
 from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP, SavepointOf
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
@@ -166,7 +167,10 @@ def dispose(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a savepoint for good. On S3 only what no other savepoint names goes with it. Exit 1: there is none."""
+    """Remove a savepoint for good. On S3 only what no other savepoint names goes with it.
+
+    Exit 1: there is none, or a live run or a reader needs it. Exit 2: without --yes there is no terminal to ask at.
+    """
     if is_s3(target):
         savepoint_s3.dispose(target, yes=yes, grace_hours=grace_hours, as_json=as_json)
         return
@@ -179,7 +183,8 @@ def dispose(
         job.savepoints.load(found)
         if not yes:
             label = f" ({found.label})" if found.label else ""
-            typer.confirm(f"Remove savepoint {savepoint_id}{label} of job {target} for good?", abort=True)
+            what = f"savepoint {savepoint_id}{label} of job {target}"
+            confirm(f"{what} is not removed", f"Remove {what} for good?", as_json=as_json)
         job.dispose_savepoint(savepoint_id, requested_by=who())
     if as_json:
         console.print_json(DisposedView(job_id=target, savepoint_id=savepoint_id))

@@ -13,6 +13,7 @@ from airflow_provider_ha.checkpoints.savepoints.pool.sweep import GRACE, SweepRe
 from airflow_provider_ha.checkpoints.savepoints.pool.sweep import dispose as dispose_of
 from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep as sweep_pool
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.confirmation import confirm
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import AsJson, reported
@@ -31,7 +32,7 @@ def dispose(uri: str, *, yes: bool, grace_hours: float, as_json: bool) -> None:
     with reported(as_json=as_json):
         place, name = savepoint_place(uri)
         if not yes:
-            typer.confirm(f"Remove savepoint {uri} for good?", abort=True)
+            confirm(f"savepoint {uri} is not removed", f"Remove savepoint {uri} for good?", as_json=as_json)
         swept = dispose_of(Pool(place), name, holder=who(), grace=timedelta(hours=grace_hours))
     if as_json:
         console.print_json(PooledDisposedView(savepoint=uri, pool=PoolView.of(swept)))

@@ -21,7 +21,9 @@ def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spar
     planned = json.loads(spark_ha("checkpoint", "plan", "flights", "--start-from", "savepoint-nightly-t", "--json")[1])
     compared, _, _ = spark_ha("checkpoint", "diff", "flights", "nightly-o", "nightly-t")
     code, _, stderr = spark_ha("savepoint", "dispose", "flights", "nightly", "--yes")
+    unasked, stdout, advice = spark_ha("savepoint", "dispose", "flights", "nightly-o")
 
+    assert (unasked, stdout, "Add --yes" in advice) == (2, "", True)
     assert shown["savepoint_id"] == "nightly-one"
     assert (verified, json.loads(document)["savepoint_id"]) == (0, "nightly-one")
     assert planned["source_id"] == "nightly-two"

@@ -1,0 +1,25 @@
+"""The question before something goes for good: at a terminal only, and never on stdout, which scripts read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from airflow_provider_ha.cli.session import answer
+from airflow_provider_ha.errors import ConfigurationError
+
+
+def confirm(stays: str, question: str, *, as_json: bool, show: Callable[[], None] = lambda: None) -> None:
+    """Ask; a no ends the command with exit code 1.
+
+    :param stays: What stays as it is where no person can be asked: "job 'orders' is not deleted".
+    :param show: Called before the question, to print what it is about.
+    :raises ConfigurationError: There is no terminal to ask at, or the output is JSON.
+    """
+    if as_json or not sys.stdin.isatty():  # guard: scripts-wait-for-an-answer
+        raise ConfigurationError(f"{stays} without a confirmation", next_step="Add --yes")
+    show()
+    if not typer.confirm(question, err=True):
+        answer(yes=False)
