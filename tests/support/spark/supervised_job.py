@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.requests import LATEST, SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, RunResult
@@ -67,12 +67,12 @@ class SupervisedJob:
         """The client of the job."""
         return self.client.job(self.job_id)
 
-    def submit(self) -> None:
+    def submit(self, *, start_from: str = LATEST) -> None:
         """Submit the script as a new run."""
         arguments = [*self.stream.arguments, str(self.gates), ",".join(self.queries)]
-        self.submit_script(APPS / "gated.py", arguments)
+        self.submit_script(APPS / "gated.py", arguments, start_from=start_from)
 
-    def submit_script(self, script: Path, arguments: list[str]) -> None:
+    def submit_script(self, script: Path, arguments: list[str], *, start_from: str = LATEST) -> None:
         """Submit any script as a new run."""
         conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
         self.job.submit(
@@ -86,6 +86,7 @@ class SupervisedJob:
                 engine_options=self.engine_options,
                 driver_memory="1g",
                 options=self.options,
+                start_from=start_from,
             )
         )
 
