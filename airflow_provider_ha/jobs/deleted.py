@@ -21,6 +21,7 @@ from typing import ClassVar
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
+from airflow_provider_ha.jobs.model import DrainedQuery
 from airflow_provider_ha.jobs.removed_runs import RemovedRuns, Span
 from airflow_provider_ha.records import Record
 
@@ -31,6 +32,8 @@ class Deleted(Record):
     :param keep_savepoints: Whether its savepoints stay.
     :param last_run: Number of its newest run; 0 when it had none.
     :param complete: Whether nothing is left of it but what stays.
+    :param drained: What a drain has written at the end of the last run that worked: a restore from a kept savepoint
+        has neither that run nor its directory to know it from.
     :param by: Who deleted it.
     :param unproven: Its runs, as spans, whose processes nothing had proven dead when it was deleted; ``None`` in a
         record of an earlier release: nothing is known of any run.
@@ -41,6 +44,7 @@ class Deleted(Record):
     keep_savepoints: bool
     last_run: int
     complete: bool = False
+    drained: dict[str, DrainedQuery] = {}
     by: str
     at: datetime
     unproven: tuple[Span, ...] | None = None

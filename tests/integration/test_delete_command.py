@@ -112,6 +112,20 @@ def test_a_kept_savepoint_is_planned(spark_ha: Any, over: JobContext, asked: str
     assert (json.loads(out)["source"], json.loads(out)["source_id"]) == ("savepoint", SAVEPOINT)
 
 
+def test_the_rows_of_a_drain_are_known_after_the_deletion(spark_ha: Any, copy: JobContext, tmp_path: Path) -> None:
+    """Its working directory and its run are gone: that its sinks have more than the savepoint has to outlive both."""
+    job = whole_job(copy, helpers.script(tmp_path), drained=True)
+    words = ("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
+    before = json.loads(spark_ha(*words)[1])
+
+    assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == YES
+    after = json.loads(spark_ha(*words)[1])
+
+    assert job.runs.numbers() == []
+    assert [before["verdict"], after["verdict"]] == ["DUPLICATES_POSSIBLE"] * 2
+    assert "the drain's batch 10" in str(after["reasons"])
+
+
 @pytest.mark.parametrize("end", [("job", "delete", "copy", "--keep-savepoints"), ("cluster", "erase")])
 def test_a_restore_from_a_kept_savepoint_begins_the_next_life(
     spark_ha: Any, over: JobContext, end: tuple[str, ...]

@@ -28,8 +28,10 @@ from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, ours
+from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import JobStateError, NodeExistsError, RecordCorruptError, VersionConflictError
 from airflow_provider_ha.jobs.deleted import Deleted, Life, read_life
+from airflow_provider_ha.jobs.model import DrainedQuery, Generation
 from airflow_provider_ha.jobs.moves import read_arrival, read_moved
 from airflow_provider_ha.jobs.output_claims import OutputClaim
 from airflow_provider_ha.jobs.removed_runs import Span
@@ -121,6 +123,7 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
         record = Deleted(
             keep_savepoints=keep_savepoints,
             last_run=last_run,
+            drained=_drained(job, life),  # guard: deleted-drains-are-forgotten
             by=by,
             at=job.clock.now(),
             unproven=_unproven(job, life, last_run),
@@ -143,6 +146,15 @@ def _unproven(job: JobContext, life: Life, last_run: int) -> tuple[Span, ...] | 
     """Return the runs whose processes may live; a deletion that goes on has removed what would say so."""
     # guard: repeated-deletions-forget-who-may-live
     return unproven_runs(job.coordinator, job.paths, last_run) if life.deleted is None else life.deleted.unproven
+
+
+def _drained(job: JobContext, life: Life) -> dict[str, DrainedQuery]:
+    """Return what the last run that worked has drained; an earlier call has removed its records, but noted it."""
+    if life.deleted is not None:
+        return life.deleted.drained
+    worked = read_record(job.coordinator, job.paths.generation, Generation)
+    result = job.runs.result(worked[0].run) if worked is not None else None
+    return result.drained if result is not None else {}
 
 
 def _is_done(life: Life, planned: Deletion) -> bool:

@@ -111,6 +111,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     selection, chosen = _choose(job, source, request, reading)
     claimed = check_claim(job, request, source, chosen)
     choices = restore_choices(request, chosen, job_id=job.job_id, source_job=source.job_id)
+    drained = gone.drained if gone is not None else _drained(source, generation)
     facts = gather_facts(  # guard: inputs-of-another-output-are-asked-for
         RestoreCase(
             chosen=chosen,
@@ -119,7 +120,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
             payloads=checkpoint_store(source).payloads(),
             last=_last_directory(source, generation) if generation else None,
             last_run=gone.last_run if gone is not None else None,
-            drained=_drained(source, generation.run) if generation else {},
+            drained=drained,
             candidates=selection.candidates,
             claimed=claimed,
             external=external_queries(source, request, chosen, replays=choices.same_output),
@@ -171,9 +172,9 @@ def _choose(
     )
 
 
-def _drained(source: JobContext, run: int) -> Mapping[str, DrainedQuery]:
+def _drained(source: JobContext, generation: Generation | None) -> Mapping[str, DrainedQuery]:
     """Return what a drain wrote at the end of the last run that worked; runs that never came to work wrote nothing."""
-    result = source.runs.result(run)
+    result = source.runs.result(generation.run) if generation is not None else None
     return result.drained if result is not None else {}
 
 

@@ -11,7 +11,8 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.coordination.coordinator import Create
-from airflow_provider_ha.jobs.model import GraphPointer, RunResult
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.jobs.model import DrainedQuery, Generation, GraphPointer, RunResult
 from airflow_provider_ha.jobs.output_claims import OutputClaims
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, lead
@@ -19,11 +20,15 @@ from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 SAVEPOINT = "before-the-end"
+BATCH = 9  # of the savepoint
 PLACE = "file:///out"
 
 
-def whole_job(job: JobContext, script: Path, *, over: bool = True) -> JobContext:
-    """Make the job: a run, two checkpoints, a savepoint, a journal, an output, a quarantine, files in the home."""
+def whole_job(job: JobContext, script: Path, *, over: bool = True, drained: bool = False) -> JobContext:
+    """Make the job: a run, two checkpoints, a savepoint, a journal, an output, a quarantine, files in the home.
+
+    :param drained: Whether a stop has ended it, and has drained it after the cut of the savepoint.
+    """
     graph = job.graphs.write_graph(upload(job, helpers.request(script)))
     run = a_run(1).model_copy(update={"graph": graph})
     job.coordinator.ensure(*job.paths.skeleton, job.paths.cluster.quarantine)
@@ -42,7 +47,7 @@ def whole_job(job: JobContext, script: Path, *, over: bool = True) -> JobContext
             savepoint_id=SAVEPOINT,
             run=1,
             epoch=leadership.epoch,
-            cut={QUERY: 9},
+            cut={QUERY: BATCH},
             graph=graph.sha256,
             spark_version="4.2.0",
         )
@@ -50,6 +55,9 @@ def whole_job(job: JobContext, script: Path, *, over: bool = True) -> JobContext
         OutputClaims(job.coordinator, job.paths, leadership.commit, 1).claim(PLACE, QUERY)
         if over:
             result: RunResult = a_result()
+            if drained:
+                _drain(job, leadership, graph.sha256)
+                result = result.model_copy(update={"drained": {QUERY: DrainedQuery(batch=BATCH + 1)}})
             job.journal.result(1, result)
             pointer = job.graphs.remove_op(1)
             leadership.commit(job.runs.result_op(1, result), *([pointer] if pointer is not None else []))
@@ -58,6 +66,17 @@ def whole_job(job: JobContext, script: Path, *, over: bool = True) -> JobContext
         path.parent.mkdir(parents=True)
         path.write_text("something")
     return job
+
+
+def _drain(job: JobContext, leadership: Leadership, graph: str) -> None:
+    """Make the checkpoint of a stop, and the working directory in which the drain was."""
+    stop = _checkpoint(job, 3, leadership.epoch, graph)
+    cut = {QUERY: QueryCut(batch=BATCH, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))}
+    (job.config.work_path / job.keys.pin(3, leadership.epoch)).mkdir(parents=True)
+    sharp = stop.model_copy(update={"reason": CheckpointKind.STOP, "queries": cut})
+    checkpoint_store(job).add(leadership, sharp)
+    generation = Generation(run=1, epoch=leadership.epoch, directory=job.keys.working_directory(leadership.epoch, "x"))
+    leadership.commit(Create(job.paths.generation, generation.to_bytes()))
 
 
 def files_of(job: JobContext) -> list[Path]:
