@@ -150,9 +150,14 @@ class JobKeys:
         """Working directory of one epoch: one directory per query below it."""
         return f"{self.live}e{epoch}-{unique}"
 
+    @property
+    def notes(self) -> str:
+        """Prefix of the notes about what fenced functions were given."""
+        return f"{self.base}/given/"
+
     def given(self, query: str) -> str:
         """Directory of the notes about what a query's fenced function was given, one file per epoch."""
-        return f"{self.base}/given/{check_name(query, 'query name')}"
+        return f"{self.notes}{check_name(query, 'query name')}"
 
     @property
     def submissions(self) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -16,6 +17,7 @@ from airflow_provider_ha.control.administration import delete
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.erase import erase
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.control.rebuild.cluster import plan_rebuild, rebuild
 from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.control.submit import submit_job
@@ -29,7 +31,8 @@ from airflow_provider_ha.jobs.output_claims import OutputClaims
 from airflow_provider_ha.pointers.store import PointerStore
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, lead
-from tests.support.clusters.whole_jobs import PLACE, SAVEPOINT, files_of, whole_job
+from tests.support.clusters.whole_jobs import BATCH, PLACE, SAVEPOINT, files_of, whole_job
+from tests.support.spark.recorded_job import QUERY
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -110,6 +113,29 @@ def test_a_kept_savepoint_is_planned(spark_ha: Any, over: JobContext, asked: str
 
     assert code == YES, err
     assert (json.loads(out)["source"], json.loads(out)["source_id"]) == ("savepoint", SAVEPOINT)
+
+
+def test_notes_about_a_fenced_function_do_not_outlive_the_directory_that_they_belong_to(
+    spark_ha: Any, over: JobContext
+) -> None:
+    """They say what some epochs gave to it. That no other epoch did, only the last working directory shows."""
+    with lead(over.coordinator, over.paths, over.config) as leadership:
+        leadership.start_heartbeats(lambda reason: None)
+        cut = QueryCut(
+            batch=BATCH + 1,
+            sink=QuerySink(kind=SinkKind.FOREACH_BATCH),
+            entries=(BatchEntry(batch=BATCH + 1, offsets="v1\n{}\n{}"),),
+        )
+        last = checkpoint_store(over).recover().checkpoints[-1][1]
+        changes = {"number": 3, "epoch": leadership.epoch, "queries": {QUERY: cut}}
+        checkpoint_store(over).add(leadership, last.model_copy(update=changes))
+        GivenLog(over.area.tree(over.keys.given(QUERY))).begin(leadership.epoch, BATCH + 1)
+
+    assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == YES
+    _, out, _ = spark_ha("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
+
+    assert json.loads(out)["verdict"] == "LOSS_POSSIBLE"
+    assert "may have reached the sink unrecorded" in out
 
 
 def test_the_rows_of_a_drain_are_known_after_the_deletion(spark_ha: Any, copy: JobContext, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def whole_job(job: JobContext, script: Path, *, over: bool = True, drained: bool
             cut={QUERY: BATCH},
             graph=graph.sha256,
             spark_version="4.2.0",
+            sinks={QUERY: QuerySink(kind=SinkKind.FOREACH_BATCH)},
         )
         savepoint_store(job).create(leadership.commit, request, LocalTree(recorded_job() / "live"))
         OutputClaims(job.coordinator, job.paths, leadership.commit, 1).claim(PLACE, QUERY)
