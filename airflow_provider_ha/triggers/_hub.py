@@ -5,9 +5,10 @@ A triggerer runs a thousand triggers in one thread; a session each would be a th
 turn of the loop is read together, and one look a second at some of the nodes, in turns, is the poll of all of them.
 
 Invariants: nothing here blocks the event loop, and no turn of it serves more than a few hundred triggers; a watch only
-wakes a waiter early, the waiter then reads the truth again; a session that is lost is replaced, because its watches are
-gone with it. A waiter that announces itself does so after it has looked, and what goes wrong with that is no trouble of
-its wait.
+wakes a waiter early, the waiter then reads the truth again; a session that is lost is replaced, because its watches
+are gone with it. Looks at jobs may wait for storage for minutes, and never occupy the threads in which the session is
+opened and the watchers of a cluster read ZooKeeper. A waiter that announces itself does so after it has looked, and
+what goes wrong with that is no trouble of its wait.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _BATCH = 1000  # nodes in one round trip
 _TICK = 1.0  # seconds between two parts of the poll, and between an announcement and its node
 _HELD_BACK = 10  # ticks in a row without announcements, at most
 _THREADS = 4  # a dead ZooKeeper must not occupy the threads that other providers' triggers share
+_OF_CLUSTER = 2  # threads for what reads ZooKeeper only: one watcher's call that was given up leaves one to the others
 
 _log = logging.getLogger(__name__)
 _Key = tuple[int, asyncio.AbstractEventLoop, HaConfig]
@@ -98,6 +100,7 @@ class Hub:
         self._open_client = open_client
         self._loop = asyncio.get_running_loop()
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="spark-ha-hub")
+        self._of_cluster = ThreadPoolExecutor(_OF_CLUSTER, thread_name_prefix="spark-ha-hub-cluster")
         # Nodes have one thread: a watch is set once, and what is kept of it must not be read twice.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="spark-ha-hub-nodes")
         self._session: asyncio.Task[Session] | None = None
@@ -127,10 +130,15 @@ class Hub:
             self._reading = asyncio.ensure_future(self._read_asked())
         return await answer
 
-    async def call(self, function: Callable[[HaClient], T]) -> T:
-        """Call *function* in a thread, without watching anything. Same errors as :meth:`nodes`."""
+    async def call(self, function: Callable[[HaClient], T], *, of_cluster: bool = False) -> T:
+        """Call *function* in a thread, without watching anything. Same errors as :meth:`nodes`.
+
+        :param of_cluster: Whether a watcher of the whole cluster asks. It has threads reserved, so that looks at jobs
+            that wait for storage do not keep it waiting; *function* never reads storage itself.
+        """
         session = await self._current()
-        future = self._loop.run_in_executor(self._executor, function, session.client)
+        executor = self._of_cluster if of_cluster else self._executor  # guard: looks-at-jobs-hide-lost-leaders
+        future = self._loop.run_in_executor(executor, function, session.client)
         return await within(CALL_TIMEOUT, future)
 
     def wake(self, path: str) -> None:
@@ -170,6 +178,7 @@ class Hub:
         if task is not None:
             await self._discard(task)
         self._executor.shutdown(wait=False)
+        self._of_cluster.shutdown(wait=False)
         self._reader.shutdown(wait=False)
 
     async def _read_asked(self) -> None:
@@ -255,7 +264,8 @@ class Hub:
         return await within(CALL_TIMEOUT, asyncio.shield(self._session))
 
     async def _open(self) -> Session:
-        client = await self._loop.run_in_executor(self._executor, self._open_client, self._config)
+        # guard: looks-at-jobs-keep-the-session-closed
+        client = await self._loop.run_in_executor(self._of_cluster, self._open_client, self._config)
         leave_out_what_lasts(0)  # by now all is imported
         return Session(client, self._wake_from_thread)
 

@@ -195,11 +195,12 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                 while listed.jobs == jobs:
                     try:
                         found = await hub.nodes(waiter)  # first: what changes from here on wakes the waiter
-                        await hub.call(partial(listed.refresh, wake=partial(hub.wake, cluster.base)))
+                        refresh = partial(listed.refresh, wake=partial(hub.wake, cluster.base))
+                        await hub.call(refresh, of_cluster=True)
                         if listed.jobs != jobs:
                             break  # to watch the new ones
                         look = alone(partial(view.leadership, jobs=jobs, found=found))
-                        while (led := await hub.call(look)) is None:
+                        while (led := await hub.call(look, of_cluster=True)) is None:
                             pass
                     except asyncio.TimeoutError:
                         outage.goes_on("no answer in time")
@@ -262,7 +263,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
 async def _read_last(hub: Hub, health: HealthView, jobs: Sequence[str], unread: Outage) -> dict[Watched, Condition]:
     """Return the health of jobs as it was read last, by now if that works: what leaders do is told in any case."""
     try:
-        await hub.call(partial(health.read, jobs=jobs))
+        await hub.call(partial(health.read, jobs=jobs), of_cluster=True)
     except asyncio.TimeoutError:  # guard: late-health-hides-lost-leaders
         unread.goes_on("no answer in time")
     except HaError as error:  # guard: unread-health-hides-lost-leaders

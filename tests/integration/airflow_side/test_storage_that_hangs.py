@@ -14,10 +14,12 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import NotConnectedError, StorageUnavailableError
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.jobs.history.drills import DrillStore
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _cluster_view, _health, _hub
 from airflow_provider_ha.triggers._base import Outage
+from airflow_provider_ha.triggers._config import config_of
 from airflow_provider_ha.triggers._drills import NewestDrills
 from airflow_provider_ha.triggers._hub import _THREADS
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
@@ -122,6 +124,36 @@ def test_looks_that_hang_are_given_up_and_leave_the_hub_to_the_followers(
 
     assert status == "recover"
     assert hanging.calls == 1
+
+
+@pytest.mark.parametrize("session_is_lost", [False, True], ids=["", "and the session is replaced"])
+def test_looks_of_followers_that_hang_hide_no_lost_leader(
+    cluster: Cluster, hanging: Hanging, opened: list[Any], *, session_is_lost: bool
+) -> None:
+    cluster.lost("flights")
+    told = list[str]()
+
+    async def consume() -> None:
+        async for event in SparkHaClusterTrigger(grace=0.1, poll_interval=0.1).run():
+            payload: Any = event.payload
+            told.append(payload["event"])
+
+    async def watch() -> None:
+        async with _hub.borrow(await config_of(DEFAULT_CONN_ID)) as hub:
+            looks = [asyncio.ensure_future(hub.call(hanging)) for _ in range(_THREADS + 1)]
+            await until(lambda: hanging.calls == _THREADS, "looks in all threads of the followers")
+            if session_is_lost:
+                await asyncio.to_thread(opened[0].coordinator.close)
+            watching = asyncio.ensure_future(consume())
+            try:
+                await until(lambda: told, "the loss")
+            finally:
+                await cancelled(watching, *looks)
+
+    asyncio.run(watch())
+
+    assert told[0] == "no_leader"
+    assert len(opened) == 1 + session_is_lost
 
 
 def test_health_that_is_read_too_late_hides_no_lost_leader(
