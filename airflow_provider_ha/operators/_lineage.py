@@ -4,7 +4,7 @@ The listener asks in a process that it forks: there no session with ZooKeeper ma
 reads what is known of it itself, while its own session is open, and the listener finds it. Without the provider, or
 with OpenLineage disabled, nothing is read.
 
-Invariant: nothing of it can fail a task.
+Invariants: nothing of it can fail a task; no log quotes what is configured for it, which may have a key.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.redaction import redact
 
 
@@ -32,13 +33,16 @@ def is_active() -> bool:
     except ImportError:
         return False
     except Exception as error:  # noqa: BLE001  # guard: lineage-configuration-fails-the-task
-        # The kind alone: the words of the error quote the transport, which may have a key.
-        log.warning(
-            "OpenLineage is told nothing, because its configuration cannot be read (%s): correct [openlineage] in "
-            "Airflow's configuration.",
-            type(error).__name__,
-        )
+        log.warning("OpenLineage is told nothing, because its configuration cannot be read: %s", reason_of(error))
         return False
+
+
+def reason_of(error: Exception) -> str:
+    """Return what a log may say of an error: of one that is not ours the type, its words may quote the transport."""
+    if isinstance(error, HaError):
+        return redact(str(error))
+    # guard: lineage-errors-are-quoted
+    return f"{type(error).__name__}. Correct [openlineage] in Airflow's configuration."
 
 
 class TellsLineage:
@@ -69,7 +73,7 @@ class TellsLineage:
             if context is not None and (self._known_lineage.inputs or self._known_lineage.outputs):
                 self._send_running(context)
         except Exception as error:  # noqa: BLE001  # guard: lineage-fails-the-task
-            self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, error)
+            self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, reason_of(error))
 
     def _send_running(self, context: Any) -> None:
         try:

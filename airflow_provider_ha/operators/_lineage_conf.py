@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_provider_ha.compat.sdk import conf as airflow_conf
 from airflow_provider_ha.jobs.options.lineage_conf import counted, secrets_in
+from airflow_provider_ha.operators._lineage import reason_of
 
 
 Inject = Callable[[dict[str, str], Any], dict[str, str]]
@@ -29,7 +30,7 @@ def lineage_conf(
     try:
         return _lineage_conf(operator, context, conf, parent, transport)
     except Exception as error:  # noqa: BLE001  # guard: lineage-keeps-the-job-from-starting
-        operator.log.warning("OpenLineage information could not be injected: %s", type(error).__name__)
+        operator.log.warning("OpenLineage information could not be injected: %s", reason_of(error))
         return {}
 
 
@@ -60,7 +61,7 @@ def _lineage_conf(
         try:
             injected = injectors[name](given, context)
         except Exception as error:  # noqa: BLE001  # a lineage that fails must not keep a stream from starting
-            operator.log.warning("OpenLineage information (%s) could not be injected: %s", name, type(error).__name__)
+            operator.log.warning("OpenLineage information (%s) could not be injected: %s", name, reason_of(error))
             continue
         found |= {key: str(value) for key, value in injected.items() if key not in given}
     if secret := secrets_in(found):  # guard: transport-keys-reach-the-graph
@@ -81,7 +82,10 @@ def _asked(operator: Any, option: str, given: bool | None) -> bool:
         return airflow_conf.getboolean(_SECTION, option, fallback=False)
     except Exception as error:  # noqa: BLE001  # guard: invalid-options-are-fatal
         operator.log.warning(
-            "[%s] %s in Airflow's configuration counts as False, because it cannot be read: %s", _SECTION, option, error
+            "[%s] %s in Airflow's configuration counts as False, because it cannot be read: %s",
+            _SECTION,
+            option,
+            reason_of(error),
         )
         return False
 

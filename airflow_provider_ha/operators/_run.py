@@ -24,7 +24,7 @@ from airflow_provider_ha.operators._driver_logs import last_words_of, where_is_l
 from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
 from airflow_provider_ha.operators._identity import is_retry, request_id
 from airflow_provider_ha.operators._known_run import tell, tell_run
-from airflow_provider_ha.operators._lineage import TellsLineage, is_active
+from airflow_provider_ha.operators._lineage import TellsLineage, is_active, reason_of
 from airflow_provider_ha.operators._lineage_conf import lineage_conf
 from airflow_provider_ha.operators._lost import after_loss, later
 from airflow_provider_ha.operators._retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
@@ -134,7 +134,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 self.learn_lineage(client, run)
         except Exception as error:  # noqa: BLE001  # nothing of lineage shows a run that finished as failed
-            self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, error)
+            self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, reason_of(error))
 
     def _show_last_words(self, run: int) -> None:
         """Show the last lines of the driver that ended the run; what cannot be looked up never hides why it ended."""

@@ -418,7 +418,12 @@ def test_a_lineage_that_cannot_be_read_does_not_fail_the_task(
     assert "OpenLineage is not told of run 1 of job flights" in capsys.readouterr().out
 
 
-INVALID = ['{"type": "http", "url": "http://lineage:5000", "auth": "word"', '["http"]', "word"]
+SECRET = "k3y-of-the-receiver"
+INVALID = [
+    f'{{"type": "http", "url": "http://lineage:5000", "auth": {{"type": "api_key", "apiKey": "{SECRET}"}}',
+    f'["http", "{SECRET}"]',
+    SECRET,
+]
 
 
 @pytest.fixture(params=INVALID)
@@ -435,7 +440,7 @@ def invalid_transport(
 
 @pytest.mark.usefixtures("running", "invalid_transport")
 def test_a_transport_that_cannot_be_read_does_not_fail_the_task_and_the_log_says_so(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
 
@@ -444,7 +449,7 @@ def test_a_transport_that_cannot_be_read_does_not_fail_the_task_and_the_log_says
     [said] = [line for line in caplog.messages if "OpenLineage" in line]
     assert deferred.trigger.number == 1
     assert "[openlineage]" in said
-    assert "word" not in said, "a transport may hold a key"
+    assert SECRET not in caplog.text + capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("running", "invalid_transport")
@@ -469,13 +474,15 @@ def test_a_transport_that_cannot_be_read_does_not_show_a_run_that_finished_as_fa
 def test_an_invalid_boolean_does_not_keep_the_job_from_starting_and_the_log_names_it(
     submitting: Submitting, config: HaConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "maybe")
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", SECRET)  # of another line
     operator = submitting(openlineage_inject_transport_info=True)
 
     deferral(operator, in_a_dag(operator))
 
     assert lineage_of(config)["spark.openlineage.transport.type"] == "http", "the other one is injected all the same"
-    assert "[openlineage] spark_inject_parent_job_info" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "[openlineage] spark_inject_parent_job_info" in said
+    assert SECRET not in said
 
 
 def test_a_provider_that_does_not_fit_does_not_keep_the_job_from_starting(
@@ -491,6 +498,23 @@ def test_a_provider_that_does_not_fit_does_not_keep_the_job_from_starting(
 
     assert lineage_of(config) == {}
     assert "could not be injected: AttributeError" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("running", "receiver")
+def test_a_transport_that_the_client_refuses_is_not_quoted_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: Any) -> None:
+        raise ValueError(f"no such transport: {{'type': 'htp', 'auth': {{'apiKey': '{SECRET}'}}}}")
+
+    monkeypatch.setattr(SparkHaFollowOperator, "_send_running", refused)
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+
+    deferral(operator, in_a_dag(operator))
+
+    said = capsys.readouterr().out
+    assert "OpenLineage is not told of run 1 of job flights: ValueError. Correct [openlineage]" in said
+    assert SECRET not in caplog.text + said
 
 
 @pytest.mark.usefixtures("running", "receiver")
