@@ -191,6 +191,13 @@ class Outage:
         self._since: float | None = None
         self._said = 0.0
 
+    def tell(self, reason: str | None) -> None:
+        """Note one more look: why it has no answer, ``None`` for one that has."""
+        if reason is None:
+            self.over()
+        else:
+            self.goes_on(reason)
+
     def goes_on(self, reason: str) -> None:
         """Note one more look without an answer."""
         now = time.monotonic()

@@ -2,7 +2,9 @@
 
 Of each job two nodes are watched: its leader and its graph pointer. As long as both stay as they are, a job that is led
 or idle is not read again. Every other job is surveyed at each poll (:mod:`~airflow_provider_ha.jobs.survey`), and
-looked at as a whole when the survey cannot tell how it stands, and again when something has changed.
+looked at as a whole when the survey cannot tell how it stands, and again when something has changed. Looks may read
+storage, so they are made in a separate thread (:mod:`~airflow_provider_ha.triggers._looks`). Until one has an answer,
+what was known of the job before holds; of a job that was never seen otherwise nothing is known, and nothing is told.
 """
 
 from __future__ import annotations
@@ -16,9 +18,18 @@ from typing import TYPE_CHECKING
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
 from airflow_provider_ha.jobs.quarantine import quarantine_reason
-from airflow_provider_ha.jobs.recoverable import Action, judge, look
+from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge
 from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
-from airflow_provider_ha.triggers._notices import GRANTED, INTERIM, NO_LEADER, QUARANTINED, Condition, Event
+from airflow_provider_ha.triggers._looks import Looks, is_same
+from airflow_provider_ha.triggers._notices import (
+    GRANTED,
+    INTERIM,
+    NO_LEADER,
+    QUARANTINED,
+    UNKNOWN,
+    Condition,
+    Event,
+)
 from airflow_provider_ha.triggers._watched_nodes import Nodes
 
 
@@ -27,7 +38,6 @@ if TYPE_CHECKING:
 
 
 _LIST_AGAIN = 60.0  # seconds after which the jobs are listed also when no watch fires
-_TURN = 5.0  # seconds of looks in one call; the event loop waits for an answer, and asks for the rest
 _NOTHING = (Standing.IDLE, Standing.ENDED)  # there is nothing to recover
 
 
@@ -64,7 +74,7 @@ class _Known:
     """What is known of a job.
 
     :param nodes: Its watched nodes as they were then.
-    :param until: When it has to be looked at again, if nothing changes.
+    :param until: When its condition is found out again, if nothing changes.
     """
 
     nodes: tuple[object, ...]
@@ -78,13 +88,17 @@ class ClusterView:
 
     :param grace: Seconds that a condition has to last.
     :param start_timeout: Seconds that a submission may take until it leads.
-    :param look_again: Seconds after which a job without a leader is looked at also when nothing has changed.
+    :param look_again: Seconds after which a job is looked at as a whole also when nothing has changed.
+    :param wake: Called from another thread when a look has shown something.
     """
 
-    def __init__(self, *, grace: float, start_timeout: float, look_again: float) -> None:
+    def __init__(
+        self, *, grace: float, start_timeout: float, look_again: float, wake: Callable[[], None] = lambda: None
+    ) -> None:
         self._grace = grace
         self._start_timeout = start_timeout
         self._look_again = look_again
+        self._looks = Looks(look_again, wake)
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
 
@@ -94,30 +108,36 @@ class ClusterView:
         # guard: events-by-watch
         return [node for job_id in jobs for node in _watched(cluster, job_id)]
 
-    def leadership(self, client: HaClient, jobs: Sequence[str], found: Nodes) -> dict[str, Condition] | None:
-        """Return how each job is led; reads those that may have changed. Called in a thread.
+    @property
+    def trouble(self) -> str | None:
+        """Why jobs that have to be looked at are not known; ``None`` when nothing is wrong."""
+        return self._looks.trouble
+
+    def close(self) -> None:
+        """Look at no further job."""
+        self._looks.close()
+
+    def leadership(self, client: HaClient, jobs: Sequence[str], found: Nodes) -> dict[str, Condition]:
+        """Return how each job is led; reads those that may have changed. Called in a thread, never waits for storage.
 
         :param found: The watched nodes.
-        :returns: ``None`` when there is more to look at than one call should take: call again.
-        :raises NotConnectedError, StorageUnavailableError: ZooKeeper or the storage did not answer.
+        :raises NotConnectedError: ZooKeeper did not answer.
         """
         with self._lock:  # a call that was given up may still go on
             return self._leadership(client, jobs, found)
 
-    def _leadership(self, client: HaClient, jobs: Sequence[str], found: Nodes) -> dict[str, Condition] | None:
-        cluster, begin = client.paths, time.monotonic()
+    def _leadership(self, client: HaClient, jobs: Sequence[str], found: Nodes) -> dict[str, Condition]:
+        cluster, unclear = client.paths, list[Surveyed]()
         nodes = {job_id: tuple(found[node] for node in _watched(cluster, job_id)) for job_id in jobs}
         self._known = {job_id: known for job_id, known in self._known.items() if job_id in nodes}
         due = [job_id for job_id in jobs if self._is_due(job_id, nodes[job_id])]
         for seen in survey(client.coordinator, cluster, due) if due else ():
-            before, now = self._known.get(seen.job_id), time.monotonic()
-            if before is not None and _same(before.surveyed, seen) and begin < before.until:
-                condition, until = before.condition, before.until
-            elif now - begin > _TURN:
-                return None
-            else:
-                condition, until = self._condition(client, seen), now + self._look_again
+            condition, until = self._told_by(client, seen)
+            if condition is None:
+                unclear.append(seen)
+                condition = self._last_known(seen.job_id)
             self._known[seen.job_id] = _Known(nodes[seen.job_id], seen, condition, until)
+        self._looks.ask(client, unclear)
         return {job_id: self._known[job_id].condition for job_id in jobs}
 
     def _is_due(self, job_id: str, nodes: tuple[object, ...]) -> bool:
@@ -125,7 +145,19 @@ class ClusterView:
         # guard: settled-jobs-are-never-read-again
         return known is None or known.surveyed.standing.needs_a_look or known.nodes != nodes
 
-    def _condition(self, client: HaClient, seen: Surveyed) -> Condition:
+    def _told_by(self, client: HaClient, seen: Surveyed) -> tuple[Condition | None, float]:
+        """Return what the survey tells, and until when that holds."""
+        before, now = self._known.get(seen.job_id), time.monotonic()
+        is_clear = seen.standing is not Standing.UNCLEAR
+        if is_clear and before is not None and is_same(before.surveyed, seen) and now < before.until:
+            return before.condition, before.until
+        return self._condition(client, seen), now + self._look_again
+
+    def _condition(self, client: HaClient, seen: Surveyed) -> Condition | None:
+        """Return what the survey tells; ``None`` when only the whole job does.
+
+        Another release wrote its pointer, the leader is of another attempt, or something cannot be read.
+        """
         if seen.leader is not None:
             return self._granted(seen.leader)
         if seen.standing is Standing.QUARANTINED:  # guard: jobs-in-quarantine-are-silent
@@ -134,11 +166,15 @@ class ClusterView:
             return Condition()
         if seen.pointer is not None and seen.standing in (Standing.LOST, Standing.STARTING):
             return self._no_leader(_reason(seen, seen.pointer), seen.standing, seen.pointer, seen.last_epoch)
-        return self._looked_at(client, seen)
+        return None
 
-    def _looked_at(self, client: HaClient, seen: Surveyed) -> Condition:
-        """Return what only the whole job tells: another release wrote its pointer, or something cannot be read."""
-        sight = look(client.coordinator, client.store, client.paths, seen.job_id)
+    def _last_known(self, job_id: str) -> Condition:
+        sight, before = self._looks.of(job_id), self._known.get(job_id)
+        if sight is not None:
+            return self._shown_by(sight)
+        return UNKNOWN if before is None else before.condition  # guard: looks-make-known-jobs-unknown
+
+    def _shown_by(self, sight: JobObservation) -> Condition:
         judgement, snapshot = judge(sight), sight.snapshot
         if judgement.action is Action.LEAVE and snapshot is not None and snapshot.leader is not None:
             return self._granted(snapshot.leader)
@@ -187,7 +223,3 @@ def _reason(seen: Surveyed, pointer: GraphPointer) -> str:
     if seen.standing is Standing.LOST:
         return f"run {pointer.run} has lost its driver, epoch {seen.last_epoch}"
     return f"attempt {pointer.attempt} of run {pointer.run} was submitted and has no leader yet"
-
-
-def _same(before: Surveyed, now: Surveyed) -> bool:
-    return (before.standing, before.mark) == (now.standing, now.mark)  # guard: changed-jobs-keep-their-old-reason

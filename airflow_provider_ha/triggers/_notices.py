@@ -59,6 +59,7 @@ class Condition:
 _UNLED = (NO_LEADER, QUARANTINED)  # the job has no leader, and needs one
 # A process that is no driver holds the lock for a moment: it ends a run, or cleans up. An outage goes on.
 INTERIM = Condition(key=("interim",))
+UNKNOWN = Condition(key=("unknown",))  # a job that was not looked at yet
 
 
 @dataclass(slots=True)
@@ -148,6 +149,8 @@ def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Last
         return _Lasting(condition, now, lost=now if condition.kind in _UNLED else None)
     if (before.condition.kind, before.condition.key) == (condition.kind, condition.key):
         return replace(before, condition=condition)
+    if before.condition == UNKNOWN and condition.kind == GRANTED:  # guard: leaders-of-unknown-jobs-are-new
+        return _Lasting(condition, now, reported=now)  # it may have led before the watching began
     anew = replace(before, condition=condition, since=now, reported=None)
     if condition.kind in _UNLED:  # an attempt after another, or a quarantine: the outage goes on
         # guard: outages-begin-anew-with-each-attempt

@@ -167,8 +167,20 @@ class SparkHaClusterTrigger(BaseEventTrigger):
             announced = self.announcement(cluster)
             health = self._health()
             async with borrow(config) as hub:
-                with hub.announcing(announced), closing(health) if health is not None else nullcontext():
-                    async for event in self._follow(hub, cluster, notices, outage, announced=announced, health=health):
+                view = ClusterView(
+                    grace=self.grace,
+                    start_timeout=self.start_timeout,
+                    look_again=self.repeat_after,
+                    wake=partial(hub.wake, cluster.base),
+                )
+                with (
+                    hub.announcing(announced),
+                    closing(view),  # guard: looks-outlive-their-watcher
+                    closing(health) if health is not None else nullcontext(),
+                ):
+                    async for event in self._follow(
+                        hub, cluster, notices, outage, view=view, announced=announced, health=health
+                    ):
                         yield event
 
     def announcement(self, cluster: ClusterPaths) -> Announcement | None:
@@ -184,11 +196,12 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         notices: Notices,
         outage: Outage,
         *,
+        view: ClusterView,
         announced: Announcement | None,
         health: HealthView | None,
     ) -> AsyncIterator[Event]:
         listed, alone, unread = JobList(), OneAtATime(), Outage(self, "The health of the jobs cannot be read")
-        view = ClusterView(grace=self.grace, start_timeout=self.start_timeout, look_again=self.repeat_after)
+        unseen = Outage(self, "Some jobs cannot be looked at, and nothing new is told of these")
         while True:
             jobs = listed.jobs
             with hub.reporting(jobs), hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
@@ -200,14 +213,14 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                         if listed.jobs != jobs:
                             break  # to watch the new ones
                         look = alone(partial(view.leadership, jobs=jobs, found=found))
-                        while (led := await hub.call(look, of_cluster=True)) is None:
-                            pass
+                        led = await hub.call(look, of_cluster=True)
                     except asyncio.TimeoutError:
                         outage.goes_on("no answer in time")
                     except HaError as error:
                         outage.goes_on(str(error))
                     else:
                         outage.over()
+                        unseen.tell(view.trouble)
                         hub.announce(announced)
                         seen = {(job_id, LEADER): condition for job_id, condition in led.items()}
                         if health is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,16 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.reads import Reads
+from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.jobs import recoverable
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, release
 from airflow_provider_ha.recovery.conclude import take_lock
-from airflow_provider_ha.triggers import _cluster_view as module
+from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.triggers import _looks as module
 from airflow_provider_ha.triggers._cluster_view import ClusterView
-from airflow_provider_ha.triggers._notices import GRANTED, INTERIM, NO_LEADER, QUARANTINED, Condition
+from airflow_provider_ha.triggers._notices import GRANTED, INTERIM, NO_LEADER, QUARANTINED, UNKNOWN, Condition
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
+from tests.integration.airflow_side.test_alerts import told_by
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.trigger_helpers import NEVER, cancelled, until
 
@@ -27,6 +32,13 @@ from tests.support.clusters.trigger_helpers import NEVER, cancelled, until
 @pytest.fixture
 def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
     return Cluster(config, coordinator, tmp_path)
+
+
+@pytest.fixture
+def watcher(cluster: Cluster) -> Iterator[Watcher]:
+    made = Watcher(cluster)
+    yield made
+    made.view.close()
 
 
 @pytest.fixture
@@ -43,19 +55,27 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 class Watcher:
-    """A view of a cluster whose nodes are read anew for each look."""
+    """A view of a cluster whose nodes are read anew for each look; that goes on until its threads have answered."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.view = ClusterView(grace=1.0, start_timeout=60.0, look_again=NEVER)
 
     def sees(self) -> dict[str, Condition]:
+        self.sees_now()
+        wait_until(self._has_looked, timeout=20, what="the looks")
+        return self.sees_now()
+
+    def _has_looked(self) -> bool:
+        looks = self.view._looks
+        return not looks._due and looks._current is None
+
+    def sees_now(self) -> dict[str, Condition]:
+        """Return what is known without waiting for looks."""
         client = self._cluster.client
         jobs = client.list_jobs()
         found = client.coordinator.read(Reads(tuple(self.view.nodes(client.paths, jobs)))).nodes
-        seen = self.view.leadership(client, jobs, found)
-        assert seen is not None
-        return seen
+        return self.view.leadership(client, jobs, found)
 
 
 def again(cluster: Cluster, job_id: str) -> None:
@@ -64,9 +84,13 @@ def again(cluster: Cluster, job_id: str) -> None:
     cluster.led(job_id, cluster.coordinator).release()
 
 
-def test_a_job_that_is_lost_again_is_told_with_its_new_attempt(cluster: Cluster) -> None:
+def unclear(cluster: Cluster, job_id: str) -> None:
+    """Damage the pointer of a job: only a look at all of it tells how it stands."""
+    cluster.coordinator.commit(SetData(cluster.paths(job_id).job_graph, b"garbage"))
+
+
+def test_a_job_that_is_lost_again_is_told_with_its_new_attempt(cluster: Cluster, watcher: Watcher) -> None:
     cluster.lost("flights")
-    watcher = Watcher(cluster)
     first = watcher.sees()["flights"]
     again(cluster, "flights")
 
@@ -77,29 +101,32 @@ def test_a_job_that_is_lost_again_is_told_with_its_new_attempt(cluster: Cluster)
     assert second.facts == {"reason": "run 1 has lost its driver, epoch 2", "run": 1, "attempt": 2, "epoch": 2}
 
 
-def test_a_process_that_ends_a_lost_run_is_no_leader_and_no_end_of_the_outage(cluster: Cluster) -> None:
+def test_a_process_that_ends_a_lost_run_is_no_leader_and_no_end_of_the_outage(
+    cluster: Cluster, watcher: Watcher
+) -> None:
     job = cluster.lost("flights")
 
     with take_lock(job, 1):
-        seen = Watcher(cluster).sees()["flights"]
+        seen = watcher.sees()["flights"]
 
     assert seen == INTERIM
 
 
-def test_a_submission_is_given_its_start_timeout_before_it_has_no_leader(cluster: Cluster) -> None:
+def test_a_submission_is_given_its_start_timeout_before_it_has_no_leader(cluster: Cluster, watcher: Watcher) -> None:
     cluster.submitted("flights")
 
-    seen = Watcher(cluster).sees()["flights"]
+    seen = watcher.sees()["flights"]
 
     assert (seen.kind, seen.lasting) == (NO_LEADER, 60.0)
     assert seen.facts is not None
     assert seen.facts["reason"] == "attempt 1 of run 1 was submitted and has no leader yet"
 
 
-def test_a_job_that_a_survey_cannot_tell_is_looked_at_once_until_it_changes(cluster: Cluster, looks: list[str]) -> None:
+def test_a_job_that_a_survey_cannot_tell_is_looked_at_once_until_it_changes(
+    cluster: Cluster, watcher: Watcher, looks: list[str]
+) -> None:
     job = cluster.lost("flights")
     cluster.coordinator.commit(SetData(job.paths.job_graph, b"garbage"))
-    watcher = Watcher(cluster)
 
     seen = [watcher.sees()["flights"] for _ in range(3)]
     cluster.coordinator.commit(SetData(job.paths.job_graph, b"rubbish"))
@@ -110,30 +137,95 @@ def test_a_job_that_a_survey_cannot_tell_is_looked_at_once_until_it_changes(clus
     assert looks == ["flights", "flights"]
 
 
-def test_looks_that_take_long_are_made_in_turns(
-    cluster: Cluster, looks: list[str], monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_known_of_an_unclear_job_until_its_look_has_an_answer(
+    cluster: Cluster, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("first", "second"):
-        job = cluster.lost(name)
-        cluster.coordinator.commit(SetData(job.paths.job_graph, b"garbage"))
-    monkeypatch.setattr(module, "_TURN", -1.0)
-    watcher, client = Watcher(cluster), cluster.client
-    jobs = client.list_jobs()
-    found = client.coordinator.read(Reads(tuple(watcher.view.nodes(client.paths, jobs)))).nodes
+    for job_id in ("first", "flights", "second"):
+        cluster.lost(job_id)
+    unclear(cluster, "first")
+    unclear(cluster, "second")
+    answers, real, calls = threading.Event(), recoverable.look, list[str]()
 
-    assert watcher.view.leadership(client, jobs, found) is None
-    monkeypatch.setattr(module, "_TURN", 60.0)
-    assert set(watcher.view.leadership(client, jobs, found) or {}) == {"first", "second"}
-    assert looks == ["first", "second"]
+    def slow(*args: Any) -> Any:
+        calls.append(args[-1])
+        answers.wait()
+        return real(*args)
+
+    monkeypatch.setattr(module, "look", slow)
+    monkeypatch.setattr(module, "_LONG", -1.0)
+
+    early = [watcher.sees_now() for _ in range(3)]
+    wait_until(lambda: calls, timeout=20, what="the first look")
+    trouble, begun = watcher.view.trouble, list(calls)
+    answers.set()
+    known = watcher.sees()
+
+    assert [seen["flights"].kind for seen in early] == [NO_LEADER] * 3
+    assert [(seen["first"], seen["second"]) for seen in early] == [(UNKNOWN, UNKNOWN)] * 3
+    assert trouble is not None
+    assert "'first'" in trouble
+    assert begun == ["first"], "one look at a time"
+    assert {condition.kind for condition in known.values()} == {NO_LEADER}
+    assert calls == ["first", "second"]
+    assert watcher.view.trouble is None
 
 
-def test_a_job_that_is_led_or_idle_or_in_quarantine_is_never_looked_at(cluster: Cluster, looks: list[str]) -> None:
+def test_what_was_known_of_a_job_holds_until_its_look_has_an_answer(
+    cluster: Cluster, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leadership, answers, real = cluster.led("flights", cluster.coordinator), threading.Event(), recoverable.look
+
+    def slow(*args: Any) -> Any:
+        answers.wait()
+        return real(*args)
+
+    monkeypatch.setattr(module, "look", slow)
+    before = watcher.sees()["flights"]
+    leadership.release()
+    unclear(cluster, "flights")
+
+    early = watcher.sees_now()["flights"]
+    answers.set()
+
+    assert early == before
+    assert early.kind == GRANTED
+    assert watcher.sees()["flights"].kind == NO_LEADER
+
+
+def test_a_look_that_fails_does_not_hide_the_other_jobs_and_is_tried_again(
+    cluster: Cluster, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job_id in ("broken", "flights"):
+        cluster.lost(job_id)
+        unclear(cluster, job_id)
+    real = recoverable.look
+
+    def refused(*args: Any) -> Any:
+        if args[-1] == "broken":
+            raise StorageUnavailableError("access is denied")
+        return real(*args)
+
+    monkeypatch.setattr(module, "look", refused)
+    seen, trouble = watcher.sees(), watcher.view.trouble
+    monkeypatch.setattr(module, "look", real)
+    later = watcher.sees()
+
+    assert (seen["broken"], seen["flights"].kind) == (UNKNOWN, NO_LEADER)
+    assert trouble is not None
+    assert "access is denied" in trouble
+    assert later["broken"].kind == NO_LEADER
+    assert watcher.view.trouble is None
+
+
+def test_a_job_that_is_led_or_idle_or_in_quarantine_is_never_looked_at(
+    cluster: Cluster, watcher: Watcher, looks: list[str]
+) -> None:
     cluster.led("running", cluster.coordinator)
     cluster.ended("over")
     cluster.lost("apart")
     cluster.coordinator.ensure(cluster.client.paths.quarantined("apart"))
 
-    seen = Watcher(cluster).sees()
+    seen = watcher.sees()
 
     assert {job_id: condition.kind for job_id, condition in seen.items()} == {
         "apart": QUARANTINED,
@@ -143,9 +235,9 @@ def test_a_job_that_is_led_or_idle_or_in_quarantine_is_never_looked_at(cluster: 
     assert looks == []
 
 
-def test_a_job_in_quarantine_is_told_with_why_until_it_is_released(cluster: Cluster) -> None:
+def test_a_job_in_quarantine_is_told_with_why_until_it_is_released(cluster: Cluster, watcher: Watcher) -> None:
     cluster.lost("flights")
-    paths, watcher = cluster.client.paths, Watcher(cluster)
+    paths = cluster.client.paths
     lost = watcher.sees()["flights"]
     held = Quarantine(job_id="flights", reason="its graph is torn", by="test", cluster_epoch=1, at=SystemClock().now())
     cluster.coordinator.ensure(paths.quarantine)
@@ -159,7 +251,9 @@ def test_a_job_in_quarantine_is_told_with_why_until_it_is_released(cluster: Clus
     assert watcher.sees()["flights"] == lost
 
 
-def test_a_leader_that_a_release_without_attempts_in_its_pointer_made_is_seen(cluster: Cluster) -> None:
+def test_a_leader_that_a_release_without_attempts_in_its_pointer_made_is_seen(
+    cluster: Cluster, watcher: Watcher
+) -> None:
     cluster.led("flights", cluster.coordinator)
     job = cluster.context("flights")
     pointer = job.graphs.pointer()
@@ -168,7 +262,15 @@ def test_a_leader_that_a_release_without_attempts_in_its_pointer_made_is_seen(cl
         SetData(job.paths.job_graph, pointer.model_copy(update={"attempt": 0}).to_bytes()),
     )
 
-    assert Watcher(cluster).sees()["flights"].kind == GRANTED
+    assert watcher.sees()["flights"].kind == GRANTED
+
+
+@pytest.mark.usefixtures("airflow_connection", "opened")
+def test_what_a_look_shows_is_told_without_a_poll(cluster: Cluster) -> None:
+    cluster.lost("flights")
+    unclear(cluster, "flights")
+
+    assert told_by(1, emit=["no_leader"], poll_interval=NEVER)[0]["job_id"] == "flights"
 
 
 @pytest.mark.usefixtures("airflow_connection")

@@ -16,9 +16,11 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import NotConnectedError, StorageUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.jobs.history.drills import DrillStore
+from airflow_provider_ha.jobs.survey import survey
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.triggers import _cluster_view, _health, _hub
+from airflow_provider_ha.triggers import _cluster_view, _health, _hub, _looks
 from airflow_provider_ha.triggers._base import Outage
+from airflow_provider_ha.triggers._cluster_view import ClusterView
 from airflow_provider_ha.triggers._config import config_of
 from airflow_provider_ha.triggers._drills import NewestDrills
 from airflow_provider_ha.triggers._hub import _THREADS
@@ -110,19 +112,75 @@ def test_storage_that_hangs_for_every_watcher_leaves_the_hub_to_the_followers(
     assert status == "recover"
 
 
-def test_looks_that_hang_are_given_up_and_leave_the_hub_to_the_followers(
+@pytest.fixture
+def looks(cluster: Cluster, hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> Hanging:
+    """The looks at two jobs whose pointers are damaged, which hang: they are looked at as a whole, with storage."""
+    for job_id in ("first-unclear", "second-unclear"):
+        cluster.coordinator.commit(SetData(cluster.lost(job_id).paths.job_graph, b"garbage"))
+    monkeypatch.setattr(_looks, "look", hanging)
+    return hanging
+
+
+def test_looks_that_hang_hide_no_lost_leader_and_their_thread_ends_with_the_watcher(
+    cluster: Cluster, looks: Hanging
+) -> None:
+    cluster.lost("flights")
+
+    events = told_by(2, emit=["no_leader"], repeat_after=0.5)
+    calls = looks.calls
+    looks.over.set()
+
+    assert {event["job_id"] for event in events} == {"flights"}
+    assert calls == 1, "one look at a time"
+    wait_until(
+        lambda: _looks.THREAD not in {each.name for each in threading.enumerate()}, timeout=20, what="the thread's end"
+    )
+    assert looks.calls == 1, "none begins after the end of the watcher"
+
+
+def test_looks_that_hang_leave_the_hub_to_the_followers(
+    cluster: Cluster, looks: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls, real = list[int](), ClusterView.leadership
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        polls.append(1)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(ClusterView, "leadership", counted)
+
+    status = told_to_follower(cluster, watchers=1, once=lambda: len(polls) > _THREADS)
+
+    assert status == "recover"
+    assert looks.calls == 1
+
+
+def test_a_read_of_leaders_that_hangs_is_given_up_and_leaves_the_hub_to_the_other_watchers(
     cluster: Cluster, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job whose pointer is damaged is looked at as a whole, and that reads storage."""
-    unclear, refused = cluster.lost("unclear"), list[str]()
-    cluster.coordinator.commit(SetData(unclear.paths.job_graph, b"garbage"))
-    monkeypatch.setattr(_cluster_view, "look", hanging)
+    cluster.lost("flights")
+    real, refused, told = survey, list[str](), list[str]()
+    monkeypatch.setattr(_cluster_view, "survey", lambda *args: real(*args) if hanging.calls else hanging())
     monkeypatch.setattr(_hub, "CALL_TIMEOUT", 0.5)
     monkeypatch.setattr(Outage, "goes_on", lambda _, reason: refused.append(reason))
 
-    status = told_to_follower(cluster, watchers=1, once=lambda: len(refused) > _THREADS)
+    async def consume() -> None:
+        async for event in SparkHaClusterTrigger(grace=0.1, poll_interval=0.1).run():
+            payload: Any = event.payload
+            told.append(payload["event"])
 
-    assert status == "recover"
+    async def watch() -> None:
+        hangs = asyncio.ensure_future(consume())
+        await until(lambda: len(refused) > _THREADS, "polls of the watcher that hangs")
+        other = asyncio.ensure_future(consume())
+        try:
+            await until(lambda: told, "the loss")
+        finally:
+            await cancelled(hangs, other)
+
+    asyncio.run(watch())
+
+    assert told[0] == "no_leader"
     assert hanging.calls == 1
 
 

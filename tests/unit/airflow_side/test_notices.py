@@ -14,6 +14,7 @@ from airflow_provider_ha.triggers._notices import (
     NO_LEADER,
     QUARANTINED,
     RECOVERED,
+    UNKNOWN,
     Condition,
     Notices,
 )
@@ -75,6 +76,14 @@ def test_a_leadership_is_told_once_it_has_lasted_and_never_again() -> None:
 
 def test_a_leadership_that_was_there_before_is_not_told() -> None:
     assert told([(0, led()), (100, led()), (200, led(2)), (210, led(2))]) == [(210, GRANTED)]
+
+
+def test_a_leadership_of_which_nothing_was_known_is_not_told() -> None:
+    assert told([(0, UNKNOWN), (9, led()), (100, led()), (200, led(2)), (210, led(2))]) == [(210, GRANTED)]
+
+
+def test_a_loss_of_which_nothing_was_known_is_told_once_it_has_lasted() -> None:
+    assert told([(0, UNKNOWN), (9, unled()), (18, unled()), (19, unled())]) == [(19, NO_LEADER)]
 
 
 def test_what_is_told_says_which_job_and_since_when() -> None:
