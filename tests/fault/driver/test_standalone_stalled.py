@@ -19,21 +19,27 @@ from tests.support.clusters.standalone_requests import JOB_CONF, MARKS, PATIENCE
 
 pytestmark = [*MARKS, pytest.mark.timeout(1200)]
 TICKING = Path(__file__).parents[2] / "apps" / "system" / "told.py"
+COUNTS_FIRST = """\
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+print(spark.range(10).count())
+ticks = spark.readStream.format("rate").load()
+ticks.writeStream.queryName("ticks").format("noop").start().awaitTermination()
+"""
 
 
-def test_a_job_without_executors_is_stalled_and_says_so(
-    config: HaConfig, cluster: StandaloneCluster, tmp_path: Path
-) -> None:
-    """No worker has the memory that an executor of it asks for."""
+def stall_of(job_id: str, config: HaConfig, cluster: StandaloneCluster, application: Path, *arguments: str) -> str:
+    """Return what a job says of its stall: no worker has the memory that an executor of it asks for."""
     config = config.model_copy(update={"timings": Timings()})
     with HaClient.open(config) as client:
-        job = client.job("starved")
+        job = client.job(job_id)
         job.submit(
             SubmitRequest(
-                job_id="starved",
+                job_id=job_id,
                 request_id="test",
-                application=str(TICKING),
-                arguments=[str(tmp_path / "told.json")],
+                application=str(application),
+                arguments=list(arguments),
                 resources=Resources(executor_memory="1000g"),
                 conf=JOB_CONF | {"spark.told.words": "none"},
                 options=HaOptions(allow_remote_executors=True, stall_timeout=20),
@@ -49,5 +55,25 @@ def test_a_job_without_executors_is_stalled_and_says_so(
         status = job.snapshot().status
 
     assert status is not None
-    assert status.stalled.startswith("query 'ticks' has been in one trigger before its first batch for ")
-    assert status.stalled.endswith("; the application has no executors")
+    return status.stalled
+
+
+def test_a_job_without_executors_is_stalled_and_says_so(
+    config: HaConfig, cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    said = stall_of("starved", config, cluster, TICKING, str(tmp_path / "told.json"))
+
+    assert said.startswith("query 'ticks' has been in one trigger before its first batch for ")
+    assert said.endswith("; the application has no executors")
+
+
+def test_a_script_that_waits_for_executors_before_its_first_query_is_stalled_and_says_so(
+    config: HaConfig, cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "counts_first.py"
+    script.write_text(COUNTS_FIRST, encoding="utf-8")
+
+    said = stall_of("counting", config, cluster, script)
+
+    assert said.startswith("nothing was committed or reported for ")
+    assert said.endswith(" s: the script has not started a query; the application has no executors")
