@@ -32,8 +32,9 @@ class Deleted(Record):
     :param keep_savepoints: Whether its savepoints stay.
     :param last_run: Number of its newest run; 0 when it had none.
     :param complete: Whether nothing is left of it but what stays.
-    :param drained: What a drain has written at the end of the last run that worked: a restore from a kept savepoint
-        has neither that run nor its directory to know it from.
+    :param drained: What a drain has written at the end of the last run that worked, or may have written when it was
+        not finished: a restore from a kept savepoint has neither that run nor its directory to know it from.
+    :param unrecorded: Whether the last working directory had batches that no payload records, or may have had them.
     :param by: Who deleted it.
     :param unproven: Its runs, as spans, whose processes nothing had proven dead when it was deleted; ``None`` in a
         record of an earlier release: nothing is known of any run.
@@ -45,6 +46,7 @@ class Deleted(Record):
     last_run: int
     complete: bool = False
     drained: dict[str, DrainedQuery] = {}
+    unrecorded: bool = False
     by: str
     at: datetime
     unproven: tuple[Span, ...] | None = None

@@ -35,6 +35,7 @@ class RestoreCase:
     :param payloads: Every payload of the source job (``CheckpointStore.payloads``).
     :param last: Last working directory of the source job; ``None`` when it never had one.
     :param last_run: Newest run of a source job that was deleted with its directories; ``None`` of every other.
+    :param unrecorded: Whether those directories had batches that no payload records (:class:`LastTraces`).
     :param drained: Query -> what the drain wrote that ended the source job's last run.
     :param candidates: What was looked at before the choice, newest first.
     :param adopted: Query -> checkpoint of another owner, as it was looked at.
@@ -52,6 +53,7 @@ class RestoreCase:
     payloads: Iterable[Checkpoint] = ()
     last: LastDirectory | None = None
     last_run: int | None = None
+    unrecorded: bool = False
     drained: Mapping[str, Drained] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
     adopted: Mapping[str, AdoptedCheckpoint] = field(default_factory=dict)
@@ -71,7 +73,7 @@ def gather_facts(case: RestoreCase) -> RestoreFacts:
 
     :raises StorageUnavailableError: Something could not be read.
     """
-    records = read_records(case.chosen, case.payloads, case.last, case.last_run)
+    records = read_records(case.chosen, case.payloads, case.last, case.last_run, unrecorded=case.unrecorded)
     return RestoreFacts(
         chosen=case.chosen,
         at=case.at,

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
-from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import merge
+from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain, unfinished_batch
@@ -60,39 +61,95 @@ class QueryRecords:
     drained: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LastTraces:
+    """What the last working directory alone shows, and has to outlive it when its job is deleted.
+
+    :param drained: Query -> batch that an unfinished drain may have given to its sink.
+    :param unrecorded: Whether batches after the newest payload were planned, or may have been.
+    """
+
+    drained: Mapping[str, int]
+    unrecorded: bool
+
+
 def read_records(
-    chosen: Chosen, payloads: Iterable[Checkpoint], last: LastDirectory | None, last_run: int | None = None
+    chosen: Chosen,
+    payloads: Iterable[Checkpoint],
+    last: LastDirectory | None,
+    last_run: int | None = None,
+    *,
+    unrecorded: bool = False,
 ) -> dict[str, QueryRecords]:
     """Return query -> what is recorded of it.
 
     :param payloads: Every payload of the source job (``CheckpointStore.payloads``).
     :param last: Last working directory of the source job; ``None`` when it never had one.
     :param last_run: Newest run of a source job that was deleted with its directories; ``None`` of every other.
+    :param unrecorded: Whether those directories had batches that no payload records (:class:`LastTraces`).
     :raises StorageUnavailableError: Something could not be read.
     """
     recorded, newest = _in_payloads(payloads, chosen.queries)
     shown = _LastEpoch.read(last) if last is not None else None
-    complete = _complete(shown, newest, last_run)
+    complete = not unrecorded and _complete(shown, newest, last_run)
     found = {}
     for query, cut in chosen.queries.items():
-        recordings: dict[int, dict[int, BatchEntry]] = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
-        for epoch, entries in recorded.pop(query).items():
-            recordings.setdefault(epoch, {}).update({batch: entry for batch, (_, entry) in entries.items()})
-        if last is not None:
-            for entry in last.replayed.get(query, ()):  # guard: planned-replays-are-forgotten
-                recordings.setdefault(last.epoch, {}).setdefault(entry.batch, entry)
-        found[query] = _query_records(query, cut, recordings, shown, complete=complete)
+        recordings = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
+        _add_recordings(recordings, query, recorded.pop(query), last)
+        found[query] = _query_records(query, cut.batch, recordings, shown, complete=complete)
     return found
+
+
+def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> LastTraces:
+    """Return what a restore would find in the last working directory of a job, and nowhere else.
+
+    :param payloads: Every payload of the job (``CheckpointStore.payloads``).
+    :raises StorageUnavailableError: Something could not be read.
+    """
+    shown = _LastEpoch.read(last)
+    roots = [root for root in (shown.directory, shown.drain) if root is not None]
+    queries = sorted({name for root in roots for name in names(root)})
+    recorded, newest = _in_payloads(payloads, queries)
+    stopped = newest is not None and newest.reason is CheckpointKind.STOP and newest.epoch >= shown.epoch
+    drained, unrecorded = dict[str, int](), not stopped  # guard: epochs-of-deleted-jobs-are-forgotten
+    for query in queries:
+        recordings: dict[int, dict[int, BatchEntry]] = {}
+        _add_recordings(recordings, query, recorded[query], last)
+        batch = _query_records(query, -1, recordings, shown, complete=True).drained
+        if batch is not None:
+            drained[query] = batch
+        cut = newest.cuts.get(query, -1) if newest is not None else -1
+        # A job whose stop has failed goes on after the sharp checkpoint.
+        # guard: work-after-a-stop-is-forgotten
+        unrecorded = unrecorded or max(batches(shown.directory / query, OFFSETS), default=-1) > cut
+    return LastTraces(drained, unrecorded)
+
+
+def _add_recordings(
+    recordings: dict[int, dict[int, BatchEntry]],
+    query: str,
+    recorded: _Recorded,
+    last: LastDirectory | None,
+) -> None:
+    for epoch, entries in recorded.items():
+        recordings.setdefault(epoch, {}).update({batch: entry for batch, (_, entry) in entries.items()})
+    if last is not None:
+        for entry in last.replayed.get(query, ()):  # guard: planned-replays-are-forgotten
+            recordings.setdefault(last.epoch, {}).setdefault(entry.batch, entry)
 
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """The newest payload, in brief."""
+    """The newest payload, in brief.
+
+    :param cuts: Query -> batch of its cut.
+    """
 
     number: int
     run: int
     epoch: int
     reason: CheckpointKind
+    cuts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +187,7 @@ class _LastEpoch:
 
 def _query_records(
     query: str,
-    cut: QueryCut,
+    cut: int,
     recordings: dict[int, dict[int, BatchEntry]],
     shown: _LastEpoch | None,
     *,
@@ -140,7 +197,7 @@ def _query_records(
     if shown is not None and shown.exists:
         recordings.setdefault(shown.epoch, {}).update(shown.entries(query))
         planned += batches(shown.directory / query, OFFSETS)
-    epochs = {epoch for epoch, entries in recordings.items() if any(batch > cut.batch for batch in entries)}
+    epochs = {epoch for epoch, entries in recordings.items() if any(batch > cut for batch in entries)}
     history = merge({epoch: entries.values() for epoch, entries in recordings.items()})
     return QueryRecords(
         history=history,
@@ -160,7 +217,7 @@ def _in_payloads(payloads: Iterable[Checkpoint], queries: Iterable[str]) -> tupl
     newest: _Newest | None = None
     for payload in payloads:
         if newest is None or (payload.number, payload.epoch) >= (newest.number, newest.epoch):
-            newest = _Newest(payload.number, payload.run, payload.epoch, payload.reason)
+            newest = _Newest(payload.number, payload.run, payload.epoch, payload.reason, _cuts(payload))
         for query in recorded.keys() & payload.queries.keys():
             entries = recorded[query].setdefault(payload.epoch, {})
             for entry in payload.queries[query].entries:
@@ -168,6 +225,10 @@ def _in_payloads(payloads: Iterable[Checkpoint], queries: Iterable[str]) -> tupl
                 if entry.batch not in entries or entries[entry.batch][0] <= payload.number:
                     entries[entry.batch] = payload.number, entry
     return recorded, newest
+
+
+def _cuts(payload: Checkpoint) -> dict[str, int]:
+    return {query: cut.batch for query, cut in payload.queries.items()}
 
 
 def _complete(shown: _LastEpoch | None, newest: _Newest | None, last_run: int | None) -> bool:

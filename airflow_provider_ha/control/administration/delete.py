@@ -20,8 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from airflow_provider_ha.checkpoints.restore.recorded import read_last_traces
 from airflow_provider_ha.checkpoints.working.open_work_area import open_files
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.last_directory import last_directory
 from airflow_provider_ha.control.job.node_removal import remove_nodes
 from airflow_provider_ha.control.job.over import readers, require_over
 from airflow_provider_ha.control.job.stores import checkpoint_store
@@ -120,10 +122,12 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
         last_run = max([life.last_run, *job.runs.numbers()])  # before the look at its result
         _require_deletable(job, life, keep_savepoints=keep_savepoints, led=True)  # a leader may have come between
         leadership.start_heartbeats(lambda reason: log.warning("job %s: %s", job.job_id, reason))  # files take long
+        past = _past(job, life, keep_savepoints=keep_savepoints)
         record = Deleted(
             keep_savepoints=keep_savepoints,
             last_run=last_run,
-            drained=_drained(job, life),  # guard: deleted-drains-are-forgotten
+            drained=past.drained,  # guard: deleted-drains-are-forgotten
+            unrecorded=past.unrecorded,
             by=by,
             at=job.clock.now(),
             unproven=_unproven(job, life, last_run),
@@ -148,13 +152,28 @@ def _unproven(job: JobContext, life: Life, last_run: int) -> tuple[Span, ...] | 
     return unproven_runs(job.coordinator, job.paths, last_run) if life.deleted is None else life.deleted.unproven
 
 
-def _drained(job: JobContext, life: Life) -> dict[str, DrainedQuery]:
-    """Return what the last run that worked has drained; an earlier call has removed its records, but noted it."""
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What outlives the runs and the directories (``jobs.deleted.Deleted``)."""
+
+    drained: dict[str, DrainedQuery]
+    unrecorded: bool = False
+
+
+def _past(job: JobContext, life: Life, *, keep_savepoints: bool) -> _Past:
+    """Return what a restore would know from the last run that worked; an earlier call has removed it, but noted it."""
     if life.deleted is not None:
-        return life.deleted.drained
+        return _Past(life.deleted.drained, life.deleted.unrecorded)
     worked = read_record(job.coordinator, job.paths.generation, Generation)
-    result = job.runs.result(worked[0].run) if worked is not None else None
-    return result.drained if result is not None else {}
+    if worked is None or not keep_savepoints:
+        return _Past({})
+    generation = worked[0]
+    traces = read_last_traces(checkpoint_store(job).payloads(), last_directory(job, generation))
+    # Without a digest: the claim of the output goes, so another job may have written the entry that is there later.
+    unfinished = {query: DrainedQuery(batch=batch) for query, batch in traces.drained.items()}
+    result = job.runs.result(generation.run)
+    finished = result.drained if result is not None else {}
+    return _Past(unfinished | finished, traces.unrecorded)  # guard: unfinished-drains-of-deleted-jobs-are-forgotten
 
 
 def _is_done(life: Life, planned: Deletion) -> bool:

@@ -20,12 +20,11 @@ from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
-from airflow_provider_ha.checkpoints.restore.planned_replays import planned_replays
-from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.checkpoints.retention.pointers import pointer_path
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import owner_of_job
+from airflow_provider_ha.control.job.last_directory import last_directory
 from airflow_provider_ha.control.job.requests import (
     RestoreRequest,
     SubmitRequest,
@@ -49,7 +48,6 @@ from airflow_provider_ha.errors import (
     RestoreUnknownError,
 )
 from airflow_provider_ha.jobs.deleted import Deleted, read_life
-from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.jobs.options.lineage_conf import merged
 from airflow_provider_ha.storage.blobs import put_blob
@@ -118,8 +116,9 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
             at=job.clock.now(),
             root=job.area.tree(chosen.directory),
             payloads=checkpoint_store(source).payloads(),
-            last=_last_directory(source, generation) if generation else None,
+            last=last_directory(source, generation) if generation else None,
             last_run=gone.last_run if gone is not None else None,
+            unrecorded=gone is not None and gone.unrecorded,  # guard: batches-of-deleted-directories-are-forgotten
             drained=drained,
             candidates=selection.candidates,
             claimed=claimed,
@@ -139,18 +138,6 @@ def _kept_of(source: JobContext) -> Deleted | None:
     """Return the record of a job that was deleted, and whose savepoints are kept; ``None`` of every other."""
     deleted = read_life(source.coordinator, source.paths).deleted
     return deleted if deleted is not None and deleted.complete and deleted.keep_savepoints else None
-
-
-def _last_directory(source: JobContext, generation: Generation) -> LastDirectory:
-    # guard: a-restore-reads-any-generation
-    key = working_directory(source.area, source.paths, generation)
-    followed = generation.fallback.plan if generation.fallback is not None else _plan_of_run(source, generation.run)
-    replayed = planned_replays(source.store, followed.sha256 if followed is not None else None)
-    return LastDirectory(source.area, key, generation.epoch, replayed)
-
-
-def _plan_of_run(source: JobContext, run: int) -> Blob | None:
-    return source.runs.get(run).run.start.plan if run in source.runs.numbers() else None
 
 
 def _choose(

@@ -22,12 +22,23 @@ from tests.support.spark.recorded_job import QUERY, recorded_job
 SAVEPOINT = "before-the-end"
 BATCH = 9  # of the savepoint
 PLACE = "file:///out"
+FUNCTION = QuerySink(kind=SinkKind.FOREACH_BATCH)
 
 
-def whole_job(job: JobContext, script: Path, *, over: bool = True, drained: bool = False) -> JobContext:
+def whole_job(
+    job: JobContext,
+    script: Path,
+    *,
+    over: bool = True,
+    drained: bool = False,
+    stopped: bool = False,
+    sink: QuerySink = FUNCTION,
+) -> JobContext:
     """Make the job: a run, two checkpoints, a savepoint, a journal, an output, a quarantine, files in the home.
 
     :param drained: Whether a stop has ended it, and has drained it after the cut of the savepoint.
+    :param stopped: Whether a stop has taken its checkpoint, and nothing says how it ended.
+    :param sink: Where its query writes, as the savepoint and the checkpoint of the stop say.
     """
     graph = job.graphs.write_graph(upload(job, helpers.request(script)))
     run = a_run(1).model_copy(update={"graph": graph})
@@ -50,14 +61,15 @@ def whole_job(job: JobContext, script: Path, *, over: bool = True, drained: bool
             cut={QUERY: BATCH},
             graph=graph.sha256,
             spark_version="4.2.0",
-            sinks={QUERY: QuerySink(kind=SinkKind.FOREACH_BATCH)},
+            sinks={QUERY: sink},
         )
         savepoint_store(job).create(leadership.commit, request, LocalTree(recorded_job() / "live"))
         OutputClaims(job.coordinator, job.paths, leadership.commit, 1).claim(PLACE, QUERY)
         if over:
             result: RunResult = a_result()
+            if drained or stopped:
+                _stop(job, leadership, graph.sha256, sink)
             if drained:
-                _drain(job, leadership, graph.sha256)
                 result = result.model_copy(update={"drained": {QUERY: DrainedQuery(batch=BATCH + 1)}})
             job.journal.result(1, result)
             pointer = job.graphs.remove_op(1)
@@ -69,10 +81,10 @@ def whole_job(job: JobContext, script: Path, *, over: bool = True, drained: bool
     return job
 
 
-def _drain(job: JobContext, leadership: Leadership, graph: str) -> None:
-    """Make the checkpoint of a stop, and the working directory in which the drain was."""
+def _stop(job: JobContext, leadership: Leadership, graph: str, sink: QuerySink) -> None:
+    """Make the checkpoint of a stop, and say in which working directory it was."""
     stop = _checkpoint(job, 3, leadership.epoch, graph)
-    cut = {QUERY: QueryCut(batch=BATCH, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))}
+    cut = {QUERY: QueryCut(batch=BATCH, sink=sink)}
     (job.config.work_path / job.keys.pin(3, leadership.epoch)).mkdir(parents=True)
     sharp = stop.model_copy(update={"reason": CheckpointKind.STOP, "queries": cut})
     checkpoint_store(job).add(leadership, sharp)

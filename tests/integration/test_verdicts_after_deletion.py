@@ -1,0 +1,134 @@
+"""A kept savepoint of a deleted job against the same savepoint before the deletion: no verdict gets better.
+
+The deletion removes the runs and the working directories, which know what the sinks may have beyond the savepoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.jobs.model import Generation
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.jobs_helpers import lead
+from tests.support.clusters.whole_jobs import BATCH, FUNCTION, SAVEPOINT, whole_job
+from tests.support.spark.recorded_job import QUERY, copy_output
+
+
+pytestmark = pytest.mark.timeout(300)
+RANK = [verdict.value for verdict in (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE)]
+TOPIC = QuerySink(kind=SinkKind.OTHER, format="kafka")
+
+
+def plan_batch(job: JobContext, working: str, batch: int) -> None:
+    path = job.config.work_path / working / QUERY / "offsets" / str(batch)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("cannot be read")
+
+
+def current(job: JobContext) -> str:
+    return Generation.from_bytes(job.coordinator.get(job.paths.generation).data, source="generation").directory
+
+
+def plain_stop(job: JobContext) -> None:
+    plan_batch(job, current(job), BATCH)
+
+
+def unfinished_drain(job: JobContext) -> None:
+    plain_stop(job)
+    plan_batch(job, drain_key(current(job)), BATCH + 1)
+
+
+def unfinished_drain_without_its_working_directory(job: JobContext) -> None:
+    plan_batch(job, drain_key(current(job)), BATCH + 1)
+
+
+def work_after_a_stop_that_failed(job: JobContext) -> None:
+    plan_batch(job, current(job), BATCH + 1)
+
+
+def epoch_that_published_nothing(job: JobContext) -> None:
+    """The run was recovered after its stop had taken its checkpoint, worked, and was lost again."""
+    with lead(job.coordinator, job.paths, job.config) as leadership:
+        leadership.start_heartbeats(lambda reason: None)
+        key = job.keys.working_directory(leadership.epoch, "y")
+        plan_batch(job, key, BATCH + 1)
+        made = Generation(run=1, epoch=leadership.epoch, directory=key)
+        leadership.commit(SetData(job.paths.generation, made.to_bytes(), -1))
+
+
+def epoch_that_published_nothing_and_whose_directory_is_gone(job: JobContext) -> None:
+    epoch_that_published_nothing(job)
+    job.area.remove(current(job))
+
+
+def notes_around_an_epoch_without_one(job: JobContext) -> None:
+    epoch_that_published_nothing(job)
+    log = GivenLog(job.area.tree(job.keys.given(QUERY)))
+    log.begin(1, BATCH)
+    log.open(job.snapshot().epoch + 1)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (plain_stop, FUNCTION, "SAFE"),
+        (plain_stop, TOPIC, "SAFE"),
+        (unfinished_drain, FUNCTION, "DUPLICATES_POSSIBLE"),
+        (unfinished_drain, TOPIC, "DUPLICATES_POSSIBLE"),
+        (unfinished_drain_without_its_working_directory, FUNCTION, "SAFE"),
+        (work_after_a_stop_that_failed, FUNCTION, "LOSS_POSSIBLE"),
+        (work_after_a_stop_that_failed, TOPIC, "LOSS_POSSIBLE"),
+        (epoch_that_published_nothing, FUNCTION, "LOSS_POSSIBLE"),
+        (epoch_that_published_nothing_and_whose_directory_is_gone, FUNCTION, "LOSS_POSSIBLE"),
+        (notes_around_an_epoch_without_one, FUNCTION, "LOSS_POSSIBLE"),
+    ],
+)
+def test_no_verdict_gets_better_by_a_deletion(
+    spark_ha: Any, copy: JobContext, tmp_path: Path, case: tuple[Callable[[JobContext], None], QuerySink, str]
+) -> None:
+    past, sink, known = case
+    job = whole_job(copy, helpers.script(tmp_path), stopped=True, sink=sink)
+    past(job)
+
+    before, after = verdicts_around_a_deletion(spark_ha)
+
+    assert before == known
+    assert after == known
+
+
+@pytest.mark.parametrize("reached", [BATCH, BATCH + 1])
+@pytest.mark.parametrize("past", [plain_stop, unfinished_drain, work_after_a_stop_that_failed])
+def test_no_verdict_about_a_file_sink_gets_better_by_a_deletion(
+    spark_ha: Any, copy: JobContext, tmp_path: Path, past: Callable[[JobContext], None], reached: int
+) -> None:
+    """Its log says what it has. Whose batch that is, only the working directories say."""
+    out = copy_output(tmp_path / "out")
+    for entry in (out / LOG).iterdir():
+        if entry.name.split(".")[0].isdigit() and int(entry.name.split(".")[0]) > reached:
+            entry.unlink()
+    sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out))
+    job = whole_job(copy, helpers.script(tmp_path), stopped=True, sink=sink)
+    past(job)
+
+    before, after = verdicts_around_a_deletion(spark_ha)
+
+    assert RANK.index(after) >= RANK.index(before)
+    assert after == ("SAFE" if reached == BATCH else "LOSS_POSSIBLE")
+
+
+def verdicts_around_a_deletion(spark_ha: Any) -> tuple[str, str]:
+    words = ("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
+    before = json.loads(spark_ha(*words)[1])["verdict"]
+    assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == 0
+    return before, json.loads(spark_ha(*words)[1])["verdict"]
