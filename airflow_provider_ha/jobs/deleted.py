@@ -22,7 +22,7 @@ from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Cre
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
 from airflow_provider_ha.jobs.model import DrainedQuery
-from airflow_provider_ha.jobs.removed_runs import RemovedRuns, Span
+from airflow_provider_ha.jobs.removed_runs import PastLife, RemovedRuns, Span
 from airflow_provider_ha.records import Record
 
 
@@ -55,7 +55,13 @@ class Deleted(Record):
     def past_runs(self) -> RemovedRuns:
         """What the next life knows of the runs of the lives before."""
         unproven = ((1, self.last_run),) if self.unproven is None else self.unproven
-        return RemovedRuns(through=self.last_run, unproven=unproven)
+        past = self.past if self.keep_savepoints else None
+        return RemovedRuns(through=self.last_run, unproven=unproven, past=past)
+
+    @property
+    def past(self) -> PastLife:
+        """What a restore from a kept savepoint knows of the life that has ended."""
+        return PastLife(last_run=self.last_run, drained=self.drained, unrecorded=self.unrecorded)
 
     def command(self, job_id: str) -> str:
         """Return the command that completes this deletion, and removes nothing that it keeps."""

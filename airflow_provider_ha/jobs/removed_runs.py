@@ -22,6 +22,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.model import DrainedQuery
 from airflow_provider_ha.names import safe_segment
 from airflow_provider_ha.records import Model, Record
 
@@ -33,12 +34,26 @@ Span = tuple[int, int]
 _DIGITS = 16  # of the digest of a request's id: 64 bits, and two of 50,000 are equal once in 15 billion jobs
 
 
+class PastLife(Model):
+    """What a restore from a kept savepoint has to know of the life that a deletion has ended.
+
+    :param last_run: Number of its newest run.
+    :param drained: As in ``jobs.deleted.Deleted``.
+    :param unrecorded: As there.
+    """
+
+    last_run: int
+    drained: dict[str, DrainedQuery] = {}
+    unrecorded: bool = False
+
+
 class RemovedRuns(Record):
     """``removed_runs``: how far the runs of a job were removed.
 
     :param through: Highest number of a run that was removed.
     :param part: Newest node with notes; 0 for none.
     :param unproven: Those of earlier lives of the job, as spans, whose processes nothing has proven dead.
+    :param past: The life before; it counts until a run of this one has worked.
     """
 
     kind: ClassVar[str] = "removed-runs"
@@ -46,6 +61,7 @@ class RemovedRuns(Record):
     through: int = 0
     part: int = 0
     unproven: tuple[Span, ...] = ()
+    past: PastLife | None = None
 
     def removed(self, run: int) -> bool:
         """Whether a run that ZooKeeper does not know was removed, with all its processes proven dead."""

@@ -18,9 +18,9 @@ from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import SetData
-from airflow_provider_ha.jobs.model import Generation
+from airflow_provider_ha.jobs.model import Generation, JobState
 from tests.support.clusters import submit_helpers as helpers
-from tests.support.clusters.jobs_helpers import lead
+from tests.support.clusters.jobs_helpers import a_result, lead
 from tests.support.clusters.whole_jobs import BATCH, FUNCTION, SAVEPOINT, whole_job
 from tests.support.spark.recorded_job import QUERY, copy_output
 
@@ -127,8 +127,53 @@ def test_no_verdict_about_a_file_sink_gets_better_by_a_deletion(
     assert after == ("SAFE" if reached == BATCH else "LOSS_POSSIBLE")
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        (unfinished_drain, "DUPLICATES_POSSIBLE", f"the drain's batch {BATCH + 1}"),
+        (work_after_a_stop_that_failed, "LOSS_POSSIBLE", "may have reached the sink unrecorded"),
+    ],
+)
+def test_no_verdict_gets_better_by_a_run_that_never_works(
+    spark_ha: Any, copy: JobContext, tmp_path: Path, case: tuple[Callable[[JobContext], None], str, str]
+) -> None:
+    """The first run of the next life ends before it has a working directory; then that life is deleted, too."""
+    past, verdict, reason = case
+    job = whole_job(copy, helpers.script(tmp_path), stopped=True)
+    past(job)
+    delete(spark_ha)
+    never_work(job, helpers.script(tmp_path))
+
+    failed = planned(spark_ha)
+    delete(spark_ha)
+    again = planned(spark_ha)
+
+    assert failed["verdict"] == verdict
+    assert RANK.index(again["verdict"]) >= RANK.index(verdict)
+    assert all(reason in str(each["reasons"]) for each in (failed, again))
+
+
+def never_work(job: JobContext, script: Path) -> None:
+    run = helpers.submit(job, script).run
+    helpers.kill_all(job)
+    pointer = job.graphs.remove_op(run)
+    with lead(job.coordinator, job.paths, job.config, run=run) as leadership:
+        leadership.start_heartbeats(lambda reason: None)
+        ended = job.runs.result_op(run, a_result(JobState.FAILED))
+        leadership.commit(ended, *([pointer] if pointer is not None else []))
+
+
 def verdicts_around_a_deletion(spark_ha: Any) -> tuple[str, str]:
+    before = planned(spark_ha)["verdict"]
+    delete(spark_ha)
+    return before, planned(spark_ha)["verdict"]
+
+
+def planned(spark_ha: Any) -> dict[str, Any]:
     words = ("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
-    before = json.loads(spark_ha(*words)[1])["verdict"]
+    found: dict[str, Any] = json.loads(spark_ha(*words)[1])
+    return found
+
+
+def delete(spark_ha: Any) -> None:
     assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == 0
-    return before, json.loads(spark_ha(*words)[1])["verdict"]

@@ -36,7 +36,7 @@ from airflow_provider_ha.jobs.deleted import Deleted, Life, read_life
 from airflow_provider_ha.jobs.model import DrainedQuery, Generation
 from airflow_provider_ha.jobs.moves import read_arrival, read_moved
 from airflow_provider_ha.jobs.output_claims import OutputClaim
-from airflow_provider_ha.jobs.removed_runs import Span
+from airflow_provider_ha.jobs.removed_runs import PastLife, RemovedRunStore, Span
 from airflow_provider_ha.jobs.retention.unproven_runs import unproven_runs
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage.durable import remove_tree
@@ -122,7 +122,7 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
         last_run = max([life.last_run, *job.runs.numbers()])  # before the look at its result
         _require_deletable(job, life, keep_savepoints=keep_savepoints, led=True)  # a leader may have come between
         leadership.start_heartbeats(lambda reason: log.warning("job %s: %s", job.job_id, reason))  # files take long
-        past = _past(job, life, keep_savepoints=keep_savepoints)
+        past = _past(job, life, last_run, keep_savepoints=keep_savepoints)
         record = Deleted(
             keep_savepoints=keep_savepoints,
             last_run=last_run,
@@ -152,28 +152,23 @@ def _unproven(job: JobContext, life: Life, last_run: int) -> tuple[Span, ...] | 
     return unproven_runs(job.coordinator, job.paths, last_run) if life.deleted is None else life.deleted.unproven
 
 
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """What outlives the runs and the directories (``jobs.deleted.Deleted``)."""
-
-    drained: dict[str, DrainedQuery]
-    unrecorded: bool = False
-
-
-def _past(job: JobContext, life: Life, *, keep_savepoints: bool) -> _Past:
+def _past(job: JobContext, life: Life, last_run: int, *, keep_savepoints: bool) -> PastLife:
     """Return what a restore would know from the last run that worked; an earlier call has removed it, but noted it."""
     if life.deleted is not None:
-        return _Past(life.deleted.drained, life.deleted.unrecorded)
+        return life.deleted.past
     worked = read_record(job.coordinator, job.paths.generation, Generation)
     if worked is None or not keep_savepoints:
-        return _Past({})
+        # No run of this life has worked: what is known of the life before still counts.
+        before = RemovedRunStore(job.coordinator, job.paths).read().past if worked is None else None
+        return before or PastLife(last_run=last_run)  # guard: lives-without-work-forget-the-one-before
     generation = worked[0]
     traces = read_last_traces(checkpoint_store(job).payloads(), last_directory(job, generation))
     # Without a digest: the claim of the output goes, so another job may have written the entry that is there later.
     unfinished = {query: DrainedQuery(batch=batch) for query, batch in traces.drained.items()}
     result = job.runs.result(generation.run)
     finished = result.drained if result is not None else {}
-    return _Past(unfinished | finished, traces.unrecorded)  # guard: unfinished-drains-of-deleted-jobs-are-forgotten
+    drained = unfinished | finished  # guard: unfinished-drains-of-deleted-jobs-are-forgotten
+    return PastLife(last_run=last_run, drained=drained, unrecorded=traces.unrecorded)
 
 
 def _is_done(life: Life, planned: Deletion) -> bool:
