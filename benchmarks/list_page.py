@@ -36,6 +36,7 @@ from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._listing import read_page
 from airflow_provider_ha.plugins._security import permissions
 from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.views.overview import Asked
 from benchmarks.recovery import fill
 from benchmarks.shared import median, quick, show
@@ -128,7 +129,8 @@ def _paint_seconds(chromium: Browser, url: str) -> float:
     answer = page.goto(url)
     if answer is None or not answer.ok or "job-0049" not in answer.text():
         raise RuntimeError(f"the page was not shown: {url}")
-    page.wait_for_function(f"{_PAINT}.length > 0")
+    # Asked from here: the pages let no text be evaluated as a script, so the page cannot wait for it itself.
+    wait_until(lambda: page.evaluate(f"{_PAINT}.length > 0"), timeout=30.0, what="the first paint")
     painted = float(page.evaluate(f"{_PAINT}[0].startTime")) / 1000
     context.close()
     return painted
