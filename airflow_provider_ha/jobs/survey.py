@@ -53,6 +53,7 @@ class Surveyed:
     :param pointer: Its graph pointer, when it has one that can be read: names the newest run and attempt.
     :param last_epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
     :param mark: Changes with each change of what was read.
+    :param over: Whether a job in quarantine has nothing to recover.
     """
 
     job_id: str
@@ -62,6 +63,7 @@ class Surveyed:
     pointer: GraphPointer | None = field(default=None, compare=False)
     last_epoch: int = field(default=0, compare=False)
     mark: tuple[int | None, ...] = field(default=(), compare=False)
+    over: bool = field(default=False, compare=False)
 
 
 def survey(
@@ -77,7 +79,12 @@ def survey(
     for start in range(0, len(jobs), _AT_ONCE):
         some = jobs[start : start + _AT_ONCE]
         for seen in in_one_session(coordinator, f"{len(some)} jobs", partial(_survey, coordinator, some, watch)):
-            yield replace(seen, standing=Standing.QUARANTINED, epoch=0) if seen.job_id in kept_apart else seen
+            yield _apart(seen) if seen.job_id in kept_apart else seen
+
+
+def _apart(seen: Surveyed) -> Surveyed:
+    over = seen.standing in (Standing.IDLE, Standing.ENDED)
+    return replace(seen, standing=Standing.QUARANTINED, epoch=0, over=over)
 
 
 def _survey(coordinator: Coordinator, jobs: list[JobPaths], watch: PathWatch | None) -> list[Surveyed]:

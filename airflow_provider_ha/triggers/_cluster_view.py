@@ -160,10 +160,10 @@ class ClusterView:
         """
         if seen.leader is not None:
             return self._granted(seen.leader)
+        if seen.standing in _NOTHING or seen.over:  # guard: quarantines-of-jobs-that-are-over-are-told
+            return Condition()
         if seen.standing is Standing.QUARANTINED:  # guard: jobs-in-quarantine-are-silent
             return self._quarantined(client, seen)
-        if seen.standing in _NOTHING:
-            return Condition()
         if seen.pointer is not None and seen.standing in (Standing.LOST, Standing.STARTING):
             return self._no_leader(_reason(seen, seen.pointer), seen.standing, seen.pointer, seen.last_epoch)
         return None
@@ -198,10 +198,10 @@ class ClusterView:
         lasting = self._start_timeout if standing is Standing.STARTING else self._grace
         return Condition(kind=NO_LEADER, key=(standing, *sorted(facts.items())), lasting=lasting, facts=facts)
 
-    def _quarantined(self, client: HaClient, seen: Surveyed) -> Condition:
+    def _quarantined(self, client: HaClient, seen: Surveyed) -> Condition | None:
         reason = quarantine_reason(client.coordinator, client.paths, seen.job_id)
-        if reason is None:  # it has been released since it was surveyed
-            return Condition()
+        if reason is None:  # released since it was surveyed: the outage goes on until the next survey
+            return None
         facts: Event = {"reason": reason}
         if seen.pointer is not None:
             facts |= {"run": seen.pointer.run, "attempt": seen.pointer.attempt, "epoch": seen.last_epoch}

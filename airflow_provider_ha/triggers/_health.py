@@ -1,10 +1,10 @@
 """Reads what a watcher of a cluster sees of jobs beside their leaders: results, checkpoints, and restore drills.
 
-Of each job that is six reads, in two round trips for all: the status, the graph pointer and the numbers of its runs and
-checkpoints, then the newest run and the newest checkpoint. Of a job that was recovered it is two more: how its newest
-drivers ended. Of a job with a new run it is one more: a run that failed may be followed by another one before the next
-look. Nothing of them is kept: a job may be deleted and made again. Drills come
-from storage, and are what a thread beside has read until now.
+Of each job that is seven reads, in two round trips for all: the status, the graph pointer and the numbers of its runs
+and checkpoints, then the newest run, its result and the newest checkpoint. Of a job that was recovered it is two or
+three more: how its newest drivers ended. Of a job with a new run it is one more: a run that failed may be followed by
+another one before the next look. Nothing of them is kept: a job may be deleted and made again. Drills come from
+storage, and are what a thread beside has read until now.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ class _Known:
     def missing(self, since: datetime) -> Iterator[str]:
         """Yield what else has to be read of the few jobs of which something is to be told; *since*: of new runs."""
         health = self.health
-        if not health.is_live:
-            return
         if health.run > 1 and health.made_at is not None and health.made_at >= since:
             yield self.paths.run_result(health.run - 1)
+        if not health.is_live:
+            return
         if ended_by_a_stall(self.ends[0]) and self.ends[1] is None and self.ended > 1:
             yield self.paths.submission_exit(health.run, self.ended - 1)
 

@@ -108,6 +108,7 @@ class Hub:
         self._asked: deque[tuple[Waiter, asyncio.Future[Nodes]]] = deque()
         self._reading: asyncio.Task[None] | None = None
         self._fired: deque[str] = deque()
+        self._firing = threading.Lock()  # of the threads that fire
         self._announced: dict[str, Announcement] = {}
         self._to_compare: deque[str] = deque()
         self._upkeep = asyncio.ensure_future(self._look_after_the_session())
@@ -282,8 +283,10 @@ class Hub:
             if path is None:
                 self._loop.call_soon_threadsafe(self._waiters.wake_all)
                 return
-            self._fired.append(path)
-            if len(self._fired) == 1:  # a connection that is lost fires thousands: one turn of the loop takes some
+            with self._firing:  # guard: waiters-sleep-after-two-watches-at-once
+                self._fired.append(path)
+                first = len(self._fired) == 1
+            if first:  # a connection that is lost fires thousands: one turn of the loop takes some
                 self._loop.call_soon_threadsafe(self._wake_fired)
 
     def _wake_fired(self) -> None:

@@ -104,13 +104,14 @@ def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, 
     """Return a condition for each kind of event about health and drills; one without a kind where nothing is wrong."""
     found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
     if health.is_live:  # guard: jobs-that-are-over-fail-on
-        stall = judge_stall(health.run, health.status, health.checkpoint, health.stalls_again, bounds.stall_grace)
+        stall = judge_stall(health.run, health.status, health.own, health.stalls_again, bounds.stall_grace)
         wrong = (stall, *_checkpoints(health, bounds, now), *_drill(health, bounds))
-        # guard: failures-that-are-run-again-at-once-are-silent
-        wrong += tuple(_failed(health.run - 1, health.previous, now, f"run {health.run} was submitted after it"))
     else:
         wrong = tuple(_failed(health.run, health.result, now))
-    return found | {each.kind: each for each in wrong if each.kind}
+    # Before the newest run, whose own failure counts more.
+    # guard: failures-that-are-run-again-at-once-are-silent
+    before = tuple(_failed(health.run - 1, health.previous, now, f"run {health.run} was submitted after it"))
+    return found | {each.kind: each for each in (*before, *wrong) if each.kind}
 
 
 def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:

@@ -55,6 +55,7 @@ class Looks:
         self._known: dict[str, _Known] = {}
         self._failed: dict[str, str] = {}
         self._due: deque[Surveyed] = deque()
+        self._wanted: frozenset[str] = frozenset()
         self._client: HaClient | None = None
         self._current: Surveyed | None = None
         self._began = 0.0
@@ -81,8 +82,9 @@ class Looks:
 
         :param jobs: All of which only a look tells more, as they are now: of every other job nothing is kept.
         """
-        there, now = {seen.job_id for seen in jobs}, time.monotonic()
+        there, now = frozenset(seen.job_id for seen in jobs), time.monotonic()
         with self._changed:
+            self._wanted = there
             self._known = {job_id: known for job_id, known in self._known.items() if job_id in there}
             self._failed = {job_id: why for job_id, why in self._failed.items() if job_id in there}
             self._client = client
@@ -92,8 +94,12 @@ class Looks:
                 return
             # A daemon: the end of the process does not wait for storage.
             thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
-            thread.start()  # guard: looks-at-one-job-hide-the-others
-            self._thread = thread  # only now: one that cannot be started is tried again
+            try:
+                thread.start()  # guard: looks-at-one-job-hide-the-others
+            except RuntimeError as error:  # tried again by the next call
+                self._failed |= {seen.job_id: f"no look at job {seen.job_id!r}: {error}" for seen in self._due}
+                return
+            self._thread = thread
 
     def close(self) -> None:
         """Have the thread end, after the look that it makes now if any."""
@@ -132,6 +138,8 @@ class Looks:
             why = f"the look at job {seen.job_id!r} has failed: {error}"
         with self._changed:
             self._current = None
+            if seen.job_id not in self._wanted:  # guard: late-looks-hide-what-is-known-since
+                return False
             if sight is None:
                 self._failed[seen.job_id] = why
                 return False

@@ -68,14 +68,17 @@ class _Lasting:
 
     :param lost: Since when the job is without a leader that lasts, also under its earlier attempts; ``None`` when it is
         not.
-    :param outage: Whether that was reported.
-    :param told: When it was reported last as a missing leader; ``None`` when it was not, or a person had to act since.
+    :param missing: Since when the wait for the first report of that counts, over all attempts: from a release on, when
+        the job was in quarantine.
+    :param outage: Whether it was reported.
+    :param told: When a missing leader was reported last; ``None`` when it was not, or a person had to act since.
     """
 
     condition: Condition
     since: float
     reported: float | None = None
     lost: float | None = None
+    missing: float | None = None
     outage: bool = False
     told: float | None = None
 
@@ -85,8 +88,9 @@ class Notices:
 
     :param repeat_after: Seconds after which a job that still has no leader is reported again.
     :param remind_after: Seconds after which any other condition that lasts is.
-    :param by_outage: Whether *repeat_after* counts over all attempts of an outage, for people. A DAG that recovers acts
-        on one attempt, and has to hear of each.
+    :param by_outage: Whether a missing leader is debounced and repeated over all attempts, for people: a job that is
+        led for a moment after each loss is reported every *repeat_after*, as one that is never led. A DAG that recovers
+        acts on one attempt, and has to hear of each.
     """
 
     def __init__(self, repeat_after: float, remind_after: float = float("inf"), *, by_outage: bool = False) -> None:
@@ -103,14 +107,10 @@ class Notices:
         """
         first, before = self._watched is None, self._watched or {}
         self._watched = {each: _carried(before.get(each), condition, now) for each, condition in seen.items()}
-        if self._by_outage:
-            for lasting in self._watched.values():
-                if lasting.condition.kind == NO_LEADER:  # guard: each-attempt-wakes-people
-                    lasting.reported = lasting.told
         if first:
             for lasting in self._watched.values():
-                # guard: grants-since-the-beginning
-                lasting.reported = now if lasting.condition.kind == GRANTED else None
+                began_before = lasting.condition.kind == GRANTED or lasting.condition == UNKNOWN
+                lasting.reported = now if began_before else None  # guard: grants-since-the-beginning
         due = [(job_id, lasting) for (job_id, _), lasting in self._watched.items() if self._due(lasting) <= now]
         return [event for job_id, lasting in due for event in self._tell(job_id, lasting, now)]
 
@@ -124,15 +124,22 @@ class Notices:
         condition = lasting.condition
         if not condition.kind or (lasting.reported is not None and condition.kind == GRANTED):
             return float("inf")
+        if self._is_of_outage(condition):  # guard: each-attempt-wakes-people
+            since = lasting.missing if lasting.missing is not None else lasting.since
+            again = lasting.told + self._repeat_after if lasting.told is not None else float("-inf")
+            return max(since + condition.lasting, again)
         again = self._repeat_after if condition.kind == NO_LEADER else self._remind_after
         # guard: notices-debounced
         return lasting.since + condition.lasting if lasting.reported is None else lasting.reported + again
 
-    @staticmethod
-    def _tell(job_id: str, lasting: _Lasting, now: float) -> Iterator[Event]:
+    def _is_of_outage(self, condition: Condition) -> bool:
+        return self._by_outage and condition.kind == NO_LEADER
+
+    def _tell(self, job_id: str, lasting: _Lasting, now: float) -> Iterator[Event]:
         lasting.reported = now
-        lasted = round(now - lasting.since, 3)
         condition, facts = lasting.condition, lasting.condition.facts or {}
+        lost = lasting.lost if self._is_of_outage(condition) else None
+        lasted = round(now - (lasting.since if lost is None else lost), 3)
         yield cluster_event(condition.kind, job_id, facts, lasted).to_json()
         if condition.kind in _UNLED:
             lasting.outage, lasting.told = True, now if condition.kind == NO_LEADER else None
@@ -141,20 +148,31 @@ class Notices:
                 took = round(lasting.since - lasting.lost, 3)
                 yield cluster_event(RECOVERED, job_id, {**facts, "took": took}, lasted).to_json()
             # guard: outages-begin-with-an-earlier-short-loss
-            lasting.lost, lasting.outage, lasting.told = None, False, None
+            lasting.lost, lasting.missing, lasting.outage = None, None, False
 
 
 def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Lasting:
     if before is None:
-        return _Lasting(condition, now, lost=now if condition.kind in _UNLED else None)
+        return _lost(_Lasting(condition, now), now)
     if (before.condition.kind, before.condition.key) == (condition.kind, condition.key):
         return replace(before, condition=condition)
-    if before.condition == UNKNOWN and condition.kind == GRANTED:  # guard: leaders-of-unknown-jobs-are-new
+    was_there = before.condition == UNKNOWN and before.reported is not None
+    if was_there and condition.kind == GRANTED:  # guard: leaders-of-unknown-jobs-are-new
         return _Lasting(condition, now, reported=now)  # it may have led before the watching began
     anew = replace(before, condition=condition, since=now, reported=None)
     if condition.kind in _UNLED:  # an attempt after another, or a quarantine: the outage goes on
-        # guard: outages-begin-anew-with-each-attempt
-        return replace(anew, lost=now if before.lost is None else before.lost)
+        return _lost(anew, now)  # guard: outages-begin-anew-with-each-attempt
     if condition.kind == GRANTED or condition == INTERIM:  # guard: outages-end-untold-with-their-run
         return anew
     return _Lasting(condition, now)  # ended
+
+
+def _lost(lasting: _Lasting, now: float) -> _Lasting:
+    """Return a condition with the begin of its outage, if it is one."""
+    kind = lasting.condition.kind
+    if kind not in _UNLED:
+        return lasting
+    lost = now if lasting.lost is None else lasting.lost
+    if kind == QUARANTINED:  # a person ends it, and the job then has its time to be led
+        return replace(lasting, lost=lost, missing=None)
+    return replace(lasting, lost=lost, missing=now if lasting.missing is None else lasting.missing)

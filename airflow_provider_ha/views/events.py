@@ -193,7 +193,8 @@ class UnledEvent(View):
     :param run: Number of its newest run; left out, as *attempt* and *epoch*, for a job that cannot be read.
     :param attempt: Its newest submission; 0 for none.
     :param epoch: Epoch of the latest leadership.
-    :param lasted: Seconds for which this has lasted.
+    :param lasted: Seconds for which this has lasted; of ``no_leader`` from a watcher that only reports, since the first
+        loss of the outage.
     """
 
     job_id: str

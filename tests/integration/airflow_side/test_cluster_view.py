@@ -251,6 +251,39 @@ def test_a_job_in_quarantine_is_told_with_why_until_it_is_released(cluster: Clus
     assert watcher.sees()["flights"] == lost
 
 
+def test_a_job_in_quarantine_whose_run_is_over_needs_nothing(cluster: Cluster, watcher: Watcher) -> None:
+    cluster.ended("over")
+    cluster.led("running", cluster.coordinator)
+    for job_id in ("over", "running"):
+        cluster.coordinator.ensure(cluster.client.paths.quarantined(job_id))
+
+    assert {job_id: condition.kind for job_id, condition in watcher.sees().items()} == {"over": "", "running": GRANTED}
+
+
+def test_a_look_that_ends_after_its_job_is_clear_again_is_dropped(
+    cluster: Cluster, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.lost("flights")
+    pointer = cluster.coordinator.get(cluster.paths("flights").job_graph).data
+    begun, answers, real = threading.Event(), threading.Event(), recoverable.look
+
+    def slow(*args: Any) -> Any:
+        begun.set()
+        answers.wait()
+        return real(*args)
+
+    monkeypatch.setattr(module, "look", slow)
+    unclear(cluster, "flights")
+    watcher.sees_now()
+    begun.wait(20)
+    cluster.coordinator.commit(SetData(cluster.paths("flights").job_graph, pointer))
+    watcher.sees_now()
+    answers.set()
+    wait_until(watcher._has_looked, timeout=20, what="the end of the look")
+
+    assert watcher.view._looks.of("flights") is None
+
+
 def test_a_leader_that_a_release_without_attempts_in_its_pointer_made_is_seen(
     cluster: Cluster, watcher: Watcher
 ) -> None:

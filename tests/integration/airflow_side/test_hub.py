@@ -6,7 +6,9 @@ import asyncio
 import gc
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,26 @@ def test_a_trigger_that_is_cancelled_leaves_the_session_to_the_others(
 
     assert asyncio.run(watch())["status"] == "success"
     assert len(opened) == 1
+
+
+def test_two_watches_that_fire_at_the_same_moment_wake_both(config: HaConfig) -> None:
+    """Each of two threads notes its node before the other one has asked the loop to wake what waits."""
+
+    class Together(deque[str]):
+        def append(self, path: str) -> None:
+            super().append(path)
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.5)
+
+    async def woken() -> None:
+        async with hub.borrow(config) as borrowed:
+            with borrowed.waiter(["/a"]) as first, borrowed.waiter(["/b"]) as second:
+                borrowed._fired = Together()
+                fired = [asyncio.to_thread(borrowed.wake, path) for path in ("/a", "/b")]
+                await asyncio.wait_for(asyncio.gather(*fired, first.wait(NEVER), second.wait(NEVER)), 20)
+
+    both = threading.Barrier(2)
+    asyncio.run(woken())
 
 
 def test_a_lost_session_is_replaced_with_its_watches(

@@ -113,6 +113,20 @@ def test_a_run_that_failed_is_told_also_when_the_next_one_is_live_already(exhaus
     assert (found[kind].facts or {})["reason"] == "lost 4 times; run 3 was submitted after it"
 
 
+def test_a_run_that_failed_is_told_also_when_the_next_one_is_over_already() -> None:
+    ended = RunResult(state=JobState.FINISHED, epoch=3, reason="stopped", at=ago(10))
+
+    found = wrong(replace(LIVE, run=3, made_at=ago(30), result=ended, previous=failed(exhausted=False).result))
+
+    assert (found["run_failed"].facts or {})["run"] == 2
+
+
+def test_of_two_runs_that_failed_the_newest_is_told() -> None:
+    found = wrong(replace(failed(exhausted=False), run=3, made_at=ago(30), previous=failed(exhausted=False).result))
+
+    assert (found["run_failed"].facts or {})["run"] == 3
+
+
 @pytest.mark.parametrize("state", [JobState.FINISHED, JobState.CANCELED])
 def test_a_run_that_was_ended_on_purpose_is_not_told(state: JobState) -> None:
     ended = RunResult(state=state, epoch=3, reason="stopped", at=ago(60))

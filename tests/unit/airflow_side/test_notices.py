@@ -82,6 +82,19 @@ def test_a_leadership_of_which_nothing_was_known_is_not_told() -> None:
     assert told([(0, UNKNOWN), (9, led()), (100, led()), (200, led(2)), (210, led(2))]) == [(210, GRANTED)]
 
 
+def test_the_first_leader_of_a_new_job_of_which_nothing_was_known_is_told() -> None:
+    notices = Notices(100.0)
+    notices.take({OTHER: led()}, 0.0)
+
+    events = [
+        event
+        for now, seen in ((5.0, UNKNOWN), (6.0, led()), (16.0, led()))
+        for event in notices.take({OTHER: led(), FLIGHTS: seen}, now)
+    ]
+
+    assert [event["event"] for event in events] == [GRANTED]
+
+
 def test_a_loss_of_which_nothing_was_known_is_told_once_it_has_lasted() -> None:
     assert told([(0, UNKNOWN), (9, unled()), (18, unled()), (19, unled())]) == [(19, NO_LEADER)]
 
@@ -148,15 +161,34 @@ def test_a_trigger_whose_dag_recovers_reports_each_attempt_and_one_that_tells_th
 
 
 def test_people_hear_of_the_next_outage_once_it_has_lasted() -> None:
-    steps = [(0.0, unled()), (10.0, unled()), (20.0, led(2)), (30.0, led(2)), (40.0, unled(2)), (49.0, unled(2))]
+    steps = [(0, unled()), (10, unled()), (20, led(2)), (30, led(2)), (200, unled(2)), (209, unled(2)), (210, unled(2))]
 
-    assert [kind for _, kind in told([*steps, (50.0, unled(2))], by_outage=True)] == [
-        NO_LEADER,
-        GRANTED,
-        RECOVERED,
-        NO_LEADER,
-    ]
-    assert len(told(steps, by_outage=True)) == 3
+    found = told([(float(now), seen) for now, seen in steps], by_outage=True)
+
+    assert found == [(10, NO_LEADER), (30, GRANTED), (30, RECOVERED), (210, NO_LEADER)]
+
+
+def test_people_hear_of_a_job_that_is_led_for_a_moment_after_each_loss_as_seldom_as_of_one_that_is_not() -> None:
+    steps = [(float(now), led(now // 40) if now % 40 >= 20 else unled(now // 40)) for now in range(0, 300, 5)]
+
+    found = [now for now, kind in told(steps, by_outage=True) if kind == NO_LEADER]
+
+    assert found == [10, 130, 250], "no more often than every 100 s, once a loss has lasted"
+
+
+def test_people_hear_of_an_outage_of_which_no_attempt_lasts() -> None:
+    steps = [(float(now), led(now // 8) if now % 8 >= 4 else unled(now // 8)) for now in range(0, 60, 2)]
+
+    assert told(steps, by_outage=True) == [(10, NO_LEADER)]
+
+
+def test_people_hear_how_long_the_outage_has_lasted_and_not_its_newest_attempt() -> None:
+    notices = Notices(100.0, by_outage=True)
+    steps = [(0, led()), (20, unled(1)), (30, unled(1)), (129, unled(2)), (130, unled(2))]
+
+    events: list[Any] = [event for now, seen in steps for event in notices.take({FLIGHTS: seen}, float(now))]
+
+    assert [event["lasted"] for event in events] == [10.0, 110.0]
 
 
 def test_a_job_that_is_released_from_quarantine_has_its_time_to_be_led_before_people_hear_of_it_again() -> None:
