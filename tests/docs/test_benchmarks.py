@@ -18,8 +18,8 @@ SHARED = ["__init__", "clones", "counted", "failover_sides", "shared"]
 # Minutes each, of a Spark per round and side, also with --quick: `make bench` runs them.
 HEAVY = ["component_batches", "cost", "failover", "host_loss"]
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-# Half a minute to a minute of processor time each.
-HOURS = ["drill", "garbage", "savepoint_impact"]
+# A quarter of a minute to a minute of processor time each.
+HOURS = ["checkpoint_takeover", "drill", "garbage", "progress", "savepoint_impact"]
 # How the scripts that need a server of versitygw end where it cannot be built.
 SKIPPED = "Skipped: "
 

@@ -18,6 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "savepoints-without-airfl
 
 
 @pytest.mark.long
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_the_commands_work_in_order_and_spark_starts_from_the_result(tmp_path: Path) -> None:

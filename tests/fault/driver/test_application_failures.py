@@ -81,6 +81,7 @@ def test_foreach_batch_that_raises_at_the_same_batch_ends_the_run_with_its_class
     assert len(run.submissions) == 3
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize(
     ("how", "kind", "error"),
     [("udf", FailureKind.APPLICATION, "KeyError"), ("server", FailureKind.OUTAGE, "ConnectionRefusedError")],

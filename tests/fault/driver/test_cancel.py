@@ -75,6 +75,7 @@ def test_nothing_is_committed_or_called_after_canceled_however_slow_the_clean_up
     assert not old.exists()
 
 
+@pytest.mark.hours
 def test_cancel_while_the_storage_does_not_answer_holds_once_it_does(gated: Gated, tmp_path: Path) -> None:
     job, notes = started(gated, tmp_path)
     results = job.client.config.work_path / "jobs" / job.job_id / "journal" / "result"

@@ -81,6 +81,7 @@ def await_answer(job: LayeredJob, operation_id: str) -> None:
     job.await_alive(lambda: job.operation(operation_id).state.final, "the answer")
 
 
+@pytest.mark.hours
 def test_deleted_checkpoints_of_a_running_job_leave_what_it_is_recovered_from(
     client: HaClient, config: HaConfig, tmp_path: Path
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_query_that_fails_in_its_last_batch(job: SupervisedJob) -> None:
     recover_and_compare(job)
 
 
+@pytest.mark.hours
 @flink("StopWithSavepointTerminationHandlerImplTest#testFailedTerminationHandling", entry=94)
 def test_a_drain_whose_script_fails(job: SupervisedJob) -> None:
     failing = sign(job, "second run")
@@ -147,6 +148,7 @@ def test_a_suspend_whose_script_does_not_end_is_done(job: SupervisedJob) -> None
     assert job.operation(stop).state is OperationState.COMPLETED
 
 
+@pytest.mark.hours
 def test_a_disk_that_is_full_at_the_sharp_checkpoint(job: SupervisedJob, disk: SmallDisk) -> None:
     disk.fill_inodes()
 

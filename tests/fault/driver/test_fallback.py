@@ -165,6 +165,7 @@ def beyond_its_checkpoint(job: SupervisedJob) -> Path:
     return working
 
 
+@pytest.mark.hours
 def test_what_came_after_the_checkpoint_is_executed_again_as_it_was(gated: Gated) -> None:
     """A file sink has it already, a function is called again with the same rows."""
     job = gated("windows", "rows")

@@ -19,6 +19,7 @@ from tests.support.spark.supervised_job import SupervisedJob
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 
+@pytest.mark.hours
 def test_nobody_leads_before_the_stopped_jvm_is_gone(
     gated: Callable[..., SupervisedJob], coordinator: Coordinator
 ) -> None:

@@ -68,6 +68,7 @@ def test_disk_that_is_full_at_a_pin_ends_no_driver_and_the_checkpoint_follows(
     wait_until(lambda: message(job) == "", timeout=PATIENCE, what="a status without a reason")
 
 
+@pytest.mark.hours
 def test_driver_whose_storage_is_away_before_its_script_begins_counts_as_no_attempt(
     gated: Gated, config: HaConfig, tmp_path: Path
 ) -> None:

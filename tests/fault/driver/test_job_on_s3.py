@@ -102,6 +102,7 @@ def test_kills_in_a_row_leave_an_exact_output(gated: Gated, conf: dict[str, str]
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_a_drain_that_died_is_taken_back_and_made_again(gated: Gated) -> None:
     """The last batch is in the sink, and neither in a checkpoint nor in a result."""
     job = gated()
@@ -167,6 +168,7 @@ def test_the_keys_of_the_bucket_are_on_no_disk_and_no_command_line(gated: Gated,
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_a_driver_without_s3a_changes_nothing_and_says_what_is_missing(gated: Gated) -> None:
     job = gated()
     job.conf = {}
@@ -242,6 +244,7 @@ def test_a_frozen_driver_that_wakes_up_after_the_takeover_writes_nothing_and_die
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_a_stopped_job_goes_on_from_its_checkpoint(gated: Gated) -> None:
     job = gated("windows", "rows")
     job.conf |= {PROVIDER: HDFS_BACKED}

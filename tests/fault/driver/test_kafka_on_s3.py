@@ -48,6 +48,7 @@ def forget_the_commit(job: LayeredJob, query: str, batch: int) -> None:
     assert (job.progress(1, query).planned, job.progress(1, query).committed) == (batch, batch - 1)
 
 
+@pytest.mark.hours
 def test_files_have_each_number_once_and_a_topic_has_the_uncommitted_batch_twice(job: LayeredJob, kafka: Kafka) -> None:
     source, target, output = kafka.new_topic(), kafka.new_topic(), job.stream.root / "numbers"
     kafka.add(source, 20)

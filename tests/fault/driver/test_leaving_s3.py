@@ -102,7 +102,8 @@ def plain_spark(job: LayeredJob, s3: S3Access, root: str, folder: Path) -> Itera
         process.wait()
 
 
-@pytest.mark.parametrize("taken_out", [restored, pytest.param(exported, marks=pytest.mark.hours)])
+@pytest.mark.hours
+@pytest.mark.parametrize("taken_out", [restored, exported])
 def test_plain_spark_goes_on_from_what_is_taken_out(
     client: HaClient, config: HaConfig, s3: S3Access, tmp_path: Path, taken_out: object
 ) -> None:

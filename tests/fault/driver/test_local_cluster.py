@@ -24,6 +24,7 @@ def is_executor(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.hours
 def test_no_executor_of_a_local_cluster_outlives_the_proof_of_death(gated: Callable[..., SupervisedJob]) -> None:
     job = gated()
     job.master = "local-cluster[1,2,512]"

@@ -218,6 +218,7 @@ def test_run_that_is_given_up_in_the_middle_of_its_drain_is_restored_exactly(gat
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_stop_asked_of_a_driver_that_died_is_answered_by_the_next_epoch(gated: Gated) -> None:
     job = gated()
     job.stream.feed(2)

@@ -26,6 +26,7 @@ pytestmark = [*MARKS, pytest.mark.timeout(1200)]
 PYTHON = {"spark.pyspark.python": "./environment/bin/python"}
 
 
+@pytest.mark.hours
 def test_executors_find_all_that_travels_with_a_job(
     config: HaConfig, cluster: StandaloneCluster, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def stall_of(job_id: str, config: HaConfig, cluster: StandaloneCluster, applicat
     return status.stalled
 
 
+@pytest.mark.hours
 def test_a_job_without_executors_is_stalled_and_says_so(
     config: HaConfig, cluster: StandaloneCluster, tmp_path: Path
 ) -> None:

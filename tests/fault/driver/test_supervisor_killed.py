@@ -18,6 +18,7 @@ from tests.support.spark.supervised_job import LOSS_SECONDS, SupervisedJob
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 
+@pytest.mark.hours
 def test_a_script_that_sleeps_by_itself_does_not_hold_the_lock_of_a_killed_supervisor(
     gated: Callable[..., SupervisedJob], coordinator: Coordinator
 ) -> None:

@@ -83,6 +83,7 @@ def test_the_collector_removes_beside_a_query_that_goes_on_and_the_next_driver_n
     terminate_and_compare(job, 14)
 
 
+@pytest.mark.hours
 def test_a_directory_that_is_gone_is_replaced_by_the_newest_checkpoint_of_an_earlier_one(
     client: HaClient, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def batches(job: SupervisedJob) -> dict[tuple[str, int], int]:
         return {(key, value): batch for key, value, batch in connection.execute("select key, value, batch from seen")}
 
 
+@pytest.mark.hours
 @ORDERS
 def test_every_checkpoint_and_savepoint_during_the_wait_holds_both_queries(
     gated: Gated, order: tuple[str, str]

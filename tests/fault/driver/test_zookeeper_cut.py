@@ -57,6 +57,7 @@ def terminate_and_compare(job: SupervisedJob, files: int) -> None:
     assert job.stream.seen() == job.stream.expected_rows(files)
 
 
+@pytest.mark.hours
 def test_a_cut_of_85_percent_of_what_is_promised_stops_no_query(job: SupervisedJob, proxy: FaultProxy) -> None:
     job.stream.feed(2)
     job.submit()

@@ -150,6 +150,7 @@ def test_spark_agrees_on_one_case_of_each_kind(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.long
+@pytest.mark.hours
 @pytest.mark.timeout(900)
 def test_spark_agrees_on_every_case(tmp_path: Path) -> None:
     assert disagreements(list(CASES), tmp_path) == []

@@ -129,6 +129,7 @@ def test_every_layout_on_s3(on_s3: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_every_layout_on_hdfs(tmp_path: Path) -> None:
     with hdfs_server() as hdfs:
         asked = request(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ LIVES_SECONDS = 60.0
 TAKEOVERS = 5
 DYING = 3  # which of them
 NAMED = {"both-never-rocksdb_2-s3", "driver-task-rocksdb_2-hdfs"}
-HOURS = {"both-never-rocksdb_2-s3"}
+HOURS = {"both-never-rocksdb_2-s3", "executors-upload-hdfs_backed-s3", "driver-task-rocksdb_2-hdfs"}
 SAMPLE = {cell.name: cell for cell in CELLS if cell.name in NAMED} | {
     cell.name: cell
     for cell in CELLS
@@ -33,9 +34,10 @@ SAMPLE = {cell.name: cell for cell in CELLS if cell.name in NAMED} | {
 }
 
 
-def of(store: Store) -> list[str]:
+def of(store: Store) -> list[Any]:
     """Return the cells of a store."""
-    return [name for name, cell in SAMPLE.items() if cell.store is store]
+    names = [name for name, cell in SAMPLE.items() if cell.store is store]
+    return [pytest.param(name, marks=pytest.mark.hours) if name in HOURS else name for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +52,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.hours) if name in HOURS else name for name in of(Store.S3)]
-)
+@pytest.mark.parametrize("name", of(Store.S3))
 def test_what_comes_back_changes_nothing_on_s3(name: str, s3: Stage, tmp_path: Path) -> None:
     outcome = play(SAMPLE[name], s3, tmp_path)
 
@@ -72,6 +72,7 @@ def test_a_zombie_that_lives_and_deletes_all_it_sees_changes_nothing(s3: Stage, 
     assert outcome.wrong == []
 
 
+@pytest.mark.hours
 def test_five_takeovers_in_a_row_one_of_them_killed_after_each_of_its_steps(s3: Stage, tmp_path: Path) -> None:
     """No driver is killed or frozen: each one that is taken over from runs on, and dies of the fence."""
     with scene(s3, tmp_path, State.CHANGELOG_2) as on:

@@ -56,6 +56,7 @@ def test_nothing_is_logged_of_a_batch_that_works(job: ManagedJob, stream: Stream
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_a_level_in_the_jobs_conf_wins(job: ManagedJob) -> None:
     log = log_of_a_job(job, {"spark.log.level": "INFO"})
 
@@ -63,6 +64,7 @@ def test_a_level_in_the_jobs_conf_wins(job: ManagedJob) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.hours
 def test_an_own_log4j_configuration_wins(job: ManagedJob, tmp_path: Path) -> None:
     (tmp_path / "log4j2.properties").write_text(OWN)
     options = f"{CONF['spark.driver.extraJavaOptions']} -Dlog4j2.configurationFile={tmp_path}/log4j2.properties"

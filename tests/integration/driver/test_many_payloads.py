@@ -158,8 +158,9 @@ def test_a_recovery_publishes_while_a_savepoint_keeps_many_payloads(
 
 
 @pytest.mark.long
+@pytest.mark.hours
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("place", ["local", pytest.param("remote", marks=pytest.mark.hours)])
+@pytest.mark.parametrize("place", ["local", "remote"])
 def test_a_recovery_with_250_000_kept_payloads_publishes_within_two_intervals(
     job: Job, place: str, tmp_path: Path, request: pytest.FixtureRequest, tell: Callable[[str], None]
 ) -> None:

@@ -54,7 +54,7 @@ def place() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.hours)])
 def connection(
     request: pytest.FixtureRequest, zookeeper: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[HaConfig]:

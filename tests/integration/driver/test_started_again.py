@@ -65,6 +65,7 @@ def test_a_query_that_failed_is_started_again_and_the_output_is_exact(job: Super
     stop_and_compare(job)
 
 
+@pytest.mark.hours
 def test_a_query_that_the_script_stopped_is_started_again_and_the_output_is_exact(job: SupervisedJob) -> None:
     submit_again(job)
     (job.gates / "again").touch()
@@ -94,6 +95,7 @@ def test_a_name_that_changes_with_every_start_is_refused_after_a_loss(job: Super
     )
 
 
+@pytest.mark.hours
 def test_a_name_that_changes_is_permitted_by_an_option(job: SupervisedJob) -> None:
     job.options = HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0, allow_new_queries=True)
     job.stream.feed(1)

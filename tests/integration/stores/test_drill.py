@@ -121,7 +121,7 @@ def test_the_command_drills_and_lists(words: Job, spark_ha: Any) -> None:
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("start_from", ["savepoint", "latest"])
+@pytest.mark.parametrize("start_from", ["savepoint", pytest.param("latest", marks=pytest.mark.hours)])
 def test_spark_goes_on_from_what_lies_in_the_store(
     stats: Job, context: JobContext, tmp_path: Path, start_from: str
 ) -> None:
