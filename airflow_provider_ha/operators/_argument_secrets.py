@@ -14,20 +14,28 @@ class ArgumentSecrets(BaseOperator):
 
     arguments: Sequence[str] | None = None
 
-    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
-        """Render the templates. Airflow shows them on its pages before the task is executed."""
-        super().render_template_fields(context, jinja_env)
-        for secret in argument_secrets(self.argument_words()):
-            mask_secret(secret)  # guard: rendered-arguments-show-secrets
+    def _do_render_template_fields(self, parent: Any, *args: Any, **kwargs: Any) -> None:
+        """Render the templates. Airflow shows them on its pages before the task is executed.
+
+        Airflow calls this for each task; for a mapped one it does not call ``render_template_fields`` of the operator.
+        """
+        super()._do_render_template_fields(parent, *args, **kwargs)
+        if parent is self:  # else it is an object inside a field, and the arguments may not be rendered yet
+            self._mask_arguments()  # guard: rendered-arguments-show-secrets
 
     def warn_of_argument_secrets(self) -> None:
         """Say which arguments look like secrets; never their values."""
+        self._mask_arguments()  # guard: arguments-of-another-rendering-show-secrets
         for name in secret_names(self.argument_words()):
             self.log.warning(
                 "The value of %s among the arguments looks like a secret. The job graph holds it as it is. Give it in "
                 "env, for example from a connection, and let the script read that variable",
                 name,
             )
+
+    def _mask_arguments(self) -> None:
+        for secret in argument_secrets(self.argument_words()):
+            mask_secret(secret)
 
     def argument_words(self) -> list[str]:
         """Return the arguments as the script gets them."""
