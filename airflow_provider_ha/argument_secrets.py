@@ -9,15 +9,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
-from airflow_provider_ha.redaction import HIDDEN, redact, secret_values
+from airflow_provider_ha.redaction import HIDDEN, redact
 
 
-_NAMED = re.compile(r"(?P<name>-{0,2}[A-Za-z][\w.-]*)=(?P<value>.*)", re.DOTALL)
+# --password=..., and a header as X-Api-Key: ...
+_NAMED = re.compile(r"(?P<name>-{0,2}[A-Za-z][\w.-]*)(?P<sign>=|:\s*)(?P<value>.*)", re.DOTALL)
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
 _NEXT_FLAG = re.compile(r"--[A-Za-z].*|-[A-Za-z]", re.DOTALL)  # a password may begin with one dash
-# Names of options that speak of a secret and hold none: --token-column user
-_NO_SECRET = ("column", "columns", "count", "name", "url")
+# The name has to end with the word: --token-topic, --max-tokens and --tokenizer name no secret. Words of their kind are
+# written together (PGPASSWORD), apart (db-token) or with a capital letter (dbToken).
+_SECRET_END = re.compile(
+    r"(?i:pass(?:word|wd|phrase))\d*"
+    r"|(?:\A|[._-]|(?<=[a-z0-9])(?=[A-Z]))"
+    r"(?i:pwd|secret|token|credentials?|authorization|bearer|signature|sig|(?:access|account|api|private|secret|shared)[._-]?key)\d*"
+)
+# Azure puts the account behind the name: fs.azure.account.key.ACCOUNT.dfs.core.windows.net
+_AZURE_ACCOUNT = re.compile(r"(?i)\.[\w-]+\.(?:blob|dfs)\.core\.[\w.-]+\Z")
+_URL_USER = re.compile(r"://[^\s:/@]*:\Z")
+_NAME_BEFORE = re.compile(r"([\w.-]+)[\"']?(?:\s*[=:,]\s*|\s+)[\"']?\Z")
+_LOOKED_BACK = 200  # characters: a name and what stands between it and its value
+_NO_VALUES = frozenset({"", "true", "false", "none", "null"})
+_NUMBER = re.compile(r"[+-]?[\d.,_]+")
+_REMEMBERED = 4  # characters: a shorter value stands in too many words and names
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +41,12 @@ class _Seen:
 
     :param shown: As it may be shown.
     :param name: What to call it; empty when it holds no secret.
-    :param value: What is secret of it.
+    :param values: What is secret of it.
     """
 
     shown: str
     name: str = ""
-    value: str = ""
+    values: tuple[str, ...] = ()
 
 
 def hidden(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -45,27 +60,69 @@ def secret_names(arguments: Sequence[str]) -> list[str]:
 
 
 def argument_secrets(arguments: Sequence[str]) -> set[str]:
-    """Return the values that look like secrets; of a value with a secret in it the whole argument. Pure."""
-    return {each.value for each in _look(arguments) if each.value}
+    """Return the values to hide in every text; of a value with a secret in it the whole argument, and the secret. Pure.
+
+    Numbers and values below 4 characters are left out: they would be hidden in every message that has the same digits
+    or letters. :func:`hidden` hides them where they stand.
+    """
+    return {
+        value
+        for each in _look(arguments)
+        for value in each.values
+        if len(value) >= _REMEMBERED and not _NUMBER.fullmatch(value)
+    }
 
 
 def _look(arguments: Sequence[str]) -> Iterator[_Seen]:
     flag = ""  # before this argument, when its name says that a secret follows
     for number, argument in enumerate(arguments, 1):
         if flag and not _NEXT_FLAG.fullmatch(argument):
-            secret, name, flag = _is_secret(flag, argument), flag, ""
-            yield _Seen(HIDDEN, name, argument) if secret else _Seen(argument)
+            name, flag = flag, ""
+            yield _Seen(HIDDEN, name, (argument,)) if _has_value(argument) else _Seen(argument)
             continue
-        flag = argument if _FLAG.fullmatch(argument) and _is_secret(argument, "value") else ""
-        named = _NAMED.fullmatch(argument)
-        if named and _is_secret(named["name"], named["value"]):
-            yield _Seen(f"{named['name']}={HIDDEN}", named["name"], named["value"])
-            continue
+        flag = argument if _FLAG.fullmatch(argument) and _is_secret(argument) else ""
+        yield _alone(argument, number)
+
+
+def _alone(argument: str, number: int) -> _Seen:
+    """Return what an argument says without those around it."""
+    prefix, value = "", argument
+    while (named := _NAMED.fullmatch(value)) is not None:  # --header=X-Api-Key: ... has two names
+        if _is_secret(named["name"]) and _has_value(named["value"]):
+            return _Seen(f"{prefix}{named['name']}{named['sign']}{HIDDEN}", named["name"], (named["value"],))
+        if named["sign"] != "=":
+            break  # jdbc:...: the whole of it says what it is
         # The name of an option is no part of what is looked at: --token-file=/run/token names a file.
-        prefix, value = (f"{named['name']}=", named["value"]) if named else ("", argument)
-        shown = prefix + redact(value)
-        yield _Seen(shown) if shown == argument else _Seen(shown, f"argument {number}", argument)
+        prefix, value = f"{prefix}{named['name']}=", named["value"]
+    shown = redact(value)
+    if shown == value:
+        return _Seen(argument)
+    return _Seen(f"{prefix}{shown}", f"argument {number}", (argument, *_replaced(value, shown)))
 
 
-def _is_secret(name: str, value: str) -> bool:
-    return not name.lower().endswith(_NO_SECRET) and bool(secret_values({name: value}))
+def _replaced(value: str, shown: str) -> Iterator[str]:
+    """Yield what *shown* hides of *value*: as it stands there, and as a library takes it out of a URL.
+
+    What only a name like ``"token_topic": "orders"`` has hidden is left out, as it is among the options.
+    """
+    first, *others = shown.split(HIDDEN)
+    begin = len(first)
+    for number, kept in enumerate(others, 1):
+        end = len(value) - len(kept) if number == len(others) else value.find(kept, begin)
+        if end < begin:
+            return
+        before = value[max(begin - _LOOKED_BACK, 0) : begin]
+        named = None if _URL_USER.search(before) else _NAME_BEFORE.search(before)
+        if named is None or _is_secret(named[1]):
+            part = value[begin:end].strip("\"'")
+            yield from {part, unquote(part)}
+        begin = end + len(kept)
+
+
+def _is_secret(name: str) -> bool:
+    name = _AZURE_ACCOUNT.sub("", name)
+    return any(found.end() == len(name) for found in _SECRET_END.finditer(name))
+
+
+def _has_value(value: str) -> bool:
+    return value.lower() not in _NO_VALUES
