@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.argument_secrets import argument_secrets
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.readings import options
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal
@@ -23,6 +24,7 @@ from airflow_provider_ha.driver.worker_imports import WORKER_PATH, worker_path
 from airflow_provider_ha.jobs.host.driver_spec import write_private
 from airflow_provider_ha.proof.spark_errors import chain
 from airflow_provider_ha.proof.start import start_query
+from airflow_provider_ha.redaction import public, remember, secret_values
 from airflow_provider_ha.supervisor.spark_submit import render
 
 
@@ -48,8 +50,15 @@ class AnswerWriter:
             if (died := jvm_death()) is not None:
                 answer = Answer(event=Event.UNABLE, reason=died)
             self.refused = self.refused or is_refusal(answer.errors)
+        answer = _public(answer)  # guard: proofs-tell-what-the-script-tells
         self._stream.write(answer.model_dump_json() + "\n")
         self._stream.flush()
+
+
+def _public(answer: Answer) -> Answer:
+    """Return an answer as it may be in a report: the script's own exceptions may hold what the script was given."""
+    errors = tuple(error.model_copy(update={"message": public(error.message)}) for error in answer.errors)
+    return answer.model_copy(update={"reason": public(answer.reason), "errors": errors})
 
 
 def main(arguments: list[str]) -> None:
@@ -58,6 +67,9 @@ def main(arguments: list[str]) -> None:
     os.dup2(2, 1)  # guard: script-s-output-is-mixed-with-a-proof-s-answers
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     request = ProofRequest.model_validate_json(Path(arguments[0]).read_bytes())
+    if (script := request.application) is not None:
+        # guard: proofs-know-no-secrets
+        remember(secret_values(script.conf) | secret_values(script.env) | argument_secrets(script.arguments))
     try:
         prove(request, voice)
     except Exception as error:

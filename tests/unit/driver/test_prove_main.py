@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
-from airflow_provider_ha.checkpoints.proof.request import ProofRequest
+from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkError
+from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest
 
 
 FAILS = """
@@ -21,6 +21,53 @@ def fail(request, voice):
 prove.prove = fail
 prove.main(sys.argv[1:])
 """
+
+
+TELLS = """
+import sys
+from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkError
+from airflow_provider_ha.proof import main as prove
+
+SAID = "main.py failed: no login with by-argument, by-conf-1, by-env-12"
+
+def tell(request, voice):
+    voice.say(Answer(event=Event.UNABLE, reason=SAID))
+    voice.say(Answer(event=Event.REFUSED, errors=(SparkError(error_class="OOPS", message=SAID),)))
+
+prove.prove = tell
+prove.main(sys.argv[1:])
+"""
+HIDDEN = "main.py failed: no login with ***, ***, ***"
+
+
+def test_what_a_script_says_is_answered_without_the_secrets_that_it_was_given(tmp_path: Path) -> None:
+    application = Application(
+        script=tmp_path / "main.py",
+        arguments=("--password", "by-argument"),
+        conf={"spark.db.secret": "by-conf-1"},
+        env={"DB_TOKEN": "by-env-12"},
+    )
+    request = ProofRequest(
+        copy_directory=tmp_path,
+        original=str(tmp_path),
+        batch=4,
+        state_by_id=False,
+        application=application,
+        scratch=tmp_path,
+        heap="1g",
+    )
+    (tmp_path / "request.json").write_text(request.model_dump_json())
+
+    done = subprocess.run(
+        [sys.executable, "-c", TELLS, str(tmp_path / "request.json")], check=True, capture_output=True, timeout=60
+    )
+
+    answers = [Answer.model_validate_json(line) for line in done.stdout.splitlines()]
+    assert answers == [
+        Answer(event=Event.UNABLE, reason=HIDDEN),
+        Answer(event=Event.REFUSED, errors=(SparkError(error_class="OOPS", message=HIDDEN),)),
+        Answer(event=Event.DONE),
+    ]
 
 
 def test_a_proof_that_fails_says_why_and_ends_in_order(tmp_path: Path) -> None:
