@@ -73,6 +73,7 @@ class OperationsLoop:
     _changed: threading.Event = field(default_factory=threading.Event)
     _work: queue.Queue[Operation] = field(default_factory=queue.Queue)
     _taken: set[str] = field(default_factory=set)
+    _said: set[str] = field(default_factory=set)  # which of them wait for the end of the run
     _final: dict[str, Operation] = field(default_factory=dict)  # what is answered never changes: it is read once
     _began: tuple[datetime, float] = field(init=False)
 
@@ -136,6 +137,8 @@ class OperationsLoop:
             self.handlers.cancel(claimed)
         else:
             self._work.put(claimed)
+            if self.lifecycle.stopping.is_set():  # the worker may hang in the stop, and never come to it
+                self._say_it_waits(claimed)
         self._taken.add(operation.operation_id)  # last: what failed before is tried again
 
     def _look_for_ever(self) -> None:
@@ -149,6 +152,7 @@ class OperationsLoop:
 
     def _do(self, operation: Operation) -> None:
         if self.lifecycle.stopping.is_set():  # guard: operations-begin-after-a-stop
+            self._say_it_waits(operation)
             return  # the end of the run answers it, or the next driver takes it up
         try:
             if operation.operation is OperationKind.STOP:
@@ -170,6 +174,23 @@ class OperationsLoop:
                 self._cancel_saved(operation, result)
             else:
                 self._answer(operation, partial(operations.complete, result=result))
+
+    def _say_it_waits(self, operation: Operation) -> None:
+        """Say once why nothing is done for an operation."""
+        if operation.operation_id in self._said:
+            return
+        self._said.add(operation.operation_id)
+        with_savepoint = operation.operation is OperationKind.CANCEL_WITH_SAVEPOINT
+        log.info(
+            "operation %s (%s) waits: run %d is ending already. "
+            "The end of the run answers it, or the next driver takes it up%s",
+            operation.operation_id,
+            operation.operation.value,
+            self.run,
+            f". To end the run at once: `spark-ha job cancel {self.paths.job_id}`, without a savepoint"
+            if with_savepoint
+            else "",
+        )
 
     def _handler(self, kind: OperationKind) -> Callable[[Operation], dict[str, Any]]:
         if kind is OperationKind.CHECKPOINT:

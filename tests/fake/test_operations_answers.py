@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,48 @@ def test_what_waits_behind_a_stop_is_not_begun_once_the_queries_are_stopped(job:
     driver.loop._do(driver.loop._work.get(timeout=1))
 
     assert driver.asked().state is OperationState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("kind", "way_on"),
+    [
+        (
+            OperationKind.CANCEL_WITH_SAVEPOINT,
+            ". To end the run at once: `spark-ha job cancel {}`, without a savepoint",
+        ),
+        (OperationKind.SAVEPOINT, ""),
+    ],
+    ids=["cancel", "savepoint"],
+)
+def test_what_comes_while_the_run_ends_is_named_once_in_the_log(
+    job: Job, kind: OperationKind, way_on: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = Driver(job, kind)
+    driver.lifecycle.begin_stop()
+
+    with caplog.at_level(logging.INFO):
+        driver.loop.look()
+        taken_up = caplog.messages[-1]
+        driver.loop._do(driver.loop._work.get(timeout=1))
+
+    assert taken_up == (
+        f"operation asked ({kind.value}) waits: run 1 is ending already. The end of the run answers it, or the next "
+        f"driver takes it up{way_on.format(job.paths.job_id)}"
+    )
+    assert caplog.messages.count(taken_up) == 1
+
+
+def test_what_was_taken_up_before_the_stop_is_named_when_it_would_begin(
+    job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = Driver(job, OperationKind.SAVEPOINT)
+    driver.loop.look()
+    driver.lifecycle.begin_stop()
+
+    with caplog.at_level(logging.INFO):
+        driver.loop._do(driver.loop._work.get(timeout=1))
+
+    assert caplog.messages[-1].startswith("operation asked (savepoint) waits: run 1 is ending already.")
 
 
 def test_an_operation_whose_driver_lost_its_lead_in_the_middle_is_not_answered(job: Job) -> None:
