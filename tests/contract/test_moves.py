@@ -30,9 +30,18 @@ from airflow_provider_ha.control.move.move import abandon_move, move_job, plan_m
 from airflow_provider_ha.control.move.outcome import Move, MoveRequest
 from airflow_provider_ha.control.rebuild.evidence import gather
 from airflow_provider_ha.control.rebuild.plan import plan_job
+from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.control.submission.moved import refuse_moved
-from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
-from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError, StorageUnavailableError
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SetData
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import (
+    CheckpointMissingError,
+    ConfigurationError,
+    HaError,
+    JobStateError,
+    StorageUnavailableError,
+)
+from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import JobState, RunResult
 from airflow_provider_ha.jobs.moves import cluster_name, read_arrival
 from airflow_provider_ha.recovery.conclude import take_lock
@@ -313,6 +322,24 @@ def test_a_mover_that_was_frozen_makes_no_run_once_it_is_abandoned(
         _move(over, target)
 
     assert target.runs.numbers() == []
+
+
+def test_a_move_whose_savepoint_is_removed_before_its_run_is_made_is_repeated(
+    over: JobContext, target: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def removed_before(coordinator: Coordinator, paths: JobPaths) -> None:
+        target.commit(Delete(target.paths.savepoint("stopped")))
+        create_job(coordinator, paths)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(submission, "create_job", removed_before)
+        with pytest.raises(CheckpointMissingError, match=f"savepoint stopped of job '{JOB}' was removed") as told:
+            _move(over, target)
+
+    assert told.value.next_step == "Repeat the move: it brings the savepoint again; no run was made"
+    assert target.runs.numbers() == []
+    assert _move(over, target).run == 1
 
 
 def test_a_move_that_has_arrived_cannot_be_abandoned(over: JobContext, target: JobContext) -> None:

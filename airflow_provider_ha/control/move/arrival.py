@@ -23,7 +23,7 @@ from airflow_provider_ha.control.submission.submission import Prepared, submit_r
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op
 from airflow_provider_ha.coordination.counter import counter_op, read_counter
 from airflow_provider_ha.coordination.epochs import raise_epoch
-from airflow_provider_ha.errors import JobStateError, NodeExistsError, NodeMissingError
+from airflow_provider_ha.errors import CheckpointMissingError, JobStateError, NodeExistsError, NodeMissingError
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, JobGraph, OutputMode, StartKind
 from airflow_provider_ha.jobs.moves import Arrival, cluster_name, read_arrival, read_moved
@@ -115,6 +115,7 @@ def start(
 
     :param plan: As it was made at the old place: it names the savepoint that was brought.
     :raises JobStateError: The move was abandoned.
+    :raises CheckpointMissingError: The savepoint that was brought was removed before the run was made.
     """
 
     def prepare() -> Prepared:
@@ -129,6 +130,12 @@ def start(
         run = submit_run(target, move_id, prepare, engine=graph.target.engine, arrives=True)
     except NodeMissingError:
         raise _abandoned(target) from None
+    except (
+        CheckpointMissingError
+    ) as error:  # a submission would name another start: the start of a move is its savepoint
+        raise CheckpointMissingError(
+            error.message, next_step="Repeat the move: it brings the savepoint again; no run was made"
+        ) from error
     target.journal.stays()  # what it had left for earlier
     return run
 
