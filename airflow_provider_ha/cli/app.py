@@ -28,7 +28,8 @@ app = typer.Typer(
     name="spark-ha",
     help=(
         "High availability of Spark Structured Streaming jobs. Exit codes: 0 done or true, 1 the answer is no, "
-        "2 the answer is unknown, 130 Ctrl-C came before the answer."
+        "2 the answer is unknown, 130 Ctrl-C came before the answer of `job stop`, `job cancel`, `checkpoint trigger` "
+        "or `savepoint trigger`; `job submit` exits with 2 then."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

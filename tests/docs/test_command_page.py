@@ -31,3 +31,24 @@ def test_every_command_has_a_row_and_no_row_names_another_one() -> None:
 
     assert there - named == set()
     assert [row for row in rows if not any(re.search(rf"`{command}[ `]", row) for command in there)] == []
+
+
+def test_the_general_help_names_what_ctrl_c_ends_with_130() -> None:
+    """As the help of each command does, and the table of exit codes."""
+    group: Any = get_command(app)
+    of_their_help = {
+        command for command in commands(group) if "exit 130" in _command_of(group, command.split()[1:]).help
+    }
+
+    row = next(row for row in PAGE.read_text().splitlines() if row.startswith("| 130 |"))
+    general = group.help.partition("130 ")[2].partition(";")[0]
+
+    assert {f"spark-ha {words}" for words in re.findall("`(.+?)`", general)} == of_their_help
+    assert {f"spark-ha {words}" for words in re.findall("`(.+?)`", row)} == of_their_help
+
+
+def _command_of(group: Any, words: list[str]) -> Any:
+    """Return the command of *words*."""
+    for word in words:
+        group = group.commands[word]
+    return group
