@@ -53,7 +53,7 @@ class RemovedRuns(Record):
     :param through: Highest number of a run that was removed.
     :param part: Newest node with notes; 0 for none.
     :param unproven: Those of earlier lives of the job, as spans, whose processes nothing has proven dead.
-    :param past: The life before; it counts until a run of this one has worked.
+    :param past: The life before; it counts until a run of this one has a checkpoint.
     """
 
     kind: ClassVar[str] = "removed-runs"

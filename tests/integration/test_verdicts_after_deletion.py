@@ -17,7 +17,8 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.control.job.stores import checkpoint_store
+from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.jobs.model import Generation, JobState
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import a_result, lead
@@ -127,6 +128,31 @@ def test_no_verdict_about_a_file_sink_gets_better_by_a_deletion(
     assert after == ("SAFE" if reached == BATCH else "LOSS_POSSIBLE")
 
 
+def never_work(job: JobContext, script: Path, *, begin: bool = False) -> int:
+    """Submit a run that fails.
+
+    :param begin: Whether its script has begun, so that it has a working directory.
+    """
+    run = helpers.submit(job, script).run
+    helpers.kill_all(job)
+    pointer = job.graphs.remove_op(run)
+    with lead(job.coordinator, job.paths, job.config, run=run) as leadership:
+        leadership.start_heartbeats(lambda reason: None)
+        if begin:
+            key = job.keys.working_directory(leadership.epoch, "z")
+            (job.config.work_path / key).mkdir(parents=True)
+            made = Generation(run=run, epoch=leadership.epoch, directory=key)
+            leadership.commit(Create(job.paths.generation, made.to_bytes()))
+        ended = job.runs.result_op(run, a_result(JobState.FAILED))
+        leadership.commit(ended, *([pointer] if pointer is not None else []))
+    return run
+
+
+def fail_in_the_script(job: JobContext, script: Path) -> int:
+    return never_work(job, script, begin=True)
+
+
+@pytest.mark.parametrize("ends", [never_work, fail_in_the_script])
 @pytest.mark.parametrize(
     "case",
     [
@@ -135,14 +161,16 @@ def test_no_verdict_about_a_file_sink_gets_better_by_a_deletion(
     ],
 )
 def test_no_verdict_gets_better_by_a_run_that_never_works(
-    spark_ha: Any, copy: JobContext, tmp_path: Path, case: tuple[Callable[[JobContext], None], str, str]
+    spark_ha: Any,
+    copy: JobContext,
+    tmp_path: Path,
+    case: tuple[Callable[[JobContext], None], str, str],
+    ends: Callable[[JobContext, Path], object],
 ) -> None:
-    """The first run of the next life ends before it has a working directory; then that life is deleted, too."""
+    """The first run of the next life fails before it has a checkpoint; then that life is deleted, too."""
     past, verdict, reason = case
-    job = whole_job(copy, helpers.script(tmp_path), stopped=True)
-    past(job)
-    delete(spark_ha)
-    never_work(job, helpers.script(tmp_path))
+    job = deleted(spark_ha, copy, tmp_path, past)
+    ends(job, helpers.script(tmp_path))
 
     failed = planned(spark_ha)
     delete(spark_ha)
@@ -153,14 +181,45 @@ def test_no_verdict_gets_better_by_a_run_that_never_works(
     assert all(reason in str(each["reasons"]) for each in (failed, again))
 
 
-def never_work(job: JobContext, script: Path) -> None:
-    run = helpers.submit(job, script).run
-    helpers.kill_all(job)
-    pointer = job.graphs.remove_op(run)
-    with lead(job.coordinator, job.paths, job.config, run=run) as leadership:
+def test_work_of_the_next_life_is_not_taken_for_the_drain_of_the_one_before(
+    spark_ha: Any, copy: JobContext, tmp_path: Path
+) -> None:
+    job = deleted(spark_ha, copy, tmp_path, unfinished_drain)
+    fail_in_the_script(job, helpers.script(tmp_path))
+    plan_batch(job, current(job), BATCH + 2)
+
+    assert planned(spark_ha)["verdict"] == "LOSS_POSSIBLE"
+
+
+def test_notes_of_the_next_life_say_nothing_of_the_one_before(spark_ha: Any, copy: JobContext, tmp_path: Path) -> None:
+    job = deleted(spark_ha, copy, tmp_path, work_after_a_stop_that_failed)
+    fail_in_the_script(job, helpers.script(tmp_path))
+    GivenLog(job.area.tree(job.keys.given(QUERY))).open(job.snapshot().epoch)
+
+    assert planned(spark_ha)["verdict"] == "LOSS_POSSIBLE"
+
+
+def test_the_life_before_counts_until_a_later_run_has_a_checkpoint(
+    spark_ha: Any, copy: JobContext, tmp_path: Path
+) -> None:
+    job = deleted(spark_ha, copy, tmp_path, unfinished_drain)
+    run = fail_in_the_script(job, helpers.script(tmp_path))
+    before = planned(spark_ha)["verdict"]
+
+    with lead(job.coordinator, job.paths, job.config) as leadership:
         leadership.start_heartbeats(lambda reason: None)
-        ended = job.runs.result_op(run, a_result(JobState.FAILED))
-        leadership.commit(ended, *([pointer] if pointer is not None else []))
+        made = next(checkpoint_store(job).payloads())
+        later = {"number": 9, "run": run, "epoch": leadership.epoch}
+        checkpoint_store(job).add(leadership, made.model_copy(update=later))
+
+    assert (before, planned(spark_ha)["verdict"]) == ("DUPLICATES_POSSIBLE", "SAFE")
+
+
+def deleted(spark_ha: Any, copy: JobContext, tmp_path: Path, past: Callable[[JobContext], None]) -> JobContext:
+    job = whole_job(copy, helpers.script(tmp_path), stopped=True)
+    past(job)
+    delete(spark_ha)
+    return job
 
 
 def verdicts_around_a_deletion(spark_ha: Any) -> tuple[str, str]:

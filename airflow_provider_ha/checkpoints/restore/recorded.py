@@ -8,7 +8,7 @@ as well. What cannot be read because of damage is left out and makes a gap; what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind
@@ -22,6 +22,8 @@ from airflow_provider_ha.checkpoints.working.unpublished_batches import read_car
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 
 
+_FORGOTTEN = 0
+"""Stands for epochs of a job that was deleted: no note about a fenced function is left of them. Epochs begin with 1."""
 # Epoch -> batch -> number of the payload that records it, and what it records.
 _Recorded = dict[int, dict[int, tuple[int, BatchEntry]]]
 
@@ -85,18 +87,23 @@ def read_records(
 
     :param payloads: Every payload of the source job (``CheckpointStore.payloads``).
     :param last: Last working directory of the source job; ``None`` when it never had one.
-    :param last_run: Newest run of a source job that was deleted with its directories; ``None`` of every other.
+    :param last_run: Newest run of a source job that was deleted with its directories, while that counts; ``None`` of
+        every other. Then *last* is what a run after the deletion has made.
     :param unrecorded: Whether those directories had batches that no payload records (:class:`LastTraces`).
     :raises StorageUnavailableError: Something could not be read.
     """
     recorded, newest = _in_payloads(payloads, chosen.queries)
     shown = _LastEpoch.read(last) if last is not None else None
-    complete = not unrecorded and _complete(shown, newest, last_run)
+    # guard: directories-of-the-next-life-hide-the-one-before
+    past_is_known = last_run is None or (not unrecorded and _complete(None, newest, last_run))
+    complete = past_is_known and _complete(shown, newest, last_run)
     found = {}
     for query, cut in chosen.queries.items():
         recordings = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
         _add_recordings(recordings, query, recorded.pop(query), last)
-        found[query] = _query_records(query, cut.batch, recordings, shown, complete=complete)
+        known = _query_records(query, cut.batch, recordings, shown, complete=complete)
+        # guard: notes-of-the-next-life-hide-the-one-before
+        found[query] = known if past_is_known else replace(known, epochs=known.epochs | {_FORGOTTEN})
     return found
 
 

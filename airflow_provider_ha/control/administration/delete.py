@@ -24,6 +24,7 @@ from airflow_provider_ha.checkpoints.restore.recorded import read_last_traces
 from airflow_provider_ha.checkpoints.working.open_work_area import open_files
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.last_directory import last_directory
+from airflow_provider_ha.control.job.life_before import life_before
 from airflow_provider_ha.control.job.node_removal import remove_nodes
 from airflow_provider_ha.control.job.over import readers, require_over
 from airflow_provider_ha.control.job.stores import checkpoint_store
@@ -36,7 +37,7 @@ from airflow_provider_ha.jobs.deleted import Deleted, Life, read_life
 from airflow_provider_ha.jobs.model import DrainedQuery, Generation
 from airflow_provider_ha.jobs.moves import read_arrival, read_moved
 from airflow_provider_ha.jobs.output_claims import OutputClaim
-from airflow_provider_ha.jobs.removed_runs import PastLife, RemovedRunStore, Span
+from airflow_provider_ha.jobs.removed_runs import PastLife, Span
 from airflow_provider_ha.jobs.retention.unproven_runs import unproven_runs
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage.durable import remove_tree
@@ -153,22 +154,24 @@ def _unproven(job: JobContext, life: Life, last_run: int) -> tuple[Span, ...] | 
 
 
 def _past(job: JobContext, life: Life, last_run: int, *, keep_savepoints: bool) -> PastLife:
-    """Return what a restore would know from the last run that worked; an earlier call has removed it, but noted it."""
+    """Return what a restore would know of the job; an earlier call has removed it, but noted it."""
     if life.deleted is not None:
         return life.deleted.past
+    if not keep_savepoints:
+        return PastLife(last_run=last_run)
     worked = read_record(job.coordinator, job.paths.generation, Generation)
-    if worked is None or not keep_savepoints:
-        # No run of this life has worked: what is known of the life before still counts.
-        before = RemovedRunStore(job.coordinator, job.paths).read().past if worked is None else None
-        return before or PastLife(last_run=last_run)  # guard: lives-without-work-forget-the-one-before
-    generation = worked[0]
-    traces = read_last_traces(checkpoint_store(job).payloads(), last_directory(job, generation))
+    last = last_directory(job, worked[0]) if worked is not None else None
+    before = life_before(job, last)  # guard: lives-without-work-forget-the-one-before
+    known = before if before is not None else PastLife(last_run=last_run)
+    if worked is None or last is None:
+        return known
+    traces = read_last_traces(checkpoint_store(job).payloads(), last)
     # Without a digest: the claim of the output goes, so another job may have written the entry that is there later.
     unfinished = {query: DrainedQuery(batch=batch) for query, batch in traces.drained.items()}
-    result = job.runs.result(generation.run)
+    result = job.runs.result(worked[0].run)
     finished = result.drained if result is not None else {}
-    drained = unfinished | finished  # guard: unfinished-drains-of-deleted-jobs-are-forgotten
-    return PastLife(last_run=last_run, drained=drained, unrecorded=traces.unrecorded)
+    drained = known.drained | unfinished | finished  # guard: unfinished-drains-of-deleted-jobs-are-forgotten
+    return PastLife(last_run=last_run, drained=drained, unrecorded=known.unrecorded or traces.unrecorded)
 
 
 def _is_done(life: Life, planned: Deletion) -> bool:

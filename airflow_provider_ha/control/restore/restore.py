@@ -25,6 +25,7 @@ from airflow_provider_ha.checkpoints.retention.pointers import pointer_path
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import owner_of_job
 from airflow_provider_ha.control.job.last_directory import last_directory
+from airflow_provider_ha.control.job.life_before import life_before
 from airflow_provider_ha.control.job.requests import (
     RestoreRequest,
     SubmitRequest,
@@ -50,7 +51,6 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.deleted import Deleted, read_life
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.jobs.options.lineage_conf import merged
-from airflow_provider_ha.jobs.removed_runs import PastLife, RemovedRunStore
 from airflow_provider_ha.storage.blobs import put_blob
 
 
@@ -107,18 +107,19 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     gone = _kept_of(source)
     # First: an unknown job is not a job without checkpoints. Of a deleted one only savepoints are left.
     generation = source.snapshot().generation if gone is None else None  # guard: kept-savepoints-are-never-restored
-    past = _past_of(source, gone, generation)
+    last = last_directory(source, generation) if generation is not None else None
+    past = gone.past if gone is not None else life_before(source, last)
     selection, chosen = _choose(job, source, request, reading)
     claimed = check_claim(job, request, source, chosen)
     choices = restore_choices(request, chosen, job_id=job.job_id, source_job=source.job_id)
-    drained = past.drained if past is not None else _drained(source, generation)
+    drained = {**(past.drained if past is not None else {}), **_drained(source, generation)}
     facts = gather_facts(  # guard: inputs-of-another-output-are-asked-for
         RestoreCase(
             chosen=chosen,
             at=job.clock.now(),
             root=job.area.tree(chosen.directory),
             payloads=checkpoint_store(source).payloads(),
-            last=last_directory(source, generation) if generation else None,
+            last=last,
             last_run=past.last_run if past is not None else None,
             unrecorded=past is not None and past.unrecorded,  # guard: batches-of-deleted-directories-are-forgotten
             drained=drained,
@@ -140,14 +141,6 @@ def _kept_of(source: JobContext) -> Deleted | None:
     """Return the record of a job that was deleted, and whose savepoints are kept; ``None`` of every other."""
     deleted = read_life(source.coordinator, source.paths).deleted
     return deleted if deleted is not None and deleted.complete and deleted.keep_savepoints else None
-
-
-def _past_of(source: JobContext, gone: Deleted | None, generation: Generation | None) -> PastLife | None:
-    """Return what counts of the life before: all of it, until a run of the next one has worked."""
-    if gone is not None:
-        return gone.past
-    # guard: runs-that-never-worked-hide-the-life-before
-    return RemovedRunStore(source.coordinator, source.paths).read().past if generation is None else None
 
 
 def _choose(

@@ -44,3 +44,19 @@ def test_when_the_last_directory_is_gone_a_stop_is_the_end_only_of_its_epoch(
     gone = LastDirectory(LinkedWorkArea(tmp_path), f"jobs/orders/checkpoints/live/e{epoch}-x", epoch)
 
     assert read_records(CHOSEN, [STOPPED], gone)["q"].complete is complete
+
+
+@pytest.mark.parametrize(
+    ("last_run", "unrecorded", "known"), [(None, False, True), (3, False, True), (3, True, False), (4, False, False)]
+)
+def test_a_directory_of_the_next_life_says_nothing_of_the_one_before(
+    tmp_path: Path, last_run: int | None, unrecorded: bool, known: bool
+) -> None:
+    key = "jobs/orders/checkpoints/live/e7-x"
+    (tmp_path / key).mkdir(parents=True)
+    last = LastDirectory(LinkedWorkArea(tmp_path), key, 7)
+
+    found = read_records(CHOSEN, [STOPPED], last, last_run, unrecorded=unrecorded)["q"]
+
+    assert found.complete is known
+    assert found.epochs == (frozenset({7}) if known else frozenset({0, 7}))
