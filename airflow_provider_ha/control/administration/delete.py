@@ -20,21 +20,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from airflow_provider_ha.checkpoints.restore.recorded import read_last_traces
 from airflow_provider_ha.checkpoints.working.open_work_area import open_files
+from airflow_provider_ha.control.administration.known_past import known_past
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.last_directory import last_directory
-from airflow_provider_ha.control.job.life_before import life_before
 from airflow_provider_ha.control.job.node_removal import remove_nodes
 from airflow_provider_ha.control.job.over import readers, require_over
 from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, ours
-from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import JobStateError, NodeExistsError, RecordCorruptError, VersionConflictError
 from airflow_provider_ha.jobs.deleted import Deleted, Life, read_life
-from airflow_provider_ha.jobs.model import DrainedQuery, Generation
 from airflow_provider_ha.jobs.moves import read_arrival, read_moved
 from airflow_provider_ha.jobs.output_claims import OutputClaim
 from airflow_provider_ha.jobs.removed_runs import PastLife, Span
@@ -157,21 +153,9 @@ def _past(job: JobContext, life: Life, last_run: int, *, keep_savepoints: bool) 
     """Return what a restore would know of the job; an earlier call has removed it, but noted it."""
     if life.deleted is not None:
         return life.deleted.past
-    if not keep_savepoints:
-        return PastLife(last_run=last_run)
-    worked = read_record(job.coordinator, job.paths.generation, Generation)
-    last = last_directory(job, worked[0]) if worked is not None else None
-    before = life_before(job, last)  # guard: lives-without-work-forget-the-one-before
-    known = before if before is not None else PastLife(last_run=last_run)
-    if worked is None or last is None:
-        return known
-    traces = read_last_traces(checkpoint_store(job).payloads(), last)
-    # Without a digest: the claim of the output goes, so another job may have written the entry that is there later.
-    unfinished = {query: DrainedQuery(batch=batch) for query, batch in traces.drained.items()}
-    result = job.runs.result(worked[0].run)
-    finished = result.drained if result is not None else {}
-    drained = known.drained | unfinished | finished  # guard: unfinished-drains-of-deleted-jobs-are-forgotten
-    return PastLife(last_run=last_run, drained=drained, unrecorded=known.unrecorded or traces.unrecorded)
+    if not keep_savepoints or not _savepoints(job):
+        return PastLife(last_run=last_run)  # nothing is left that a restore could begin from
+    return known_past(job, last_run)
 
 
 def _is_done(life: Life, planned: Deletion) -> bool:
