@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.stores import checkpoint_store
@@ -23,7 +23,7 @@ from airflow_provider_ha.jobs.model import Generation, JobState
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import a_result, lead
 from tests.support.clusters.whole_jobs import BATCH, FUNCTION, SAVEPOINT, whole_job
-from tests.support.spark.recorded_job import QUERY, copy_output
+from tests.support.spark.recorded_job import QUERY, copy_output, recorded_job
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -58,6 +58,37 @@ def work_after_a_stop_that_failed(job: JobContext) -> None:
     plan_batch(job, current(job), BATCH + 1)
 
 
+def query_that_the_script_does_not_have_any_more(job: JobContext) -> None:
+    """Its end drops it: the checkpoint of the stop has no cut of it, and its directory is as the run began with it."""
+    plain_stop(job)
+    again(job, {})
+
+
+def batch_in_flight_that_the_stop_has_recorded(job: JobContext) -> None:
+    """Of a query at rest, or in a mode that commits later: planned, not committed, and its boundaries are known."""
+    path = job.config.work_path / current(job) / QUERY / "offsets"
+    path.mkdir(parents=True, exist_ok=True)
+    source = recorded_job() / "live" / QUERY / "offsets"
+    for batch in (BATCH, BATCH + 1):
+        (path / str(batch)).write_bytes((source / str(batch)).read_bytes())
+    entry = BatchEntry(batch=BATCH + 1, offsets=(source / str(BATCH + 1)).read_text())
+    cut = max(checkpoint_store(job).payloads(), key=lambda each: each.number).queries[QUERY]
+    again(job, {QUERY: cut.model_copy(update={"entries": (entry,)})})
+
+
+def again(job: JobContext, queries: dict[str, QueryCut]) -> None:
+    """Publish the checkpoint of the stop once more, with these cuts, in the epoch of the last directory."""
+    newest = max(checkpoint_store(job).payloads(), key=lambda each: each.number)
+    with lead(job.coordinator, job.paths, job.config) as leadership:
+        leadership.start_heartbeats(lambda reason: None)
+        key = job.keys.working_directory(leadership.epoch, "y")
+        (job.config.work_path / current(job)).rename(job.config.work_path / key)
+        made = Generation(run=1, epoch=leadership.epoch, directory=key)
+        leadership.commit(SetData(job.paths.generation, made.to_bytes(), -1))
+        changed = {"number": newest.number + 1, "epoch": leadership.epoch, "queries": queries}
+        checkpoint_store(job).add(leadership, newest.model_copy(update=changed))
+
+
 def epoch_that_published_nothing(job: JobContext) -> None:
     """The run was recovered after its stop had taken its checkpoint, worked, and was lost again."""
     with lead(job.coordinator, job.paths, job.config) as leadership:
@@ -90,6 +121,10 @@ def notes_around_an_epoch_without_one(job: JobContext) -> None:
         (unfinished_drain_without_its_working_directory, FUNCTION, "SAFE"),
         (work_after_a_stop_that_failed, FUNCTION, "LOSS_POSSIBLE"),
         (work_after_a_stop_that_failed, TOPIC, "LOSS_POSSIBLE"),
+        (query_that_the_script_does_not_have_any_more, FUNCTION, "SAFE"),
+        (query_that_the_script_does_not_have_any_more, TOPIC, "SAFE"),
+        (batch_in_flight_that_the_stop_has_recorded, FUNCTION, "SAFE"),
+        (batch_in_flight_that_the_stop_has_recorded, TOPIC, "DUPLICATES_POSSIBLE"),
         (epoch_that_published_nothing, FUNCTION, "LOSS_POSSIBLE"),
         (epoch_that_published_nothing_and_whose_directory_is_gone, FUNCTION, "LOSS_POSSIBLE"),
         (notes_around_an_epoch_without_one, FUNCTION, "LOSS_POSSIBLE"),

@@ -110,6 +110,9 @@ def read_records(
 def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> LastTraces:
     """Return what a restore would find in the last working directory of a job, and nowhere else.
 
+    The checkpoint of a stop has a cut of every query that its run has started: of one without a cut, the directory is
+    what the run was made with, and nothing has worked in it.
+
     :param payloads: Every payload of the job (``CheckpointStore.payloads``).
     :raises StorageUnavailableError: Something could not be read.
     """
@@ -125,10 +128,12 @@ def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> Las
         batch = _query_records(query, -1, recordings, shown, complete=True).drained
         if batch is not None:
             drained[query] = batch
-        cut = newest.cuts.get(query, -1) if newest is not None else -1
-        # A job whose stop has failed goes on after the sharp checkpoint.
-        # guard: work-after-a-stop-is-forgotten
-        unrecorded = unrecorded or max(batches(shown.directory / query, OFFSETS), default=-1) > cut
+        if stopped and newest is not None and query in newest.cuts:
+            # The payloads of this epoch record what was planned and not committed when they were taken.
+            known = max((newest.cuts[query], *recorded[query].get(newest.epoch, ())))
+            # A job whose stop has failed goes on after the sharp checkpoint.
+            # guard: work-after-a-stop-is-forgotten
+            unrecorded = unrecorded or max(batches(shown.directory / query, OFFSETS), default=-1) > known
     return LastTraces(drained, unrecorded)
 
 
