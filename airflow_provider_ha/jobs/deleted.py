@@ -61,7 +61,10 @@ class Deleted(Record):
     @property
     def past(self) -> PastLife:
         """What a restore from a kept savepoint knows of the life that has ended."""
-        return PastLife(last_run=self.last_run, drained=self.drained, unrecorded=self.unrecorded)
+        # An earlier release looked at no directory: what it has not noted may have been there.
+        # guard: deletions-of-earlier-releases-are-trusted
+        unrecorded = self.unrecorded or self.unproven is None
+        return PastLife(last_run=self.last_run, drained=self.drained, unrecorded=unrecorded)
 
     def command(self, job_id: str) -> str:
         """Return the command that completes this deletion, and removes nothing that it keeps."""

@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination.coordinator import Create, SetData
+from airflow_provider_ha.jobs.deleted import read_life
 from airflow_provider_ha.jobs.model import Generation, JobState
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import a_result, lead
@@ -248,6 +249,18 @@ def test_the_life_before_counts_until_a_later_run_has_a_checkpoint(
         checkpoint_store(job).add(leadership, made.model_copy(update=later))
 
     assert (before, planned(spark_ha)["verdict"]) == ("DUPLICATES_POSSIBLE", "SAFE")
+
+
+def test_a_job_that_an_earlier_release_deleted_may_have_written_more(
+    spark_ha: Any, copy: JobContext, tmp_path: Path
+) -> None:
+    job = deleted(spark_ha, copy, tmp_path, unfinished_drain)
+    life = read_life(job.coordinator, job.paths)
+    assert life.deleted is not None
+    earlier = life.deleted.model_copy(update={"drained": {}, "unproven": None})
+    job.coordinator.commit(SetData(job.paths.base, earlier.to_bytes(), life.version))
+
+    assert planned(spark_ha)["verdict"] == "LOSS_POSSIBLE"
 
 
 def deleted(spark_ha: Any, copy: JobContext, tmp_path: Path, past: Callable[[JobContext], None]) -> JobContext:
