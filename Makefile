@@ -47,14 +47,15 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 	@$(BIN)/python -m tests.support.coverage_figures --keep
 
 # One Airflow at a time: three of them at once are slower than one after the other, for what each does all the time. Two
-# soaks last a set time, with anything beside them. The demo on one host is `make demo`, which .ci/run runs as well.
+# soaks last a set time, with anything beside them. The demo on one host is `make demo`, which .ci/run runs as well. Each
+# test is named as it ends (-v): pytest would show what has failed only after the last one, an hour later.
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
 	@$(BIN)/python -m tests.support.preparation --s3a
 	@echo "soaks, and the tests of a whole Airflow one by one, run beside the others; their reports come last" && mkdir -p build && \
-	{ $(BIN)/pytest -m "(apart or soak) and not hours" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
-	{ $(BIN)/pytest -m "system and not hours" --deselect tests/system/test_demo.py --timeout 1800 > build/system.log 2>&1 & } && system=$$! && \
+	{ $(BIN)/pytest -v -m "(apart or soak) and not hours" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
+	{ $(BIN)/pytest -v -m "system and not hours" --deselect tests/system/test_demo.py --timeout 1800 > build/system.log 2>&1 & } && system=$$! && \
 	trap 'kill $$apart $$system' INT TERM && \
-	{ $(BIN)/pytest -m "long and not (apart or soak or system or hours)" --timeout 1800 --durations 30 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
+	{ $(BIN)/pytest -v -m "long and not (apart or soak or system or hours)" --timeout 1800 --durations 30 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
 	others=$$?; wait $$apart; of_apart=$$?; wait $$system; of_system=$$?; cat build/apart.log build/system.log; \
 	exit $$((others + of_apart + of_system)); }
 
