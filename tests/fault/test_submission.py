@@ -293,8 +293,10 @@ def test_a_supervisor_that_was_killed_with_its_driver_is_noticed_on_its_own_host
     wait_until(lambda: helpers.pid_in(job, "driver.pid"), timeout=20, what="the driver")
     (view,) = job.runs.get(1).submissions
     assert view.started is not None
+    killed = [process.pid for process in helpers.processes_of(view.submission)]
     helpers.kill_all(job)
-    wait_until(lambda: not helpers.processes_of(view.submission), timeout=20, what="the death of all its processes")
+    # By their numbers: the kernel forgets the environment of a process before the process has ended.
+    wait_until(lambda: not any(map(helpers.alive, killed)), timeout=20, what="the death of all its processes")
     assert (helpers.directory(job) / "driver.json").exists()
 
     recovered = recover(job, by="test")
