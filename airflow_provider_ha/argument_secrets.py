@@ -7,11 +7,11 @@ values, and a submission warns of them by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from airflow_provider_ha.redaction import HIDDEN, redact
+from airflow_provider_ha.redaction import HIDDEN, redact, secret_values
 
 
 # --password=..., and a header as X-Api-Key: ...
@@ -71,6 +71,11 @@ def argument_secrets(arguments: Sequence[str]) -> set[str]:
         for value in each.values
         if len(value) >= _REMEMBERED and not _NUMBER.fullmatch(value)
     }
+
+
+def script_secrets(conf: Mapping[str, str], env: Mapping[str, str], arguments: Sequence[str]) -> set[str]:
+    """Return the values to hide in every text of all that a script is given. Pure."""
+    return secret_values(conf) | secret_values(env) | argument_secrets(arguments)
 
 
 def _look(arguments: Sequence[str]) -> Iterator[_Seen]:

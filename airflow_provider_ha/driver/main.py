@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_provider_ha.argument_secrets import argument_secrets
+from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
@@ -101,7 +101,7 @@ class Driver:
 
     def __init__(self, spec: DriverSpec, led: DriverSession, way_out: ProcessTerminator, clock: Clock) -> None:
         graph = led.graph
-        remember(secret_values(graph.conf) | secret_values(graph.env) | argument_secrets(graph.arguments))
+        remember(script_secrets(graph.conf, graph.env, graph.arguments))
         self._spec = spec
         self._led = led
         self._exit = way_out

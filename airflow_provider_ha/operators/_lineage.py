@@ -33,7 +33,7 @@ def is_active() -> bool:
     except ImportError:
         return False
     except Exception as error:  # noqa: BLE001  # guard: lineage-configuration-fails-the-task
-        log.warning("OpenLineage is told nothing, because its configuration cannot be read: %s", reason_of(error))
+        log.warning("OpenLineage gets no event, because its configuration cannot be read: %s", reason_of(error))
         return False
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.argument_secrets import argument_secrets
+from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.readings import options
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal
@@ -24,7 +24,7 @@ from airflow_provider_ha.driver.worker_imports import WORKER_PATH, worker_path
 from airflow_provider_ha.jobs.host.driver_spec import write_private
 from airflow_provider_ha.proof.spark_errors import chain
 from airflow_provider_ha.proof.start import start_query
-from airflow_provider_ha.redaction import public, remember, secret_values
+from airflow_provider_ha.redaction import public, remember
 from airflow_provider_ha.supervisor.spark_submit import render
 
 
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> None:
     request = ProofRequest.model_validate_json(Path(arguments[0]).read_bytes())
     if (script := request.application) is not None:
         # guard: proofs-know-no-secrets
-        remember(secret_values(script.conf) | secret_values(script.env) | argument_secrets(script.arguments))
+        remember(script_secrets(script.conf, script.env, script.arguments))
     try:
         prove(request, voice)
     except Exception as error:

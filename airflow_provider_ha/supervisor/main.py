@@ -31,7 +31,7 @@ import time
 from pathlib import Path
 
 from airflow_provider_ha._process.tree import END_SIGNALS, Death, DeathWatch, ProcessTree, become_subreaper
-from airflow_provider_ha.argument_secrets import argument_secrets
+from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.application.artifacts import fetch_application
@@ -159,7 +159,7 @@ def start(spec: DriverSpec) -> ProcessTree:
     require_room(spec.home.directory)  # guard: launch-without-room
     store = open_store(spec.config)
     graph = fetch_graph(store, spec.ticket.graph, spec.job_id, spec.run)
-    remember(secret_values(graph.conf) | secret_values(graph.env) | argument_secrets(graph.arguments))
+    remember(script_secrets(graph.conf, graph.env, graph.arguments))
     spark_home = spark_submit.find_spark_home(named_spark_home(engine_options(spec.config, graph.target)))
     with needed_by(spec.job_id, spec.run, "application"):
         application = fetch_application(store, graph, spec.home.application_directory)

@@ -4,7 +4,7 @@ Of each job two nodes are watched: its leader and its graph pointer. As long as 
 or idle is not read again. Every other job is surveyed at each poll (:mod:`~airflow_provider_ha.jobs.survey`), and
 looked at as a whole when the survey cannot tell how it stands, and again when something has changed. Looks may read
 storage, so they are made in a separate thread (:mod:`~airflow_provider_ha.triggers._looks`). Until one has an answer,
-what was known of the job before holds; of a job that was never seen otherwise nothing is known, and nothing is told.
+what was known of the job before holds; a job that was never seen otherwise is unknown, and has no event.
 """
 
 from __future__ import annotations

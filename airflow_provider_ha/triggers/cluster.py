@@ -201,7 +201,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         health: HealthView | None,
     ) -> AsyncIterator[Event]:
         listed, alone, unread = JobList(), OneAtATime(), Outage(self, "The health of the jobs cannot be read")
-        unseen = Outage(self, "Some jobs cannot be looked at, and nothing new is told of these")
+        unseen = Outage(self, "Some jobs cannot be looked at, and there is no new event of these")
         while True:
             jobs = listed.jobs
             with hub.reporting(jobs), hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:

@@ -10,7 +10,7 @@ import os
 import socket
 from dataclasses import replace
 
-from airflow_provider_ha.argument_secrets import argument_secrets
+from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
@@ -20,7 +20,7 @@ from airflow_provider_ha.jobs.host.driver_spec import read_secrets
 from airflow_provider_ha.jobs.host.log_place import LogPlace, log_place, printed_place
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.redaction import remember, secret_values, secrets_of
+from airflow_provider_ha.redaction import remember, secrets_of
 
 
 def choose(job_id: str, view: RunView, attempt: int | None = None) -> SubmissionView:
@@ -151,7 +151,7 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
     except HaError:
         return False
     # guard: log-with-the-secrets-of-the-graph
-    remember(secret_values(graph.conf) | secret_values(graph.env) | argument_secrets(graph.arguments))
+    remember(script_secrets(graph.conf, graph.env, graph.arguments))
     return True
 
 
