@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of
+from tests.support.clusters.standalone_cluster import PATIENCE, StandaloneCluster, command_of
 
 
 class EngineUnderTest(Protocol):
@@ -65,9 +66,7 @@ class OnThisHost:
         return DriverHome.of(self.config, ticket)
 
     def kill(self, handle: Handle) -> None:
-        supervisor = psutil.Process(int(str(handle.ref["pid"])))
-        for process in [supervisor, *supervisor.children(recursive=True)]:
-            process.kill()
+        _kill_with_children(psutil.Process(int(str(handle.ref["pid"]))))
 
 
 class NamespaceEngine:
@@ -205,7 +204,7 @@ class OnAStandaloneCluster:
             name = Path(jvm.cwd()).name  # the host sees it elsewhere
             return name if name.startswith("driver-") else ""  # a JVM that starts works in its performance data
 
-        directory = wait_until(working, timeout=10, what="the working directory of the JVM")
+        directory = wait_until(working, timeout=PATIENCE, what="the working directory of the JVM")
         return DriverHome(host.disk / "work" / directory / f"attempt-{ticket.attempt}")
 
     def kill(self, handle: Handle) -> None:
@@ -213,8 +212,13 @@ class OnAStandaloneCluster:
             for process in host.processes():
                 command = command_of(process)
                 if "DriverWrapper" in command and str(handle.ref["driver"]) in command:
-                    for each in [process, *process.children(recursive=True)]:
-                        each.kill()
+                    _kill_with_children(process)
+
+
+def _kill_with_children(process: psutil.Process) -> None:
+    for each in [process, *process.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # the kernel kills a child with its parent
+            each.kill()
 
 
 def _of_another_boot(handle: Handle) -> Handle:
