@@ -60,8 +60,9 @@ def secret_names(arguments: Sequence[str]) -> list[str]:
 
 
 def argument_secrets(arguments: Sequence[str]) -> set[str]:
-    """Return the values to hide in every text; of a value with a secret in it the whole argument, and the secret. Pure.
+    """Return the values to hide in every text; of a value with a secret in it the secret alone. Pure.
 
+    What is around it is what a person needs of an error: which server, which database, which user.
     Numbers and values below 4 characters are left out: they would be hidden in every message that has the same digits
     or letters. :func:`hidden` hides them where they stand.
     """
@@ -102,7 +103,7 @@ def _alone(argument: str, number: int) -> _Seen:
     shown = redact(value)
     if shown == value:
         return _Seen(argument)
-    return _Seen(f"{prefix}{shown}", f"argument {number}", (argument, *_replaced(value, shown)))
+    return _Seen(f"{prefix}{shown}", f"argument {number}", tuple(_replaced(value, shown)))
 
 
 def _replaced(value: str, shown: str) -> Iterator[str]:
@@ -115,6 +116,7 @@ def _replaced(value: str, shown: str) -> Iterator[str]:
     for number, kept in enumerate(others, 1):
         end = len(value) - len(kept) if number == len(others) else value.find(kept, begin)
         if end < begin:
+            yield value  # where its secrets are is not known
             return
         before = value[max(begin - _LOOKED_BACK, 0) : begin]
         named = None if _URL_USER.search(before) else _NAME_BEFORE.search(before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ha.argument_secrets import argument_secrets, hidden, secret_names
+from airflow_provider_ha.redaction import redact
 
 
 AZURE = "fs.azure.account.key.data.dfs.core.windows.net"
@@ -19,8 +20,8 @@ AZURE = "fs.azure.account.key.data.dfs.core.windows.net"
         (["--password", "-hunter2"], ["--password", "***"], ["--password"], {"-hunter2"}),
         (["db.api-key=hunter2"], ["db.api-key=***"], ["db.api-key"], {"hunter2"}),
         (["--conf", "spark.x.secret=hunter2"], ["--conf", "spark.x.secret=***"], ["spark.x.secret"], {"hunter2"}),
-        (["a", "s3://u:hunter2@h/p"], ["a", "s3://u:***@h/p"], ["argument 2"], {"s3://u:hunter2@h/p", "hunter2"}),
-        (["--url=s3://u:pw@h/p"], ["--url=s3://u:***@h/p"], ["argument 1"], {"--url=s3://u:pw@h/p"}),
+        (["a", "s3://u:hunter2@h/p"], ["a", "s3://u:***@h/p"], ["argument 2"], {"hunter2"}),
+        (["--url=s3://u:pw@h/p"], ["--url=s3://u:***@h/p"], ["argument 1"], set()),
         (["--token", "--token", "hunter2"], ["--token", "--token", "***"], ["--token"], {"hunter2"}),
         (["--header", "X-Api-Key: hunter2"], ["--header", "X-Api-Key: ***"], ["X-Api-Key"], {"hunter2"}),
         (["--header=X-Api-Key: hunter2"], ["--header=X-Api-Key: ***"], ["X-Api-Key"], {"hunter2"}),
@@ -58,7 +59,15 @@ def test_a_secret_inside_an_argument_is_hidden_where_it_stands_alone(
     argument, shown = f"--to={argument}", f"--to={shown}"
 
     assert hidden([argument]) == (shown,)
-    assert argument_secrets([argument]) == {argument} | parts
+    assert argument_secrets([argument]) == parts
+
+
+def test_an_error_that_repeats_an_argument_keeps_all_but_its_secret() -> None:
+    url = "jdbc:postgresql://db:5432/prod?user=app&password=hunter2-of-the-url"
+
+    shown = redact(f"cannot connect to {url}: refused for hunter2-of-the-url", argument_secrets([url]))
+
+    assert shown == "cannot connect to jdbc:postgresql://db:5432/prod?user=app&password=*** refused for ***"
 
 
 @pytest.mark.parametrize(
