@@ -29,8 +29,9 @@ from airflow_provider_ha.checkpoints.restore.facts import RestoreFacts
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
-from airflow_provider_ha.checkpoints.restore.planned_replays import planned_replays
+from airflow_provider_ha.checkpoints.restore.planned_replays import planned_replays, read_batches_in_common
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
+from airflow_provider_ha.checkpoints.restore.run_starts import RunStart
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, select
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
@@ -154,6 +155,13 @@ class FallbackPlanner:
             if number != self.run.number and name != begun_from
         }
 
+    def _start(self) -> RunStart:
+        start = self.run.start
+        plan = start.plan_within(self.keys.job_id)
+        if plan is None:
+            return RunStart()
+        return RunStart(start.common if start.common is not None else read_batches_in_common(self.store, plan.sha256))
+
     def _facts(self, lost: Generation, selection: Selection, chosen: Chosen) -> RestoreFacts:
         before = lost.fallback.plan if lost.fallback is not None else self.run.start.plan
         replayed = planned_replays(self.store, before.sha256 if before is not None else None)
@@ -163,7 +171,8 @@ class FallbackPlanner:
                 at=self.clock.now(),
                 root=self.area.tree(chosen.directory),
                 payloads=self.checkpoints.payloads(),
-                last=LastDirectory(self.area, lost.directory, lost.epoch, replayed),
+                last=LastDirectory(self.area, lost.directory, lost.epoch, lost.run, replayed),
+                starts={self.run.number: self._start()},  # guard: fallbacks-replay-a-timeline-that-was-left
                 candidates=selection.candidates,
                 external=external_queries(self.options, self.area, self.keys, self.reach.s3),
                 reach=self.reach,

@@ -35,6 +35,8 @@ class Deleted(Record):
     :param drained: What a drain has written at the end of the last run that worked, or may have written when it was
         not finished: a restore from a kept savepoint has neither that run nor its directory to know it from.
     :param unrecorded: Whether the last working directory had batches that no payload records, or may have had them.
+    :param starts: Run -> query -> highest batch that it has in common with the runs before it, of the runs that a
+        driver has led; a query that is not named began from nothing.
     :param by: Who deleted it.
     :param unproven: Its runs, as spans, whose processes nothing had proven dead when it was deleted; ``None`` in a
         record of an earlier release: nothing is known of any run.
@@ -47,6 +49,7 @@ class Deleted(Record):
     complete: bool = False
     drained: dict[str, DrainedQuery] = {}
     unrecorded: bool = False
+    starts: dict[int, dict[str, int]] = {}
     by: str
     at: datetime
     unproven: tuple[Span, ...] | None = None
@@ -64,7 +67,7 @@ class Deleted(Record):
         # An earlier release looked at no directory: what it has not noted may have been there.
         # guard: deletions-of-earlier-releases-are-trusted
         unrecorded = self.unrecorded or self.unproven is None
-        return PastLife(last_run=self.last_run, drained=self.drained, unrecorded=unrecorded)
+        return PastLife(last_run=self.last_run, drained=self.drained, unrecorded=unrecorded, starts=self.starts)
 
     def command(self, job_id: str) -> str:
         """Return the command that completes this deletion, and removes nothing that it keeps."""

@@ -188,6 +188,7 @@ class StartPoint(Model):
     :param output: For file sinks whose directory is not the one that the source wrote to.
     :param claim_mode: Whether the job becomes the owner of what it starts from.
     :param asked: Whether the user has asked for a fresh start, and not only for the latest state of a job without one.
+    :param common: Query -> highest batch in common with the runs before; ``None`` in a record of an earlier release.
     """
 
     kind: StartKind = StartKind.FRESH
@@ -197,6 +198,12 @@ class StartPoint(Model):
     output: OutputMode = OutputMode.CONTINUE
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     asked: bool = False
+    common: dict[str, int] | None = None
+
+    def plan_within(self, job_id: str) -> Blob | None:
+        """Plan of a start from the job's own checkpoint or savepoint; ``None`` for every other start."""
+        own = self.kind in {StartKind.CHECKPOINT, StartKind.SAVEPOINT} and self.source_job == job_id
+        return self.plan if own else None
 
 
 class Run(Record):

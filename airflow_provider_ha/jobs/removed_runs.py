@@ -40,11 +40,13 @@ class PastLife(Model):
     :param last_run: Number of its newest run.
     :param drained: As in ``jobs.deleted.Deleted``.
     :param unrecorded: As there.
+    :param starts: As there.
     """
 
     last_run: int
     drained: dict[str, DrainedQuery] = {}
     unrecorded: bool = False
+    starts: dict[int, dict[str, int]] = {}
 
 
 class RemovedRuns(Record):

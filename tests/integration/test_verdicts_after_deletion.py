@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,17 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.job.stores import checkpoint_store
+from airflow_provider_ha.control.restore.restore import plan_for, restored_start
+from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.coordination.coordinator import Create, SetData
+from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.deleted import read_life
-from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.jobs.model import Generation, JobState, OutputMode
+from airflow_provider_ha.jobs.submissions import SubmissionLed
 from tests.support.clusters import submit_helpers as helpers
-from tests.support.clusters.jobs_helpers import a_result, lead
+from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, lead
 from tests.support.clusters.whole_jobs import BATCH, FUNCTION, SAVEPOINT, whole_job
 from tests.support.spark.recorded_job import QUERY, copy_output, recorded_job
 
@@ -112,6 +118,35 @@ def notes_around_an_epoch_without_one(job: JobContext) -> None:
     log.open(job.snapshot().epoch + 1)
 
 
+def run_that_began_anew(job: JobContext, *, planned_to: int | None = 0) -> None:
+    """After the stop, a run from nothing: its driver has led, and has ended without a checkpoint.
+
+    :param planned_to: Batch that it has planned; ``None`` for none.
+    """
+    plain_stop(job)
+    job.coordinator.commit(
+        job.runs.create_op(a_run(2, request_id="from-nothing")), *job.runs.submission_ops(2, a_submission())
+    )
+    with lead(job.coordinator, job.paths, job.config, run=2) as leadership:
+        leadership.start_heartbeats(lambda reason: None)
+        key = job.keys.working_directory(leadership.epoch, "z")
+        (job.config.work_path / key).mkdir(parents=True)
+        if planned_to is not None:
+            plan_batch(job, key, planned_to)
+        led = SubmissionLed(process="driver", epoch=leadership.epoch, host="host", pid=1, at=NOON)
+        made = Generation(run=2, epoch=leadership.epoch, directory=key)
+        leadership.commit(
+            Create(job.paths.submission_led(2, 1), led.to_bytes()),
+            SetData(job.paths.generation, made.to_bytes(), -1),
+            job.runs.result_op(2, a_result(JobState.FAILED)),
+        )
+
+
+def run_that_began_anew_and_whose_directory_is_gone(job: JobContext) -> None:
+    run_that_began_anew(job)
+    job.area.remove(current(job))
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -129,6 +164,9 @@ def notes_around_an_epoch_without_one(job: JobContext) -> None:
         (epoch_that_published_nothing, FUNCTION, "LOSS_POSSIBLE"),
         (epoch_that_published_nothing_and_whose_directory_is_gone, FUNCTION, "LOSS_POSSIBLE"),
         (notes_around_an_epoch_without_one, FUNCTION, "LOSS_POSSIBLE"),
+        (run_that_began_anew, FUNCTION, "LOSS_POSSIBLE"),
+        (run_that_began_anew, TOPIC, "LOSS_POSSIBLE"),
+        (run_that_began_anew_and_whose_directory_is_gone, FUNCTION, "LOSS_POSSIBLE"),
     ],
 )
 def test_no_verdict_gets_better_by_a_deletion(
@@ -142,6 +180,43 @@ def test_no_verdict_gets_better_by_a_deletion(
 
     assert before == known
     assert after == known
+
+
+def test_a_run_from_nothing_that_has_planned_nothing_has_given_the_sink_nothing(
+    spark_ha: Any, copy: JobContext, tmp_path: Path
+) -> None:
+    job = whole_job(copy, helpers.script(tmp_path), stopped=True)
+    run_that_began_anew(job, planned_to=None)
+
+    assert planned(spark_ha)["verdict"] == "SAFE"
+
+
+def test_a_driver_that_never_had_a_directory_has_given_the_sink_nothing(
+    spark_ha: Any, copy: JobContext, tmp_path: Path
+) -> None:
+    job = whole_job(copy, helpers.script(tmp_path), stopped=True)
+    of_first = job.coordinator.get(job.paths.generation).data
+    run_that_began_anew(job)
+    job.coordinator.commit(SetData(job.paths.generation, of_first, -1))
+
+    assert planned(spark_ha)["verdict"] == "SAFE"
+
+
+def test_a_plan_names_the_run_that_did_not_go_on_from_its_cut(spark_ha: Any, copy: JobContext, tmp_path: Path) -> None:
+    run_that_began_anew(whole_job(copy, helpers.script(tmp_path), stopped=True))
+
+    [reason] = planned(spark_ha)["reasons"]
+
+    assert f"run 2 did not go on from this cut: its batches up to {BATCH}" in reason
+
+
+def test_a_submit_does_not_go_back_behind_a_run_that_began_anew(copy: JobContext, tmp_path: Path) -> None:
+    script = helpers.script(tmp_path)
+    run_that_began_anew(whole_job(copy, script, stopped=True))
+    request = replace(helpers.request(script), job_id=copy.job_id, start_from=f"savepoint-{SAVEPOINT}")
+
+    with pytest.raises(RestoreRefusedError, match="run 2 did not go on from this cut"):
+        submit_job(copy, request)
 
 
 @pytest.mark.parametrize("reached", [BATCH, BATCH + 1])
@@ -241,6 +316,7 @@ def test_the_life_before_counts_until_a_later_run_has_a_checkpoint(
     job = deleted(spark_ha, copy, tmp_path, unfinished_drain)
     run = fail_in_the_script(job, helpers.script(tmp_path))
     before = planned(spark_ha)["verdict"]
+    go_on_from_the_savepoint(job, run)
 
     with lead(job.coordinator, job.paths, job.config) as leadership:
         leadership.start_heartbeats(lambda reason: None)
@@ -249,6 +325,15 @@ def test_the_life_before_counts_until_a_later_run_has_a_checkpoint(
         checkpoint_store(job).add(leadership, made.model_copy(update=later))
 
     assert (before, planned(spark_ha)["verdict"]) == ("DUPLICATES_POSSIBLE", "SAFE")
+
+
+def go_on_from_the_savepoint(job: JobContext, run: int) -> None:
+    """Make the savepoint the start of a run that was made from nothing."""
+    request = RestoreRequest(job_id=job.job_id, request_id="restore", start_from=f"savepoint-{SAVEPOINT}")
+    start = restored_start(job, plan_for(job, request)[1], OutputMode.CONTINUE)
+    job.coordinator.commit(
+        SetData(job.paths.run(run), job.runs.get(run).run.model_copy(update={"start": start}).to_bytes(), -1)
+    )
 
 
 def test_a_job_that_an_earlier_release_deleted_may_have_written_more(

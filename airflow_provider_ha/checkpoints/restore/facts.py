@@ -31,6 +31,7 @@ class QueryFacts:
     :param drain: What a drain wrote beyond the cut, or may have written when it was not finished.
     :param epochs: Epochs that may have given a batch after the cut to the sink.
     :param around: What was found around it; ``None`` when it was not collected.
+    :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` when none has.
     :param writers_dead: Whether every driver that could write to its sink is proven dead.
     """
 
@@ -42,6 +43,7 @@ class QueryFacts:
     drain: Drained | None = None
     epochs: frozenset[int] = frozenset()
     around: Surroundings | None = None
+    left_by: int | None = None
     writers_dead: bool = True
 
     @property

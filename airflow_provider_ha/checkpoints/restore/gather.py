@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.model import Candidate, Checkpoint, QueryCu
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, Surroundings, look_around
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory, QueryRecords, read_records
+from airflow_provider_ha.checkpoints.restore.run_starts import RunStarts
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
@@ -36,6 +37,7 @@ class RestoreCase:
     :param last: Last working directory of the source job; ``None`` when it never had one.
     :param last_run: Newest run of a source job that was deleted with its directories; ``None`` of every other.
     :param unrecorded: Whether those directories had batches that no payload records (:class:`LastTraces`).
+    :param starts: Where the runs of the source job began.
     :param drained: Query -> what the drain wrote that ended the source job's last run.
     :param candidates: What was looked at before the choice, newest first.
     :param adopted: Query -> checkpoint of another owner, as it was looked at.
@@ -54,6 +56,7 @@ class RestoreCase:
     last: LastDirectory | None = None
     last_run: int | None = None
     unrecorded: bool = False
+    starts: RunStarts = field(default_factory=dict)
     drained: Mapping[str, Drained] = field(default_factory=dict)
     candidates: tuple[Candidate, ...] = ()
     adopted: Mapping[str, AdoptedCheckpoint] = field(default_factory=dict)
@@ -73,7 +76,9 @@ def gather_facts(case: RestoreCase) -> RestoreFacts:
 
     :raises StorageUnavailableError: Something could not be read.
     """
-    records = read_records(case.chosen, case.payloads, case.last, case.last_run, unrecorded=case.unrecorded)
+    records = read_records(
+        case.chosen, case.payloads, case.last, case.last_run, unrecorded=case.unrecorded, starts=case.starts
+    )
     return RestoreFacts(
         chosen=case.chosen,
         at=case.at,
@@ -105,6 +110,7 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
         drain=case.drained.get(query) or _unfinished_drain(cut, sink, records.drained),
         epochs=records.epochs,
         around=around,
+        left_by=records.left_by,
         writers_dead=case.writers_dead,
     )
 

@@ -41,3 +41,20 @@ def planned_replays(store: ObjectStore, sha256: str | None) -> Mapping[str, Sequ
         log.warning("the batches that a restore has executed again are not known: %s", error)
         return {}
     return {name: query.replay for name, query in plan.queries.items()}
+
+
+def batches_in_common(plan: RestorePlan) -> dict[str, int]:
+    """Return query -> highest batch that a run with this plan has in common with the runs of the source job. Pure."""
+    return {name: query.batch + len(query.replay) for name, query in plan.queries.items()}
+
+
+def read_batches_in_common(store: ObjectStore, sha256: str) -> Mapping[str, int]:
+    """Return the same for a run whose record does not say it; nothing for a plan that cannot be read any more.
+
+    :raises StorageUnavailableError: It could not be read.
+    """
+    try:
+        return batches_in_common(read_plan(store, sha256))
+    except (ObjectMissingError, RecordCorruptError) as error:
+        log.warning("where a restored run has begun is not known: %s", error)
+        return {}

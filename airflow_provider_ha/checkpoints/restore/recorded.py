@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind
+from airflow_provider_ha.checkpoints.restore.payload_records import NewestPayload, PayloadRecords, read_payloads
+from airflow_provider_ha.checkpoints.restore.run_starts import KnownRuns, RunStarts
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import merge
 from airflow_provider_ha.checkpoints.trees.files import names
@@ -24,8 +26,6 @@ from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 
 _FORGOTTEN = 0
 """Stands for epochs of a job that was deleted: no note about a fenced function is left of them. Epochs begin with 1."""
-# Epoch -> batch -> number of the payload that records it, and what it records.
-_Recorded = dict[int, dict[int, tuple[int, BatchEntry]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class LastDirectory:
     :param area: Holds it.
     :param key: Under its first name; it may have been fenced since.
     :param epoch: Epoch that made it.
+    :param run: Run that worked in it.
     :param replayed: Query -> recorded batches of the restore plan of its run: the sinks have them, whether the
         directory shows them again or not.
     """
@@ -42,6 +43,7 @@ class LastDirectory:
     area: WorkArea
     key: str
     epoch: int
+    run: int
     replayed: Mapping[str, Sequence[BatchEntry]] = field(default_factory=dict)
 
 
@@ -54,6 +56,7 @@ class QueryRecords:
     :param complete: Whether no higher batch can have been planned.
     :param epochs: Epochs that may have given a batch after the cut to the sink.
     :param drained: Batch that an unfinished drain may have given to the sink; ``None`` when there is none.
+    :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` when none has.
     """
 
     history: Mapping[int, BatchEntry]
@@ -61,6 +64,7 @@ class QueryRecords:
     complete: bool
     epochs: frozenset[int]
     drained: int | None = None
+    left_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ def read_records(
     last_run: int | None = None,
     *,
     unrecorded: bool = False,
+    starts: RunStarts | None = None,
 ) -> dict[str, QueryRecords]:
     """Return query -> what is recorded of it.
 
@@ -90,18 +95,23 @@ def read_records(
     :param last_run: Newest run of a source job that was deleted with its directories, while that counts; ``None`` of
         every other. Then *last* is what a run after the deletion has made.
     :param unrecorded: Whether those directories had batches that no payload records (:class:`LastTraces`).
+    :param starts: Where the runs began.
     :raises StorageUnavailableError: Something could not be read.
     """
-    recorded, newest = _in_payloads(payloads, chosen.queries)
+    recorded = read_payloads(payloads, chosen.queries)
     shown = _LastEpoch.read(last) if last is not None else None
+    runs = {**recorded.runs, chosen.epoch: chosen.run} | ({shown.epoch: shown.run} if shown is not None else {})
+    whole = shown.run if shown is not None and shown.exists else None
+    known_runs = KnownRuns(runs, starts or {}, whole)
     # guard: directories-of-the-next-life-hide-the-one-before
-    past_is_known = last_run is None or (not unrecorded and _complete(None, newest, last_run))
-    complete = past_is_known and _complete(shown, newest, last_run)
+    past_is_known = last_run is None or (not unrecorded and _complete(None, recorded.newest, last_run))
+    complete = past_is_known and _complete(shown, recorded.newest, last_run)
     found = {}
     for query, cut in chosen.queries.items():
-        recordings = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
-        _add_recordings(recordings, query, recorded.pop(query), last)
-        known = _query_records(query, cut.batch, recordings, shown, complete=complete)
+        own = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
+        at = (cut.batch, chosen.run)
+        recordings = _recordings(query, own, recorded, last)
+        known = _query_records(query, at, recordings, recorded, shown, runs=known_runs, complete=complete)
         # guard: notes-of-the-next-life-hide-the-one-before
         found[query] = known if past_is_known else replace(known, epochs=known.epochs | {_FORGOTTEN})
     return found
@@ -119,49 +129,39 @@ def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> Las
     shown = _LastEpoch.read(last)
     roots = [root for root in (shown.directory, shown.drain) if root is not None]
     queries = sorted({name for root in roots for name in names(root)})
-    recorded, newest = _in_payloads(payloads, queries)
+    recorded = read_payloads(payloads, queries)
+    newest = recorded.newest
     stopped = newest is not None and newest.reason is CheckpointKind.STOP and newest.epoch >= shown.epoch
     drained, unrecorded = dict[str, int](), not stopped  # guard: epochs-of-deleted-jobs-are-forgotten
     for query in queries:
-        recordings: dict[int, dict[int, BatchEntry]] = {}
-        _add_recordings(recordings, query, recorded[query], last)
-        batch = _query_records(query, -1, recordings, shown, complete=True).drained
+        recordings = _recordings(query, {}, recorded, last)
+        at = (-1, 0)
+        batch = _query_records(query, at, recordings, recorded, shown, runs=KnownRuns(), complete=True).drained
         if batch is not None:
             drained[query] = batch
         if stopped and newest is not None and query in newest.cuts:
             # The payloads of this epoch record what was planned and not committed when they were taken.
-            known = max((newest.cuts[query], *recorded[query].get(newest.epoch, ())))
+            known = max((newest.cuts[query], *recorded.entries[query].get(newest.epoch, ())))
             # A job whose stop has failed goes on after the sharp checkpoint.
             # guard: work-after-a-stop-is-forgotten
-            unrecorded = unrecorded or max(batches(shown.directory / query, OFFSETS), default=-1) > known
+            unrecorded = unrecorded or shown.planned(query) > known
     return LastTraces(drained, unrecorded)
 
 
-def _add_recordings(
-    recordings: dict[int, dict[int, BatchEntry]],
+def _recordings(
     query: str,
-    recorded: _Recorded,
+    own: dict[int, dict[int, BatchEntry]],
+    recorded: PayloadRecords,
     last: LastDirectory | None,
-) -> None:
-    for epoch, entries in recorded.items():
-        recordings.setdefault(epoch, {}).update({batch: entry for batch, (_, entry) in entries.items()})
+) -> dict[int, dict[int, BatchEntry]]:
+    """Return epoch -> batch -> entry: what the cut itself records, the payloads, and the plan of the last run."""
+    found = own
+    for epoch, entries in recorded.entries[query].items():
+        found.setdefault(epoch, {}).update(entries)
     if last is not None:
         for entry in last.replayed.get(query, ()):  # guard: planned-replays-are-forgotten
-            recordings.setdefault(last.epoch, {}).setdefault(entry.batch, entry)
-
-
-@dataclass(frozen=True, slots=True)
-class _Newest:
-    """The newest payload, in brief.
-
-    :param cuts: Query -> batch of its cut.
-    """
-
-    number: int
-    run: int
-    epoch: int
-    reason: CheckpointKind
-    cuts: Mapping[str, int]
+            found.setdefault(last.epoch, {}).setdefault(entry.batch, entry)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +174,7 @@ class _LastEpoch:
     """
 
     epoch: int
+    run: int
     directory: Tree
     carried: Mapping[str, tuple[BatchEntry, ...]]
     drain: Tree | None
@@ -181,11 +182,15 @@ class _LastEpoch:
     @classmethod
     def read(cls, last: LastDirectory) -> _LastEpoch:
         directory, drain = last.area.tree(last.area.current(last.key)), newest_drain(last.area, last.key)
-        return cls(last.epoch, directory, read_carried(directory), last.area.tree(drain) if drain else None)
+        return cls(last.epoch, last.run, directory, read_carried(directory), last.area.tree(drain) if drain else None)
 
     @property
     def exists(self) -> bool:
         return self.directory.is_directory()
+
+    def planned(self, query: str) -> int:
+        """Highest batch that it plans, readable or not; -1 for none."""
+        return max(batches(self.directory / query, OFFSETS), default=-1)
 
     def entries(self, query: str) -> dict[int, BatchEntry]:
         found = {entry.batch: entry for entry in readable(self.directory / query)}
@@ -199,51 +204,40 @@ class _LastEpoch:
 
 def _query_records(
     query: str,
-    cut: int,
+    at: tuple[int, int],
     recordings: dict[int, dict[int, BatchEntry]],
+    recorded: PayloadRecords,
     shown: _LastEpoch | None,
     *,
+    runs: KnownRuns,
     complete: bool,
 ) -> QueryRecords:
-    planned = [batch for entries in recordings.values() for batch in entries]
+    """Return what is recorded of a query, for a cut.
+
+    :param at: Batch and run of the cut.
+    """
+    cut, cut_run = at
+    planned = {epoch: max(entries, default=-1) for epoch, entries in recordings.items()}
+    for epoch, batch in recorded.cuts[query].items():  # guard: purged-records-were-never-planned
+        planned[epoch] = max(batch, planned[epoch])
     if shown is not None and shown.exists:
         recordings.setdefault(shown.epoch, {}).update(shown.entries(query))
-        planned += batches(shown.directory / query, OFFSETS)
-    epochs = {epoch for epoch, entries in recordings.items() if any(batch > cut for batch in entries)}
-    history = merge({epoch: entries.values() for epoch, entries in recordings.items()})
+        planned[shown.epoch] = max((planned.get(shown.epoch, -1), *recordings[shown.epoch], shown.planned(query)))
+    turns = runs.turns(query, planned)
+    kept = runs.kept(planned, turns, run=cut_run)
+    epochs = {epoch for epoch, batch in kept.items() if batch > cut}
+    history = merge({epoch: entries.values() for epoch, entries in recordings.items()}, turns)
     return QueryRecords(
         history=history,
-        planned_to=max(planned, default=-1),
+        planned_to=max(kept.values(), default=-1),
         complete=complete,
         epochs=frozenset(epochs | ({shown.epoch} if shown is not None else set())),
         drained=shown.drained(query, history) if shown is not None else None,
+        left_by=runs.left_by(query, planned, cut=cut, run=cut_run),
     )
 
 
-def _in_payloads(payloads: Iterable[Checkpoint], queries: Iterable[str]) -> tuple[dict[str, _Recorded], _Newest | None]:
-    """Return what *payloads* record of *queries*, and the newest one in brief; keeps nothing else.
-
-    A later checkpoint of an epoch records more of a batch than an earlier one.
-    """
-    recorded: dict[str, _Recorded] = {query: {} for query in queries}
-    newest: _Newest | None = None
-    for payload in payloads:
-        if newest is None or (payload.number, payload.epoch) >= (newest.number, newest.epoch):
-            newest = _Newest(payload.number, payload.run, payload.epoch, payload.reason, _cuts(payload))
-        for query in recorded.keys() & payload.queries.keys():
-            entries = recorded[query].setdefault(payload.epoch, {})
-            for entry in payload.queries[query].entries:
-                # guard: older-records-replace-newer-ones
-                if entry.batch not in entries or entries[entry.batch][0] <= payload.number:
-                    entries[entry.batch] = payload.number, entry
-    return recorded, newest
-
-
-def _cuts(payload: Checkpoint) -> dict[str, int]:
-    return {query: cut.batch for query, cut in payload.queries.items()}
-
-
-def _complete(shown: _LastEpoch | None, newest: _Newest | None, last_run: int | None) -> bool:
+def _complete(shown: _LastEpoch | None, newest: NewestPayload | None, last_run: int | None) -> bool:
     if shown is not None and shown.exists:
         return True
     # A sharp checkpoint has nothing in flight, and the job has ended with it, unless it was started again.

@@ -10,6 +10,15 @@ from airflow_provider_ha.checkpoints.restore.judgement import Judgement
 
 def judge_timeline(facts: QueryFacts, judgement: Judgement) -> None:
     """Judge whether the cut is part of what the sinks were given."""
+    if facts.left_by is not None:  # guard: cuts-that-a-later-run-has-left-are-safe
+        judgement.add(
+            Verdict.LOSS_POSSIBLE,
+            f"run {facts.left_by} did not go on from this cut: its batches up to {facts.cut.batch}, which the sink may "
+            "have, are others than those of this cut",
+            "restore a cut that was taken after that",
+            OWN_OUTPUT,
+        )
+        return
     own, last = facts.own_entry, facts.history.get(facts.cut.batch)
     if own is not None and last is not None and own.offsets != last.offsets:
         judgement.add(

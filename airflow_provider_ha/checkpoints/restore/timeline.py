@@ -2,7 +2,8 @@
 
 Invariant: a batch of the history is what the sinks were given last. A later epoch that was recovered or replayed has
 the same entry for the same batch; one that was rewound and planned afresh has another one, and then everything that
-older epochs recorded from there on belongs to a timeline that was given up.
+older epochs recorded from there on belongs to a timeline that was given up. The entries do not always show that: a run
+that began anew may have come to none of the batches that are recorded of the runs before it (:mod:`run_starts`).
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ from collections.abc import Iterable, Mapping
 from airflow_provider_ha.checkpoints.model import BatchEntry
 
 
-def merge(recordings: Mapping[int, Iterable[BatchEntry]]) -> dict[int, BatchEntry]:
+def merge(
+    recordings: Mapping[int, Iterable[BatchEntry]], turns: Mapping[int, int] | None = None
+) -> dict[int, BatchEntry]:
     """Return batch -> entry of the one history, ascending; it may have gaps.
 
     :param recordings: Epoch -> what it recorded of one query.
+    :param turns: Epoch -> first batch that its run has planned anew, where that is known.
     """
     history: dict[int, BatchEntry] = {}
     for epoch in sorted(recordings):
         newer = {entry.batch: entry for entry in recordings[epoch]}
-        turned = _first_difference(history, newer)
-        if turned is not None:
-            history = {batch: entry for batch, entry in history.items() if batch < turned}
+        # guard: runs-that-began-anew-keep-the-older-timeline
+        found = [turn for turn in (_first_difference(history, newer), (turns or {}).get(epoch)) if turn is not None]
+        if found:
+            history = {batch: entry for batch, entry in history.items() if batch < min(found)}
         # The newer entry of an equal batch may know its commit, which a planned one does not.
         history.update(newer)
     return dict(sorted(history.items()))

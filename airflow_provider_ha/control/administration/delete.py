@@ -125,6 +125,7 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
             last_run=last_run,
             drained=past.drained,  # guard: deleted-drains-are-forgotten
             unrecorded=past.unrecorded,
+            starts=past.starts,
             by=by,
             at=job.clock.now(),
             unproven=_unproven(job, life, last_run),

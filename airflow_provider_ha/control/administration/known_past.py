@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.restore.recorded import read_last_traces
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.last_directory import last_directory
 from airflow_provider_ha.control.job.life_before import life_before
+from airflow_provider_ha.control.job.run_starts import run_starts
 from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import RecordCorruptError
@@ -46,6 +47,8 @@ def known_past(job: JobContext, last_run: int) -> PastLife:
         unrecorded = unrecorded or (traces is not None and traces.unrecorded)
     result = _read(damaged, partial(job.runs.result, worked[0].run)) if worked is not None else None
     drained = drained | result.drained if result is not None else drained
+    # guard: starts-of-deleted-runs-are-forgotten
+    starts = _read(damaged, partial(run_starts, job, worked[0])) if worked is not None else None
     for error in damaged:
         log.warning(
             "a restore from a kept savepoint of job %s will count on batches that nothing records: %s",
@@ -53,7 +56,12 @@ def known_past(job: JobContext, last_run: int) -> PastLife:
             error.message,
         )
     # guard: damage-of-deleted-jobs-is-taken-for-nothing
-    return PastLife(last_run=last_run, drained=drained, unrecorded=unrecorded or bool(damaged))
+    return PastLife(
+        last_run=last_run,
+        drained=drained,
+        unrecorded=unrecorded or bool(damaged),
+        starts=known.starts | {run: dict(start.common) for run, start in (starts or {}).items() if start.led},
+    )
 
 
 def _read(damaged: list[RecordCorruptError], read: Callable[[], FoundT]) -> FoundT | None:

@@ -19,7 +19,7 @@ def last_directory(source: JobContext, generation: Generation) -> LastDirectory:
     key = working_directory(source.area, source.paths, generation)
     followed = generation.fallback.plan if generation.fallback is not None else _plan_of_run(source, generation.run)
     replayed = planned_replays(source.store, followed.sha256 if followed is not None else None)
-    return LastDirectory(source.area, key, generation.epoch, replayed)
+    return LastDirectory(source.area, key, generation.epoch, generation.run, replayed)
 
 
 def _plan_of_run(source: JobContext, run: int) -> Blob | None:

@@ -20,6 +20,8 @@ from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.planned_replays import batches_in_common
+from airflow_provider_ha.checkpoints.restore.run_starts import RunStart
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.checkpoints.retention.pointers import pointer_path
 from airflow_provider_ha.control.job.context import JobContext
@@ -31,6 +33,7 @@ from airflow_provider_ha.control.job.requests import (
     SubmitRequest,
     SubmittedRun,
 )
+from airflow_provider_ha.control.job.run_starts import run_starts
 from airflow_provider_ha.control.job.stores import checkpoint_store, select_checkpoint
 from airflow_provider_ha.control.restore.adoption import plan_adoption
 from airflow_provider_ha.control.restore.choices import restore_choices
@@ -113,6 +116,9 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     claimed = check_claim(job, request, source, chosen)
     choices = restore_choices(request, chosen, job_id=job.job_id, source_job=source.job_id)
     drained = {**(past.drained if past is not None else {}), **_drained(source, generation)}
+    starts = {run: RunStart(common) for run, common in (past.starts if past is not None else {}).items()}
+    if generation is not None:
+        starts |= run_starts(source, generation, after=chosen.run)
     facts = gather_facts(  # guard: inputs-of-another-output-are-asked-for
         RestoreCase(
             chosen=chosen,
@@ -122,6 +128,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
             last=last,
             last_run=past.last_run if past is not None else None,
             unrecorded=past is not None and past.unrecorded,  # guard: batches-of-deleted-directories-are-forgotten
+            starts=starts,
             drained=drained,
             candidates=selection.candidates,
             claimed=claimed,
@@ -214,6 +221,7 @@ def restored_start(job: JobContext, plan: RestorePlan, output: OutputMode) -> St
         plan=Blob(sha256=sha256, size=size),
         output=output,
         claim_mode=plan.claim_mode,
+        common=batches_in_common(plan),
     )
 
 

@@ -68,7 +68,7 @@ def test_restore_to_before_a_loss_knows_every_batch_although_the_lost_directory_
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
 
-    last = LastDirectory(LinkedWorkArea(tmp_path.parent), f"{tmp_path.name}/{second.name}", epoch=2)
+    last = LastDirectory(LinkedWorkArea(tmp_path.parent), f"{tmp_path.name}/{second.name}", epoch=2, run=1)
     facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=LocalTree(tmp_path / "pin"), last=last))
 
     replayed = [entry.batch for entry in following(facts.queries[QUERY].history, 6)]

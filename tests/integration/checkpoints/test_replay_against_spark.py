@@ -46,7 +46,7 @@ def plan_for(
     now = datetime.now(timezone.utc)
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: QueryCut(batch=batch, sink=sink)}, 1, 1, "g", "4.2.0", now)
     told = {QUERY: drained} if drained else {}
-    last = LastDirectory(LinkedWorkArea(live.parent.parent), f"{live.parent.name}/{live.name}", epoch=1)
+    last = LastDirectory(LinkedWorkArea(live.parent.parent), f"{live.parent.name}/{live.name}", epoch=1, run=1)
     facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=LocalTree(pinned), last=last, drained=told))
     return plan_restore(facts, RestoreChoices(job_id="j", source_job="j", same_output=same))
 

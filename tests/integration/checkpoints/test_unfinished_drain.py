@@ -69,7 +69,7 @@ class GivenUp:
         now = datetime.now(timezone.utc)
         chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
         fence_directory(self.working)
-        last = LastDirectory(LinkedWorkArea(self.root.parent), f"{self.root.name}/{self.working.name}", epoch=2)
+        last = LastDirectory(LinkedWorkArea(self.root.parent), f"{self.root.name}/{self.working.name}", epoch=2, run=1)
         drained = {QUERY: told} if told else {}
         facts = gather_facts(
             RestoreCase(chosen=chosen, at=now, root=LocalTree(self.root / "pin"), last=last, drained=drained)

@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.model import CheckpointKind, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, CheckpointKind, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
@@ -349,6 +349,20 @@ def test_a_checkpoint_of_another_run_is_not_taken(lost: LostRun) -> None:
 
     with pytest.raises(DecisionNeededError, match="it is one of run 1, and this is run 2"):
         lost.start(run=2)
+
+
+def test_a_fallback_executes_nothing_again_that_the_run_before_has_recorded(lost: LostRun) -> None:
+    """The run began from nothing: under the next number the run before it had another batch."""
+    own = lost.job.checkpoints.load(next(iter(lost.job.checkpoints.list())))
+    part = own.queries[QUERY].model_copy(update={"batch": 3, "entries": (BatchEntry(batch=3, offsets="another"),)})
+    before = own.model_copy(update={"run": 0, "epoch": 0, "queries": {QUERY: part}})
+    lost.job.objects.create(lost.job.keys.payload(before.number, before.epoch), before.to_bytes())
+    lost.empty_newest_entry()
+
+    origin = lost.start()
+
+    assert (origin.kind, origin.source) == (OriginKind.FALLBACK, "checkpoint-1")
+    assert origin.recorded(QUERY) == ()
 
 
 def test_a_query_that_the_checkpoint_does_not_hold_needs_a_decision(lost: LostRun) -> None:

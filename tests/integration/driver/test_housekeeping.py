@@ -225,7 +225,7 @@ def test_after_three_losses_a_restore_to_before_the_first_one_misses_no_removed_
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", NOON)
 
-    last = LastDirectory(LinkedWorkArea(live.parent), "live/e4-new", epoch=4)
+    last = LastDirectory(LinkedWorkArea(live.parent), "live/e4-new", epoch=4, run=1)
     facts = gather_facts(RestoreCase(chosen=chosen, at=NOON, root=LocalTree(job.pin_path(1)), last=last))
 
     assert names(live) == ["e3-c.dead", "e4-new"]

@@ -167,6 +167,20 @@ def test_a_cut_of_a_timeline_that_was_given_up_may_lose_rows() -> None:
     assert plan(replace(known, history=turned)).verdict is Verdict.LOSS_POSSIBLE
 
 
+@pytest.mark.parametrize("sink", [FILE, TABLE, DELTA])
+def test_a_cut_that_a_later_run_has_left_may_lose_rows(sink: QuerySink) -> None:
+    made = plan(replace(facts(sink, sink_max=4), left_by=7))
+
+    assert made.verdict is Verdict.LOSS_POSSIBLE
+    assert any("run 7 did not go on from this cut" in reason for reason in made.reasons)
+
+
+def test_for_another_output_it_does_not_matter_what_a_later_run_has_written() -> None:
+    known = replace(facts(TABLE), left_by=7)
+
+    assert plan(known, same_output=False).verdict is Verdict.SAFE
+
+
 def test_a_replay_whose_input_is_gone_is_impossible() -> None:
     known = replace(facts(FILE, 5, sink_max=5), around=Surroundings(missing={5: ("/in/5.json",)}))
 

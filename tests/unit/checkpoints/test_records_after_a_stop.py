@@ -41,7 +41,7 @@ def test_of_a_deleted_job_a_stop_is_the_end_only_of_its_last_run(last_run: int |
 def test_when_the_last_directory_is_gone_a_stop_is_the_end_only_of_its_epoch(
     tmp_path: Path, epoch: int, complete: bool
 ) -> None:
-    gone = LastDirectory(LinkedWorkArea(tmp_path), f"jobs/orders/checkpoints/live/e{epoch}-x", epoch)
+    gone = LastDirectory(LinkedWorkArea(tmp_path), f"jobs/orders/checkpoints/live/e{epoch}-x", epoch, 3)
 
     assert read_records(CHOSEN, [STOPPED], gone)["q"].complete is complete
 
@@ -54,7 +54,7 @@ def test_a_directory_of_the_next_life_says_nothing_of_the_one_before(
 ) -> None:
     key = "jobs/orders/checkpoints/live/e7-x"
     (tmp_path / key).mkdir(parents=True)
-    last = LastDirectory(LinkedWorkArea(tmp_path), key, 7)
+    last = LastDirectory(LinkedWorkArea(tmp_path), key, 7, 4)
 
     found = read_records(CHOSEN, [STOPPED], last, last_run, unrecorded=unrecorded)["q"]
 

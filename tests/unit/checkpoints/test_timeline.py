@@ -36,6 +36,18 @@ def test_a_fresh_run_leaves_nothing_of_the_runs_before_it() -> None:
     assert told(merge({1: record("a", 0, 6), 2: record("b", 0, 1)})) == ["b 0", "b 1"]
 
 
+def test_a_run_that_is_known_to_have_begun_anew_ends_the_older_timeline_without_a_common_batch() -> None:
+    history = merge({1: record("a", 4, 6), 2: record("b", 0, 1)}, {2: 0})
+
+    assert told(history) == ["b 0", "b 1"], "batches 4 to 6 do not follow"
+
+
+def test_a_difference_before_the_known_turn_counts() -> None:
+    history = merge({1: record("a", 0, 6), 2: [*record("a", 0, 0), *record("b", 1, 4)]}, {2: 4})
+
+    assert told(history) == ["a 0", "b 1", "b 2", "b 3", "b 4"]
+
+
 def test_the_commit_that_a_later_epoch_saw_is_kept() -> None:
     planned, committed = (BatchEntry(batch=0, offsets="a", commits=text) for text in (None, "v1\n{}"))
 

@@ -1,0 +1,97 @@
+"""Where the runs of a job began, and which cuts a later run has left behind.
+
+A run goes on from a cut and executes again what is recorded after it: up to there its batches are those of the runs
+before it. What it plans after that are its own batches, under numbers that earlier runs may have used. So a cut of an
+earlier run beyond that point is no state of the outputs any more, and what was recorded there is never executed again.
+
+Invariant: a run whose batches are not known counts as one that has planned some, if a driver has led it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+_NONE = -1  # common with the runs before, of a query that began from nothing
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """Where a run began.
+
+    :param common: Query -> highest batch in common with the runs before it; one that is not named began from nothing.
+    :param led: Whether a driver is known to have led it.
+    """
+
+    common: Mapping[str, int] = field(default_factory=dict)
+    led: bool = True
+
+    def of(self, query: str) -> int:
+        """Return the highest batch of a query in common with the runs before it; -1 for none."""
+        return self.common.get(query, _NONE)
+
+
+RunStarts = Mapping[int, RunStart]
+"""Run -> where it began. A run that is not listed has gone on from the one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRuns:
+    """What is known of the runs whose batches are recorded.
+
+    :param of_epoch: Epoch -> its run.
+    :param whole: Run of which every batch is known; ``None`` for none.
+    """
+
+    of_epoch: Mapping[int, int] = field(default_factory=dict)
+    starts: RunStarts = field(default_factory=dict)
+    whole: int | None = None
+
+    def turns(self, query: str, planned: Mapping[int, int]) -> Mapping[int, int]:
+        """Return epoch -> first batch that its run has planned anew, of the first epoch of a run that shows one.
+
+        :param planned: Epoch -> highest batch that it is known to have planned; -1 for none.
+        """
+        found: dict[int, int] = {}
+        seen = set()
+        for epoch in sorted(planned):
+            run = self.of_epoch.get(epoch)
+            if run is None or run in seen or run not in self.starts:  # guard: each-epoch-of-a-run-turns
+                continue
+            if planned[epoch] > (common := self.starts[run].of(query)):
+                found[epoch] = common + 1
+                seen.add(run)
+        return found
+
+    def kept(self, planned: Mapping[int, int], turns: Mapping[int, int], *, run: int) -> Mapping[int, int]:
+        """Return *planned* without the batches that a run up to *run* has given up with its start.
+
+        Who submitted that run has accepted what the sinks have of them.
+
+        :param turns: As :meth:`turns` returns them.
+        """
+        found: dict[int, int] = {}
+        for epoch in sorted(planned):
+            # guard: a-run-that-began-anew-inherits-the-older-batches
+            if epoch in turns and self.of_epoch[epoch] <= run:
+                found = {each: min(batch, turns[epoch] - 1) for each, batch in found.items()}
+            found[epoch] = planned[epoch]
+        return found
+
+    def left_by(self, query: str, planned: Mapping[int, int], *, cut: int, run: int) -> int | None:
+        """Return the first later run that may have planned batches up to a cut anew; ``None`` for none.
+
+        :param planned: Epoch -> highest batch that it is known to have planned; -1 for none.
+        :param cut: Batch of the cut.
+        :param run: Run of the cut.
+        """
+        for number, start in sorted(self.starts.items()):
+            common = start.of(query)
+            if number <= run or common >= cut:
+                continue
+            shown = max((planned[each] for each in planned if self.of_epoch.get(each) == number), default=_NONE)
+            # guard: runs-without-a-trace-have-planned-nothing
+            if shown > common or (start.led and number != self.whole):
+                return number
+        return None
