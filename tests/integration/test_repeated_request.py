@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
+from tests.support.ctrl_c import spark_ha_with_ctrl_c
 
 
 YES, NO, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
@@ -167,11 +167,9 @@ def test_a_connection_that_is_lost_during_the_wait_leaves_the_id(
 def test_ctrl_c_at_a_terminal_ends_the_wait_without_a_stack_trace(
     coordinator: Coordinator, paths: JobPaths, tmp_path: Path
 ) -> None:
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{heard}; from airflow_provider_ha.cli.app import main; main()"
     with (tmp_path / "said").open("wb") as said:
         command = subprocess.Popen(
-            [sys.executable, "-c", program, "job", "stop", "flights", "--request-id", "tonight"],
+            spark_ha_with_ctrl_c("job", "stop", "flights", "--request-id", "tonight"),
             stdout=said,
             stderr=said,
             start_new_session=True,

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import a_result
+from tests.support.ctrl_c import spark_ha_with_ctrl_c
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -205,17 +205,10 @@ def test_a_run_that_does_not_come_up_in_time_goes_on(spark_ha: Any, app: str) ->
 
 
 def shell(app: str, output: Path) -> subprocess.Popen[bytes]:
-    """Start the command as a job of a shell: in its own session and process group, with Ctrl-C.
-
-    What runs in the background of a script ignores Ctrl-C, and so would each process that it starts: these tests, too.
-    """
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{heard}; from airflow_provider_ha.cli.app import main; main()"
+    """Start the command as a job of a shell: in its own session and process group, with Ctrl-C."""
     words = ("job", "submit", app, *COPY, "--env", "STAND_IN=wait", "--request-id", "r-1", "--wait", "250")
     with output.open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "-c", program, *words], stdout=file, stderr=file, start_new_session=True
-        )
+        return subprocess.Popen(spark_ha_with_ctrl_c(*words), stdout=file, stderr=file, start_new_session=True)
 
 
 @pytest.mark.usefixtures("environment")

@@ -15,8 +15,9 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.integration.test_terminal import SPARK_HA, of_cluster
+from tests.integration.test_terminal import of_cluster
 from tests.support.checkpoints.three_checkpoints import three_checkpoints
+from tests.support.ctrl_c import spark_ha_with_ctrl_c
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -63,7 +64,7 @@ def watched(folder: Path, config: HaConfig, hosts: str, *words: str) -> Iterator
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_HA_")}
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         process = subprocess.Popen(
-            [SPARK_HA, *words, "--watch", "0.5"],
+            spark_ha_with_ctrl_c(*words, "--watch", "0.5"),
             env=kept | of_cluster(config) | {"SPARK_HA_ZOOKEEPER": hosts},
             stdout=out,
             stderr=err,
