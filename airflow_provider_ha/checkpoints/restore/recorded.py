@@ -218,7 +218,8 @@ def _query_records(
     """
     cut, cut_run = at
     planned = {epoch: max(entries, default=-1) for epoch, entries in recordings.items()}
-    for epoch, batch in recorded.cuts[query].items():  # guard: purged-records-were-never-planned
+    for epoch, batch in recorded.cuts[query].items():
+        # guard: purged-records-were-never-planned
         planned[epoch] = max(batch, planned[epoch])
     if shown is not None and shown.exists:
         recordings.setdefault(shown.epoch, {}).update(shown.entries(query))

@@ -42,10 +42,8 @@ OF_FIRST = payload(4, 1, cut(9, 7, 8, 9, 10))
 OF_SECOND = payload(5, 2, cut(2, 0, 1, 2, 3, timeline="second"))
 
 
-def records(
-    tmp_path: Path, of: Checkpoint, *payloads: Checkpoint, last_run: int = 2, planned: int = -1
-) -> QueryRecords:
-    """What is known for the cut of a payload; the last directory is there, and plans one batch or none."""
+def records(tmp_path: Path, of: Checkpoint, *payloads: Checkpoint, planned: int = -1) -> QueryRecords:
+    """What is known for the cut of a payload; the directory of run 2 is there, and plans one batch or none."""
     chosen = Chosen("checkpoint", str(of.number), str(of.pin), of.queries, of.run, of.epoch, "graph", "4.2.0", NOON)
     directory = tmp_path / "live" / "last" / "q" / "offsets"
     directory.mkdir(parents=True)
