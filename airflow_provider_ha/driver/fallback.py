@@ -29,7 +29,7 @@ from airflow_provider_ha.checkpoints.restore.facts import RestoreFacts
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
-from airflow_provider_ha.checkpoints.restore.planned_replays import planned_replays, read_batches_in_common
+from airflow_provider_ha.checkpoints.restore.planned_replays import common_batches, planned_replays
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.run_starts import RunStart
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, select
@@ -156,11 +156,8 @@ class FallbackPlanner:
         }
 
     def _start(self) -> RunStart:
-        start = self.run.start
-        plan = start.plan_within(self.keys.job_id)
-        if plan is None:
-            return RunStart()
-        return RunStart(start.common if start.common is not None else read_batches_in_common(self.store, plan.sha256))
+        plan = self.run.start.plan_within(self.keys.job_id)
+        return RunStart(common_batches(self.store, plan.sha256 if plan is not None else None, self.run.start.common))
 
     def _facts(self, lost: Generation, selection: Selection, chosen: Chosen) -> RestoreFacts:
         before = lost.fallback.plan if lost.fallback is not None else self.run.start.plan

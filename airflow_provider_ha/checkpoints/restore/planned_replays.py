@@ -48,11 +48,17 @@ def batches_in_common(plan: RestorePlan) -> dict[str, int]:
     return {name: query.batch + len(query.replay) for name, query in plan.queries.items()}
 
 
-def read_batches_in_common(store: ObjectStore, sha256: str) -> Mapping[str, int]:
-    """Return the same for a run whose record does not say it; nothing for a plan that cannot be read any more.
+def common_batches(store: ObjectStore, sha256: str | None, noted: Mapping[str, int] | None) -> Mapping[str, int]:
+    """Return the same for a run: as its record says it, else from its plan; nothing for a plan that cannot be read.
 
-    :raises StorageUnavailableError: It could not be read.
+    :param sha256: Plan of a run that began from its own job; ``None`` for every other run.
+    :param noted: What the record says; ``None`` in one of an earlier release.
+    :raises StorageUnavailableError: The plan could not be read.
     """
+    if sha256 is None:
+        return {}
+    if noted is not None:
+        return noted
     try:
         return batches_in_common(read_plan(store, sha256))
     except (ObjectMissingError, RecordCorruptError) as error:

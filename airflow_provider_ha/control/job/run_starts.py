@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider_ha.checkpoints.restore.planned_replays import read_batches_in_common
+from airflow_provider_ha.checkpoints.restore.planned_replays import common_batches
 from airflow_provider_ha.checkpoints.restore.run_starts import RunStart
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.reads import Reads
@@ -31,9 +31,9 @@ def run_starts(source: JobContext, generation: Generation, *, after: int = 0) ->
 
 def _common(source: JobContext, start: StartPoint, *, read: bool) -> Mapping[str, int] | None:
     plan = start.plan_within(source.job_id)
-    if plan is None:
-        return {}
-    return read_batches_in_common(source.store, plan.sha256) if start.common is None and read else start.common
+    if plan is not None and start.common is None and not read:
+        return None
+    return common_batches(source.store, plan.sha256 if plan is not None else None, start.common)
 
 
 def _was_led(source: JobContext, run: int) -> bool:
