@@ -17,6 +17,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
+from tests.integration.airflow_side.task_runner import submit_stand_in
 from tests.integration.conftest import source  # noqa: F401  # a fixture
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
@@ -67,16 +68,7 @@ def submitting(
     application = str(helpers.script(tmp_path))
 
     def make(*, mode: str = "wait", **kwargs: Any) -> SparkHaSubmitOperator:
-        return SparkHaSubmitOperator(
-            task_id="task",
-            job_id="flights",
-            application=application,
-            env={"STAND_IN": mode},
-            poll_interval=0.2,
-            restart_delay=0.05,
-            restart_in_place=False,
-            **kwargs,
-        )
+        return submit_stand_in(application, mode=mode, restart_in_place=False, **kwargs)
 
     yield make
     helpers.kill_all(helpers.context(config, coordinator))

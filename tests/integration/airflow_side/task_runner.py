@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from tests.support.airflow_exceptions import TaskDeferred
 
 
@@ -44,3 +45,19 @@ async def _event(trigger: Any) -> dict[str, Any]:
     events = [event.payload async for event in trigger.run()]
     payload: dict[str, Any] = events[0]
     return payload
+
+
+def submit_stand_in(application: str, *, mode: str, **kwargs: Any) -> SparkHaSubmitOperator:
+    """Return a task that submits job *flights* with the stand-in for Spark.
+
+    :param mode: What the stand-in does.
+    """
+    return SparkHaSubmitOperator(
+        task_id="task",
+        job_id="flights",
+        application=application,
+        env={"STAND_IN": mode},
+        poll_interval=0.2,
+        restart_delay=0.05,
+        **kwargs,
+    )

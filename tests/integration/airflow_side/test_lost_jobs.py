@@ -26,7 +26,7 @@ from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers._kill import end_job
-from tests.integration.airflow_side.task_runner import deferral, resume_task, run_task
+from tests.integration.airflow_side.task_runner import deferral, resume_task, run_task, submit_stand_in
 from tests.support.airflow_exceptions import AirflowFailException
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import context
@@ -47,16 +47,7 @@ def submitting(
     application = str(helpers.script(tmp_path))
 
     def make(**kwargs: Any) -> SparkHaSubmitOperator:
-        return SparkHaSubmitOperator(
-            task_id="task",
-            job_id="flights",
-            application=application,
-            env={"STAND_IN": "die"},
-            poll_interval=0.2,
-            restart_delay=0.05,
-            restart_in_place=False,
-            **kwargs,
-        )
+        return submit_stand_in(application, mode="die", restart_in_place=False, **kwargs)
 
     yield make
     helpers.kill_all(helpers.context(config, coordinator))

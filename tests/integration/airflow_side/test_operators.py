@@ -26,7 +26,7 @@ from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.integration.airflow_side.task_runner import deferral, run_task
+from tests.integration.airflow_side.task_runner import deferral, run_task, submit_stand_in
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import context
@@ -47,16 +47,7 @@ def application(
 
 
 def submitting(application: str, *, mode: str = "wait", **kwargs: Any) -> SparkHaSubmitOperator:
-    return SparkHaSubmitOperator(
-        task_id="task",
-        job_id="flights",
-        application=application,
-        env={"STAND_IN": mode},
-        poll_interval=0.2,
-        restart_delay=0.05,
-        start_from="fresh",
-        **kwargs,
-    )
+    return submit_stand_in(application, mode=mode, start_from="fresh", **kwargs)
 
 
 def test_a_retry_and_a_second_process_find_the_run_again(
