@@ -209,7 +209,12 @@ class JobClient:
             raise ConfigurationError(f"stop mode {mode!r} is not known", next_step="Use 'suspend' or 'terminate'")
         refuse_others(self._job, self._acting, "a stop")
         return stop.stop(
-            self._job, operation_id=operation_id, requested_by=requested_by, mode=mode, savepoint=savepoint
+            self._job,
+            operation_id=operation_id,
+            requested_by=requested_by,
+            mode=mode,
+            savepoint=savepoint,
+            seen=self._acting.run,
         )
 
     def request_cancel(self, *, operation_id: str, requested_by: str, savepoint: bool = False) -> Operation:
@@ -219,7 +224,13 @@ class JobClient:
             repeated with its id goes on where the first one was.
         """
         refuse_others(self._job, self._acting, "a cancel")
-        return intervene.cancel(self._job, operation_id=operation_id, requested_by=requested_by, savepoint=savepoint)
+        return intervene.cancel(
+            self._job,
+            operation_id=operation_id,
+            requested_by=requested_by,
+            savepoint=savepoint,
+            seen=self._acting.run,
+        )
 
     def delete(self, *, requested_by: str, keep_savepoints: bool = False, dry_run: bool = False) -> delete.Deletion:
         """Delete the job, or show what that would delete (``delete.delete_job``)."""
@@ -261,6 +272,7 @@ class JobClient:
             arguments=arguments,
             requested_by=requested_by,
             clock=self._job.clock,
+            seen=self._acting.run,
         )
 
     def _check_job(self, job_id: str) -> None:

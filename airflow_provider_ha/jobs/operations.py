@@ -60,17 +60,25 @@ def request(
     arguments: Mapping[str, Any],
     requested_by: str,
     clock: Clock,
+    seen: int | None = None,
 ) -> Operation:
     """Ask the job for an operation, or find the request with this id again, in any state.
 
     :param operation_id: The request's own id; a retry of the request uses it again.
     :param requested_by: For people, free text: DAG, task and run, or user and host.
-    :raises JobStateError: The job has no live run, or the id was used to ask for something else.
+    :param seen: Run that the operation is meant for; ``None`` for the newest one, whichever that is.
+    :raises JobStateError: The job has no live run, its newest run is not the one that was meant, or the id was used to
+        ask for something else.
     """
     known = read(coordinator, paths, operation_id)
     if known is None:
         runs = RunStore(coordinator, paths)
         run = _live_run(runs, paths, kind)
+        if seen is not None and run.run.number != seen:  # guard: forms-of-a-run-act-on-another
+            raise JobStateError(
+                f"this {kind.value} is for run {seen} of job {paths.job_id!r}, and the newest is run {run.run.number}",
+                next_step="Nothing was done: load the page of the job again, and decide for that run",
+            )
         wanted = Operation(
             operation_id=operation_id,
             operation=kind,

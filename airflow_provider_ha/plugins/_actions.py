@@ -1,9 +1,9 @@
 """The pages that act: what an action would do, the confirmation, and its outcome.
 
 Invariants: a GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`, and asks for the
-operation that its form names, so that it can be repeated, and leads to that one also when the answer is late. How a job
-is cancelled, and which quarantine it is released from, is what was shown: the form's token holds it. What is done is
-done by the control plane.
+operation that its form names, so that it can be repeated, and leads to that one also when the answer is late. Of which
+run it is asked, how a job is cancelled, and which quarantine it is released from, is what was shown: the form's token
+holds it. What is done is done by the control plane.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def confirm(
     apart = _quarantined(request, job)
     shown = _offer(job, action, quarantine.reason_of(apart) if apart is not None else None, way)
     confirmed = str(apart.modified_zxid) if action is Action.RELEASE and apart is not None else way
-    intent = Intent(job.cluster, job.job_id, action.value, f"page-{action.value}-{new_id()[:16]}", confirmed)
+    intent = Intent(job.cluster, job.job_id, job.run, action.value, f"page-{action.value}-{new_id()[:16]}", confirmed)
     return render(
         request,
         "action.html",
@@ -122,7 +122,8 @@ def _again(response: Response, *, wanted: bool) -> Response:
 
 
 def _ask(client: HaClient, job: SeenJob, offered: Offer, form: CheckedForm, by: str) -> None:
-    target, key, action = client.job(job.job_id, acting=job.acting), form.intent.operation_id, offered.action
+    target = client.job(job.job_id, acting=job.acting(form.intent.run))
+    key, action = form.intent.operation_id, offered.action
     if offered.refused and target.operation(key) is None:  # a repeated request finds what it has led to
         raise JobStateError(f"{offered.title} is refused for job {job.job_id!r}: {offered.refused.rstrip('.')}")
     savepoint = form.fields.get("savepoint") == "yes"
@@ -139,13 +140,12 @@ def _ask(client: HaClient, job: SeenJob, offered: Offer, form: CheckedForm, by: 
 
 
 def _release(client: HaClient, job: SeenJob, form: CheckedForm) -> None:
-    run = job.snapshot.run  # it names the owner that was checked
     quarantine.release_shown(
         client.coordinator,
         client.paths,
         job.job_id,
         shown=int(form.intent.shown or 0),  # a form of an earlier release has nothing
-        last_run=run.run.number if run is not None else 0,
+        last_run=form.intent.run,  # no newer one than was shown: it also names the owner that was checked
     )
 
 

@@ -3,7 +3,8 @@
 A browser sends Airflow's cookie also with what a foreign page has it send. So a form carries a token that only
 this page can have given out, to this user, for this action on this job, and a request from another origin is refused.
 
-The token also carries the id of the operation: a second click, a reload or a repeated request asks for the same one.
+The token names the newest run that was shown: the form of a run that is over acts on no other. It also carries the id
+of the operation: a second click, a reload or a repeated request asks for the same one.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ class Intent:
     """What a form asks for.
 
     :param action: Name of the action.
+    :param run: Number of the newest run that was shown; 0 for none.
     :param operation_id: Id of the operation that it leads to: one for each form that was shown.
     :param shown: What was shown and is confirmed, for the action to take from here; empty when it needs nothing.
     """
 
     cluster: str
     job_id: str
+    run: int
     action: str
     operation_id: str
     shown: str = ""

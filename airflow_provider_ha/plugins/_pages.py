@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -9,7 +10,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.plugins._bring_back import returns
 from airflow_provider_ha.plugins._charts import charts_of
@@ -51,25 +52,34 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
 ) -> Response:
     """List the jobs of a cluster that the user may see; with *dag* those that belong to it.
 
-    Without *cluster* it is the default one, or the first of the others where Airflow has no default connection.
+    Without *cluster* it is the default one, or the first of the others where Airflow has no default connection. Who may
+    not see every job is not told which clusters there are, but for one with a job to see.
     """
-    chosen = cluster or DEFAULT_CONN_ID
+    chosen, sees_all = cluster or DEFAULT_CONN_ID, allowed.may_see(None)
     asked = Asked(search=q.strip(), state=state if state in {*STATES, ATTENTION} else "", sort=sort, page=page)
 
-    def seen() -> list[str]:
-        with clusters.client(chosen) as client:
-            return visible_jobs(client, allowed, dag)
+    def seen(name: str) -> list[str]:
+        def read() -> list[str]:
+            with clusters.client(name) as client:
+                return visible_jobs(client, allowed, dag)
+
+        found: list[str] = clusters.zookeeper(name).call(read)  # short: says whether it answers at all
+        return found
 
     try:
-        job_ids = clusters.zookeeper(chosen).call(seen)  # short: says whether it answers at all
+        job_ids = seen(chosen)
     except ConfigurationError as error:
-        others = [name for name in clusters.names() if name != DEFAULT_CONN_ID]
-        if isinstance(error, MissingConnectionError) and not cluster and others:
-            wanted = {"cluster": others[0], **({"dag": dag} if dag else {})}
-            return RedirectResponse(f"?{urlencode(wanted)}", SEE_OTHER)
-        if not allowed.may_see(None):  # guard: strangers-learn-which-connections-there-are
+        if isinstance(error, MissingConnectionError) and not cluster:
+            others = [name for name in clusters.names() if name != DEFAULT_CONN_ID]
+            if other := next((name for name in others if sees_all or _has_any(seen, name)), None):
+                wanted = {"cluster": other, **({"dag": dag} if dag else {})}
+                return RedirectResponse(f"?{urlencode(wanted)}", SEE_OTHER)
+        if not sees_all:  # guard: strangers-learn-which-connections-there-are
             raise HTTPException(FORBIDDEN) from None
         raise
+    # guard: strangers-guess-the-names-of-connections
+    if not (job_ids or sees_all or chosen == DEFAULT_CONN_ID):
+        raise HTTPException(FORBIDDEN)
 
     def read() -> OverviewView:
         with clusters.client(chosen) as client:
@@ -79,13 +89,20 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
         request,
         "jobs.html",
         cluster=chosen,
-        clusters=clusters.names(),
+        clusters=clusters.names() if sees_all else [chosen],  # guard: lists-name-the-connections-to-strangers
         shown=clusters.zookeeper(chosen).call(read, seconds=_ALL_JOBS_SECONDS),
         asked=asked,
         dag=dag,
         states=STATES,
         now=SystemClock().now(),
     )
+
+
+def _has_any(seen: Callable[[str], list[str]], name: str) -> bool:
+    try:
+        return bool(seen(name))
+    except HaError:
+        return False
 
 
 @router.get("/jobs/{job_id}")  # noqa: FAST003  # seen_job takes it

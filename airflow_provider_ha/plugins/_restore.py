@@ -151,6 +151,11 @@ def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: Operation
 def _triggered(job: SeenJob, form: CheckedForm, way: Way, refused: str) -> Response:
     dag_id, run_id, conf = dag_of(way), form.intent.operation_id, json.loads(form.intent.shown)
     if read_dag_run(dag_id, run_id) is None:  # a repeated request finds what it has led to
+        if job.run != form.intent.run:  # guard: forms-of-a-run-bring-back-another
+            raise JobStateError(
+                f"this form is for run {form.intent.run} of job {job.job_id!r}, and the newest is run {job.run}",
+                next_step="Nothing was done: load the page of the job again, and decide for that run",
+            )
         if refused:
             raise JobStateError(f"{TITLES[way]} is refused for job {job.job_id!r}: {refused.rstrip('.')}")
         of_dag = refusal_of_dag(way, conf, job.permissions)
@@ -162,7 +167,7 @@ def _triggered(job: SeenJob, form: CheckedForm, way: Way, refused: str) -> Respo
 
 
 def _token(job: SeenJob, way: Way, conf: Mapping[str, Any]) -> str:
-    intent = Intent(job.cluster, job.job_id, way.value, f"page-{way.value}-{new_id()[:16]}", json.dumps(conf))
+    intent = Intent(job.cluster, job.job_id, job.run, way.value, f"page-{way.value}-{new_id()[:16]}", json.dumps(conf))
     return token_of(job.permissions.user, intent)
 
 
@@ -173,7 +178,7 @@ def _planned(request: Request, job: SeenJob, choice: Choice) -> tuple[PlanView |
     def read() -> PlanView:
         with clusters.client(job.cluster) as client:
             wanted = choice.request(job.job_id, f"page-{new_id()[:16]}")
-            found = client.job(job.job_id, acting=job.acting).dry_run(wanted)
+            found = client.job(job.job_id, acting=job.acting()).dry_run(wanted)
             return plan_view(found.plan, found.refusal)
 
     try:

@@ -167,9 +167,16 @@ class SeenJob:
         return owner_of(self.snapshot)
 
     @property
-    def acting(self) -> Acting:
-        """The identity with which the user acts on it: that of the owner that was checked."""
-        return Acting(owner=self.owner)
+    def run(self) -> int:
+        """Number of its newest run; 0 without one."""
+        return self.snapshot.run.run.number if self.snapshot.run is not None else 0
+
+    def acting(self, run: int | None = None) -> Acting:
+        """Return the identity with which the user acts on it: that of the owner that was checked.
+
+        :param run: The newest run that a form has shown.
+        """
+        return Acting(owner=self.owner, run=run)
 
 
 def owner_of(snapshot: JobSnapshot) -> str | None:

@@ -22,11 +22,14 @@ def fail(job: JobContext, reason: str, *, by: str) -> None:
     conclude(job, JobState.FAILED, reason=reason, by=by)
 
 
-def cancel(job: JobContext, *, operation_id: str, requested_by: str, savepoint: bool = False) -> Operation:
+def cancel(
+    job: JobContext, *, operation_id: str, requested_by: str, savepoint: bool = False, seen: int | None = None
+) -> Operation:
     """Ask the driver to end at once; when there is none, end the run here.
 
     :param savepoint: Take a savepoint first. When that fails the job goes on. Only a driver can take it: of a job that
         has lost its own the request stays for the next one, with a line in the log that says what helps.
+    :param seen: As in ``operations.request``.
     :raises JobStateError: There is no live run.
     """
     operation = operations.request(
@@ -37,6 +40,7 @@ def cancel(job: JobContext, *, operation_id: str, requested_by: str, savepoint: 
         arguments={},
         requested_by=requested_by,
         clock=job.clock,
+        seen=seen,
     )
     if operation.state.final or job.snapshot().leader is not None:
         return operation

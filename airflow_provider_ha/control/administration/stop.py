@@ -34,13 +34,16 @@ LOST_AFTER = 30.0  # seconds: time for a recovery, whose driver would carry out 
 _LOOKS = 3  # a driver that comes and goes is read again
 
 
-def stop(job: JobContext, *, operation_id: str, requested_by: str, mode: str, savepoint: bool) -> Operation:
+def stop(
+    job: JobContext, *, operation_id: str, requested_by: str, mode: str, savepoint: bool, seen: int | None = None
+) -> Operation:
     """Ask the driver to stop with a checkpoint; when it is lost, end the run here with the newest retained one.
 
     A drain, a savepoint, and a run that has no checkpoint yet need a driver: their request stays for the next one, with
     a line in the log that says what helps.
 
     :param mode: ``"suspend"`` or ``"terminate"``.
+    :param seen: As in ``operations.request``.
     :raises UnknownJobError: There is no such job.
     :raises JobStateError: The job has no live run.
     """
@@ -54,6 +57,7 @@ def stop(job: JobContext, *, operation_id: str, requested_by: str, mode: str, sa
         arguments=arguments,
         requested_by=requested_by,
         clock=job.clock,
+        seen=seen,
     )
     for _ in range(_LOOKS):
         lost = lost_run(job.snapshot())

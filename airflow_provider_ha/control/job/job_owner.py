@@ -18,10 +18,13 @@ class Acting:
 
     :param owner: DAG id of the caller; ``None`` for a person, or a program without a DAG.
     :param force: Whether to act on the job of another owner as well.
+    :param run: Number of the run that the caller has seen as the newest, 0 for none: a stop, a cancel, a savepoint or a
+        checkpoint is asked of no other. ``None`` for a caller that means the newest run, whichever that is.
     """
 
     owner: str | None = None
     force: bool = False
+    run: int | None = None
 
 
 def owner_of_job(job: JobContext) -> str | None:

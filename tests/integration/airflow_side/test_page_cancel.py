@@ -1,4 +1,4 @@
-"""*Cancel* on the page of a job: at once, or with a savepoint first, as the page has shown it."""
+"""Actions on the page of a job are those that the page has shown: the way to cancel, and the run that ends."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, OperationKind
 from airflow_provider_ha.jobs.runs import RunStore
 from tests.support import airflow_auth
-from tests.support.clusters.jobs_helpers import a_result, a_status, an_exit, lead
+from tests.support.clusters.jobs_helpers import a_result, a_run, a_status, a_submission, an_exit, lead
 from tests.support.clusters.paged_job import job_maker
 from tests.support.mounted_page import Page, page_of, token_of
 
@@ -122,3 +122,46 @@ def test_a_job_that_lost_its_driver_is_cancelled_at_once_only(
     assert 'name="token"' in page.get(AT_ONCE, headers=user).text
     assert answer.status_code == 409
     assert operations.list_operations(coordinator, paths) == []
+
+
+def begin_run_2(coordinator: Coordinator, paths: JobPaths, config: HaConfig) -> None:
+    """Have run 1 over, and run 2 led."""
+    runs = RunStore(coordinator, paths)
+    coordinator.commit(runs.result_op(1, a_result()), Delete(paths.leader))
+    coordinator.commit(runs.create_op(a_run(2)), *runs.submission_ops(2, a_submission(1)))
+    leadership = lead(coordinator, paths, config, run=2)
+    leadership.commit(SetData(paths.status, a_status(run=2, epoch=leadership.epoch).to_bytes(), -1))
+
+
+@pytest.mark.parametrize("action", ["savepoint", "stop", "drain", "cancel", "cancel?savepoint=yes"])
+def test_a_form_of_a_run_that_is_over_ends_no_other(  # noqa: PLR0917  # one of them is the parameter of the test
+    page: Page, manager: Any, job: Any, coordinator: Coordinator, config: HaConfig, action: str
+) -> None:
+    paths, user = job(), airflow_auth.headers_of(manager, "erin", "user")
+    at = f"/jobs/flights/actions/{action}"
+    form = token_of(page.get(at, headers=user).text)
+    begin_run_2(coordinator, paths, config)
+
+    answer = page.request("POST", at, headers=user, data=form)
+
+    assert answer.status_code == 409
+    assert "is for run 1 of job &#39;flights&#39;, and the newest is run 2" in answer.text
+    assert operations.list_operations(coordinator, paths) == []
+    form = token_of(page.get(at, headers=user).text)
+    assert page.request("POST", at, headers=user, data=form).status_code == 303
+    assert [each.run for each in operations.list_operations(coordinator, paths)] == [2]
+
+
+def test_a_form_that_is_sent_again_when_its_run_is_over_leads_to_what_it_has_asked_for(
+    page: Page, manager: Any, job: Any, coordinator: Coordinator, config: HaConfig
+) -> None:
+    paths, user = job(), airflow_auth.headers_of(manager, "erin", "user")
+    at = "/jobs/flights/actions/stop"
+    form = token_of(page.get(at, headers=user).text)
+    first = page.request("POST", at, headers=user, data=form)
+    begin_run_2(coordinator, paths, config)
+
+    again = page.request("POST", at, headers=user, data=form)
+
+    assert (again.status_code, again.headers["location"]) == (303, first.headers["location"])
+    assert [each.run for each in operations.list_operations(coordinator, paths)] == [1]

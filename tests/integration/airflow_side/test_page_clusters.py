@@ -137,6 +137,22 @@ def test_who_may_not_see_all_jobs_is_not_told_which_connections_there_are(page: 
     assert name in administrator.text
 
 
+def test_the_list_names_no_other_connection_to_who_may_not_see_all_jobs(
+    page: Page, manager: Any, configs: dict[str, HaConfig], config: HaConfig
+) -> None:
+    configs[OTHER] = config
+    alpha, erin = (airflow_auth.headers_of(manager, *who) for who in (("alpha", "viewer"), ("erin", "admin")))
+
+    stranger, administrator = page.get("/", headers=alpha), page.get("/", headers=erin)
+    guessed = page.get("/", params={"cluster": OTHER}, headers=alpha)
+    del configs[DEFAULT]
+    led_on = page.get("/", headers=alpha)
+
+    assert (stranger.status_code, guessed.status_code, led_on.status_code) == (200, 403, 403)
+    assert f">{OTHER}</option>" in administrator.text
+    assert OTHER not in stranger.text + guessed.text
+
+
 def test_without_a_default_connection_the_list_leads_to_another_cluster(
     page: Page, manager: Any, configs: dict[str, HaConfig], config: HaConfig
 ) -> None:

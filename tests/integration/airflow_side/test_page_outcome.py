@@ -260,6 +260,19 @@ def test_a_release_of_a_job_that_has_another_owner_since_is_refused(  # noqa: PL
     assert RunStore(coordinator, cluster_paths.job("flights")).numbers() == [1, 2]
 
 
+def test_a_release_that_was_shown_with_an_earlier_run_is_refused(
+    page: Page, erin: Any, quarantined: Any, coordinator: Coordinator, cluster_paths: ClusterPaths
+) -> None:
+    quarantined("the graph is gone")
+    form = token_of(page.get(RELEASE, headers=erin).text)
+    submit_for("alpha", coordinator, cluster_paths.job("flights"))
+
+    answer = page.request("POST", RELEASE, headers=erin, data=form)
+
+    assert answer.status_code == 409
+    assert quarantine_reason(coordinator, cluster_paths, "flights") == "the graph is gone"
+
+
 def test_of_two_releases_at_once_both_lead_to_the_job(  # noqa: PLR0917  # they are fixtures
     page: Page,
     erin: Any,

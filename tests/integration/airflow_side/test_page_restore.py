@@ -26,7 +26,7 @@ from airflow_provider_ha.control.administration.history import RUNS
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest, SubmittedRun
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
@@ -35,7 +35,7 @@ from airflow_provider_ha.plugins import _dag_runs
 from airflow_provider_ha.plugins._job_page import SHOWN
 from tests.support import airflow_auth, shipped_dags
 from tests.support.clusters.cluster_helpers import Cluster
-from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission
+from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, an_exit
 from tests.support.clusters.lost_jobs import lose
 from tests.support.clusters.shown_cluster import ShownJob, now
 from tests.support.mounted_page import Page, page_of, served_page_of, token_of
@@ -444,6 +444,23 @@ def test_a_second_press_after_the_recovery_finds_the_first(
     assert "only a lost driver is recovered" in late.text
     assert len(shipped_dags.runs_of(RECOVER)) == 1
     assert lost.job_id == "flights"
+
+
+@pytest.mark.parametrize(("way", "dag_id"), [("restore", RESTORE), ("recover", RECOVER)])
+def test_a_form_of_a_run_that_is_over_brings_no_other_back(  # noqa: PLR0917  # two are parameters
+    page: Page, cluster: Cluster, lost: JobContext, erin: Any, way: str, dag_id: str
+) -> None:
+    form = token_of(page.get(f"/jobs/flights/{way}", headers=erin).text)
+    cluster.coordinator.commit(lost.runs.result_op(1, a_result()))
+    cluster.coordinator.commit(lost.runs.create_op(a_run(2)), *lost.runs.submission_ops(2, a_submission()))
+    lost_again = Create(lost.paths.submission_exit(2, 1), an_exit().to_bytes())
+    cluster.coordinator.commit(lost_again)
+
+    answer = page.request("POST", f"/jobs/flights/{way}", headers=erin, data=form)
+
+    assert answer.status_code == 409
+    assert "This form is for run 1 of job &#39;flights&#39;, and the newest is run 2" in answer.text
+    assert shipped_dags.runs_of(dag_id) == []
 
 
 def test_a_job_in_quarantine_is_not_recovered_from_the_page(
