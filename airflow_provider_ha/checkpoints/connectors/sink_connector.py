@@ -70,6 +70,9 @@ class Findings(Protocol):
     def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:
         """Note a finding."""
 
+    def add_unknown(self, reason: str, *ways_out: str) -> None:
+        """Note what could not be found out."""
+
 
 class SinkConnector(Protocol):
     """The record of batches of one output. Nothing is remembered between two calls."""

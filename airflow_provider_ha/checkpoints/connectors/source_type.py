@@ -1,7 +1,7 @@
 """What a type of source is: how much a restore reads of it again, and how much of that is gone.
 
-The defaults are those of a source that records something that only it understands: the amount is not known, and is
-never guessed. ``sources`` has the list of all types.
+The defaults are those of a source that records something that only it understands: neither the amount nor whether it
+still has its rows is known, and neither is guessed. ``sources`` has the list of all types.
 """
 
 from __future__ import annotations
@@ -51,6 +51,11 @@ class Reading:
     is_replayed: bool
     facts: SourceFacts
 
+    @property
+    def has_read(self) -> bool:
+        """Whether it has an offset: with none (``-``), and with an empty one, it has given nothing yet."""
+        return any(offset is not None and offset != "{}" for offset in (self.before, self.end))
+
 
 class SourceType:
     """One type of source."""
@@ -60,12 +65,20 @@ class SourceType:
         raise NotImplementedError
 
     def input(self, reading: Reading) -> SourceInput:
-        """Return how much is read again, and how much of it is gone."""
-        return SourceInput(source=reading.name)
+        """Return how much is read again, and how much of it is gone; nothing of a source that has read nothing yet."""
+        return (
+            SourceInput(source=reading.name) if reading.has_read else SourceInput(source=reading.name, amount=0, gone=0)
+        )
 
-    def judges(self, source: SourceInput) -> bool:  # noqa: ARG002  # of those that know something
+    def judges(self, source: SourceInput) -> bool:
         """Whether an input is one that :meth:`judge` has to see, also where nothing is read again."""
-        return False
+        return source.unit is None and source.gone is None
 
     def judge(self, source: SourceInput, findings: Findings) -> None:
         """Note what keeps a restore from being SAFE. Pure."""
+        if self.judges(source):  # guard: sources-that-cannot-be-asked-have-their-rows
+            findings.add_unknown(
+                f"source {source.source} is of a type that cannot be asked from here: it alone knows whether it still "
+                "has the rows after the cut",
+                "look whether it still has them: tables expire their snapshots, and streams their rows",
+            )

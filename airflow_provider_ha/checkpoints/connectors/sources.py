@@ -25,7 +25,7 @@ def inputs_of(
 ) -> tuple[SourceInput, ...]:
     """Return what the sources have to provide again for *replay*, in the order of the sources.
 
-    Without a replay, only sources are returned of which something else is known: Kafka's, and those that forget.
+    Without a replay, only sources are returned whose rows after the cut may be gone: all but files.
 
     :param cut: What is recorded of the batch before the first one; ``None`` when nothing is.
     :param replay: The batches that are executed again, ascending.
@@ -37,7 +37,7 @@ def inputs_of(
         return ()
     readings = (_reading(last, first, position, replay, known) for position in range(len(last.offsets)))
     found = (_input(reading) for reading in readings)
-    return tuple(each for each in found if replay or any(kind.judges(each) for kind in SOURCE_TYPES))
+    return tuple(each for each in found if replay or any(kind.judges(each) for kind in (*SOURCE_TYPES, _ANY)))
 
 
 def judge_inputs(inputs: Sequence[SourceInput], findings: Findings) -> None:

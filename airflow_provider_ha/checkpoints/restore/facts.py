@@ -33,6 +33,7 @@ class QueryFacts:
     :param around: What was found around it; ``None`` when it was not collected.
     :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` when none has.
     :param writers_dead: Whether every driver that could write to its sink is proven dead.
+    :param entry: What the directory of the cut says of its batch; ``None`` when it was not read.
     """
 
     cut: QueryCut
@@ -45,11 +46,13 @@ class QueryFacts:
     around: Surroundings | None = None
     left_by: int | None = None
     writers_dead: bool = True
+    entry: BatchEntry | None = None
 
     @property
     def own_entry(self) -> BatchEntry | None:
-        """What the cut itself records of its batch."""
-        return next((entry for entry in self.cut.entries if entry.batch == self.cut.batch), None)
+        """What the cut itself says of its batch: its record, or its directory where an older record has the batch."""
+        # guard: cuts-without-a-batch-have-read-nothing
+        return next((entry for entry in self.cut.entries if entry.batch == self.cut.batch), self.entry)
 
     @property
     def missing_inputs(self) -> Mapping[int, tuple[str, ...]]:

@@ -6,21 +6,30 @@ Invariant: only reads. What could not be found out becomes part of the facts, wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkState
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
-from airflow_provider_ha.checkpoints.model import Candidate, Checkpoint, QueryCut
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, Surroundings, look_around
+from airflow_provider_ha.checkpoints.format.layout import OFFSETS
+from airflow_provider_ha.checkpoints.format.metadata_log import parse_offsets
+from airflow_provider_ha.checkpoints.model import BatchEntry, Candidate, Checkpoint, QueryCut
+from airflow_provider_ha.checkpoints.restore.external_state import (
+    ExternalQueries,
+    Surroundings,
+    Unknown,
+    look_around,
+)
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory, QueryRecords, read_records
 from airflow_provider_ha.checkpoints.restore.run_starts import RunStarts
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.trees.files import read_text
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained, UnfinishedDrain
+from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 
 
@@ -92,12 +101,16 @@ def gather_facts(case: RestoreCase) -> RestoreFacts:
 
 def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRecords) -> QueryFacts:
     adopted = case.adopted.get(query)
-    around = None
+    around, own = None, None
     if case.external is not None:
-        entries = [*cut.entries, *records.history.values()]
+        own = _own_entry(case.directory(query), cut.batch)
+        entries = [*cut.entries, *([own] if own is not None else []), *records.history.values()]
         around = look_around(
             query, case.directory(query), cut=cut, entries=entries, external=case.external, reach=case.reach
         )
+        if own is None and cut.batch >= 0:  # guard: cuts-that-cannot-be-read-have-read-nothing
+            reason = f"what the query had read at batch {cut.batch} cannot be read in the directory of the cut"
+            around = replace(around, unknown=(*around.unknown, Unknown(reason)))
     sink = _sink_state(case, query, cut, around)
     return QueryFacts(
         cut=cut,
@@ -112,7 +125,20 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
         around=around,
         left_by=records.left_by,
         writers_dead=case.writers_dead,
+        entry=own,
     )
+
+
+def _own_entry(directory: Tree, batch: int) -> BatchEntry | None:
+    """Return what the directory of a cut says of its batch: a record has only what is new since the one before it."""
+    if batch < 0:
+        return None
+    try:
+        offsets = read_text(directory, f"{OFFSETS}/{batch}")
+        parse_offsets(batch, offsets)
+    except CheckpointCorruptError:
+        return None
+    return BatchEntry(batch=batch, offsets=offsets)
 
 
 def _sink_state(case: RestoreCase, query: str, cut: QueryCut, around: Surroundings | None) -> SinkState:

@@ -27,8 +27,9 @@ class Judgement:
 
     def add_unknown(self, reason: str, *ways_out: str) -> None:
         """Note what could not be found out: at worst rows are lost, and a plan never guesses that they are not."""
+        name = f"name the query (--accept-unverified {self.query}) and LOSS_POSSIBLE to go on without knowing"
         self.unknown.append(reason)
-        self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out)  # guard: unknown-is-safe
+        self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out, name)  # guard: unknown-is-safe
 
 
 def worst(findings: Iterable[PlanFinding]) -> Verdict:

@@ -191,5 +191,4 @@ def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: J
 
 def _judge_unknown(facts: QueryFacts, judgement: Judgement) -> None:
     for each in facts.around.unknown if facts.around is not None else ():
-        name = f"name the query (--accept-unverified {judgement.query}) and LOSS_POSSIBLE to go on without knowing"
-        judgement.add_unknown(each.reason, *filter(None, (each.next_step, name)))
+        judgement.add_unknown(each.reason, *filter(None, (each.next_step,)))

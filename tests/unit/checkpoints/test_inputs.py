@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from airflow_provider_ha.checkpoints.connectors.counted_source import CountedSource
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.places import LOCAL
 from airflow_provider_ha.checkpoints.connectors.source_type import SourceFacts
-from airflow_provider_ha.checkpoints.connectors.sources import inputs_of, kafka_topics
-from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
+from airflow_provider_ha.checkpoints.connectors.sources import inputs_of, judge_inputs, kafka_topics
+from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput, Verdict
+from airflow_provider_ha.checkpoints.restore.judgement import Judgement
 
 
 def entry(batch: int, *offsets: object, version: int = 1, files: dict[str, int] | None = None) -> BatchEntry:
@@ -47,10 +50,32 @@ def test_named_sources_are_told_apart_by_their_names() -> None:
     )
 
 
-def test_what_only_the_source_understands_has_no_figure() -> None:
-    replay = [entry(5, 17, {"position": {"file": "x"}}, "-")]
+def test_what_only_the_source_understands_has_no_figure_and_what_has_read_nothing_gives_nothing() -> None:
+    replay = [entry(5, 17, {"position": {"file": "x"}}, "-", "{}")]
 
-    assert inputs_of(None, replay) == (SourceInput(source="0"), SourceInput(source="1"), SourceInput(source="2"))
+    nothing = (SourceInput(source="2", amount=0, gone=0), SourceInput(source="3", amount=0, gone=0))
+    assert inputs_of(None, replay) == (SourceInput(source="0"), SourceInput(source="1"), *nothing)
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        {"version": 1, "snapshot_id": 8_000_001, "position": 3, "scan_all_files": False},
+        {"shardId-000000000000": {"iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "1"}},
+        {"page": 3},
+        {"offset": 20, "timestamp": 1000},
+        "[1, 2]",
+        '"LSN 0/16B3748"',
+    ],
+)
+@pytest.mark.parametrize("is_replayed", [True, False])
+def test_a_source_that_cannot_be_asked_is_unknown_with_a_replay_and_without(offset: object, is_replayed: bool) -> None:
+    judgement = Judgement("q")
+
+    judge_inputs(inputs_of(entry(4, offset), [entry(5, offset)] if is_replayed else [], SourceFacts({})), judgement)
+
+    assert [finding.verdict for finding in judgement.findings] == [Verdict.LOSS_POSSIBLE]
+    assert "source 0" in judgement.unknown[0]
 
 
 def test_without_a_replay_nothing_is_read_again() -> None:
