@@ -24,6 +24,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper
 from playwright.sync_api import Browser
 
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.control.administration.overview import read_briefs
 from airflow_provider_ha.control.client import HaClient
@@ -85,7 +86,7 @@ def main() -> None:
             coordinator = client.coordinator
             work: dict[str, Callable[[], object]] = {
                 "a survey": lambda: list(survey(coordinator, cluster, jobs)),
-                "every job in brief": lambda: read_briefs(coordinator, cluster, jobs),
+                "every job in brief": lambda: read_briefs(coordinator, cluster, jobs, now=SystemClock().now()),
                 "all that the first page reads": lambda: read_page(client, Asked(), jobs),
                 "the first page, answered": asked,
                 "sorted by the age of checkpoints, answered": lambda: asked(sort="checkpoint"),

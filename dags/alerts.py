@@ -27,6 +27,7 @@ EVENTS = [
     "recovered",
     "restart_budget_exhausted",
     "run_failed",
+    "failing",
     "checkpoint_failing",
     "checkpoint_old",
     "stalled",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from enum import Enum
 
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, stop_never, wait_exponential
 
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.control.administration.losses import last_failure
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import (
     DecisionNeededError,
@@ -17,6 +20,7 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
 )
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 
 
@@ -57,6 +61,12 @@ def phase_of(snapshot: JobSnapshot) -> str:
     return f"{snapshot.state.value}: epoch {leader.epoch} on {leader.host}{f', {said}' if said else ''}"
 
 
+def with_failure(said: str, snapshot: JobSnapshot, now: datetime) -> str:
+    """Return a line of a wait with the last failure of the job, while that is not long over. Pure."""
+    last = last_failure(snapshot, HaOptions(), now=now)
+    return f"{said} (last failure: {last.sentence})" if last is not None and last.in_a_row else said
+
+
 def await_run(
     job: JobClient,
     run: int,
@@ -83,6 +93,7 @@ def await_run(
             if reached(snapshot, run, wait_for):
                 return snapshot
             said = _recovered(job, snapshot, by) if snapshot.state is JobState.LOST else phase_of(snapshot)
+            said = with_failure(said, snapshot, SystemClock().now())
         except HaError as error:
             if not error.retryable:
                 raise

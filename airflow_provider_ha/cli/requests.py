@@ -13,8 +13,9 @@ import typer
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.follow_run import with_failure
 from airflow_provider_ha.cli.session import answer
-from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.control.administration.stop import UnansweredStop
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import HaError, OutcomeUnknownError
@@ -84,7 +85,8 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
             snapshot = job.snapshot()
             if unanswered.due(snapshot, found):  # guard: lost-driver-leaves-a-command-waiting
                 job.request_stop(operation_id=found.operation_id, requested_by=found.requested_by, **found.arguments)
-            tell(phase_of(snapshot, found), time.monotonic() - begin)
+            said = with_failure(phase_of(snapshot, found), snapshot, SystemClock().now())
+            tell(said, time.monotonic() - begin)
         except HaError as error:
             tell(f"the job cannot be read at the moment: {error.message}", time.monotonic() - begin)
         return found

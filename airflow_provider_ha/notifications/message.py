@@ -34,6 +34,10 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "FAILED",
         "Read `spark-ha job logs {job}`, repair the cause, and submit it again: it goes on from its newest checkpoint.",
     ),
+    "failing": (
+        "fails again and again",
+        "Read `spark-ha job logs {job}`, and repair the cause. It is started again by itself.",
+    ),
     "checkpoint_failing": (
         "takes no checkpoints",
         "Check the storage (`spark-ha storage check`): rows since the last checkpoint are read again after a loss.",

@@ -30,8 +30,9 @@ def read_page(client: HaClient, asked: Asked, job_ids: Sequence[str]) -> Overvie
     :param job_ids: The jobs that the user may see.
     :raises NotConnectedError: It could not be found out.
     """
-    coordinator, paths, since = client.coordinator, client.paths, client.clock.now() - DAY
-    briefs = read_briefs(coordinator, paths, job_ids)
+    coordinator, paths, now = client.coordinator, client.paths, client.clock.now()
+    since = now - DAY
+    briefs = read_briefs(coordinator, paths, job_ids, now=now)
     found = choose(
         briefs,
         asked,
@@ -40,4 +41,4 @@ def read_page(client: HaClient, asked: Asked, job_ids: Sequence[str]) -> Overvie
     )
     page = min(asked.page, pages_of(len(found)))
     details = read_details(coordinator, paths, found[on_page(page)], since=since)
-    return overview(briefs, len(found), [overview_row(detail) for detail in details], page)
+    return overview(briefs, len(found), [overview_row(detail, now=now) for detail in details], page)

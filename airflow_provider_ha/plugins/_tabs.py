@@ -107,7 +107,7 @@ def _rows(clusters: Clusters, allowed: Permissions, jobs: list[ToldJob]) -> list
         for job, detail in zip(here, details, strict=True):
             owner = owner_of(detail.snapshot) if detail.snapshot is not None else None
             if allowed.may_see(owner):  # guard: tabs-show-jobs-of-strangers
-                shown[job] = TabRow(job, overview_row(detail))
+                shown[job] = TabRow(job, overview_row(detail, now=SystemClock().now()))
     return [shown[job] for job in jobs if job in shown]
 
 

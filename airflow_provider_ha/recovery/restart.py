@@ -177,6 +177,34 @@ def trailing_outages(submissions: tuple[SubmissionView, ...]) -> int:
     return sum(1 for _ in takewhile(_kept_from_running, reversed(submissions)))
 
 
+def failures_in_a_row(
+    submissions: tuple[SubmissionView, ...],
+    options: HaOptions,
+    now: datetime,
+    *,
+    lost: bool,
+    led_since: datetime | None,
+) -> int:
+    """Return how many of the newest attempts have failed since a driver last led for ``restart_reset_after`` seconds.
+
+    Outages and drivers that something killed count as well: the job does not stay up, for any reason.
+
+    :param lost: Whether the newest submission has ended.
+    :param led_since: Since when it leads; ``None`` when it does not.
+    """
+    count = 0
+    for view in reversed(submissions):
+        if view is submissions[-1] and not lost:
+            if led_since is not None and (now - led_since).total_seconds() >= options.restart_reset_after:
+                return 0
+        else:
+            count += 1
+            if _lived_long(view, options, now):
+                return count
+        now = view.submission.created_at
+    return count
+
+
 def outage_of(run: RunView) -> str:
     """Return for people which outage the run is waiting out; empty when there is none."""
     count = trailing_outages(run.submissions)

@@ -15,10 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_ha.control.administration.losses import how_it_ended
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
 from airflow_provider_ha.jobs.quarantine import quarantine_reason
 from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge
+from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
 from airflow_provider_ha.triggers._looks import Looks, is_same
 from airflow_provider_ha.triggers._notices import (
@@ -165,7 +169,7 @@ class ClusterView:
         if seen.standing is Standing.QUARANTINED:  # guard: jobs-in-quarantine-are-silent
             return self._quarantined(client, seen)
         if seen.pointer is not None and seen.standing in (Standing.LOST, Standing.STARTING):
-            return self._no_leader(_reason(seen, seen.pointer), seen.standing, seen.pointer, seen.last_epoch)
+            return self._no_leader(_reason(client, seen, seen.pointer), seen.standing, seen.pointer, seen.last_epoch)
         return None
 
     def _last_known(self, job_id: str) -> Condition:
@@ -191,12 +195,14 @@ class ClusterView:
     def _no_leader(
         self, reason: str, standing: Standing, pointer: GraphPointer | None = None, epoch: int = 0
     ) -> Condition:
-        facts: Event = {"reason": reason}
+        which: Event = {}
         if pointer is not None:
-            facts |= {"run": pointer.run, "attempt": pointer.attempt, "epoch": epoch}
+            which = {"run": pointer.run, "attempt": pointer.attempt, "epoch": epoch}
         # guard: starting-is-not-lost
         lasting = self._start_timeout if standing is Standing.STARTING else self._grace
-        return Condition(kind=NO_LEADER, key=(standing, *sorted(facts.items())), lasting=lasting, facts=facts)
+        # The reason is no part of it: it says more once the supervisor has reported.
+        key = (standing, *sorted(which.items())) if which else (standing, reason)
+        return Condition(kind=NO_LEADER, key=key, lasting=lasting, facts={"reason": reason, **which})
 
     def _quarantined(self, client: HaClient, seen: Surveyed) -> Condition | None:
         reason = quarantine_reason(client.coordinator, client.paths, seen.job_id)
@@ -219,7 +225,16 @@ def _watched(cluster: ClusterPaths, job_id: str) -> tuple[str, str]:
     return paths.leader, paths.job_graph
 
 
-def _reason(seen: Surveyed, pointer: GraphPointer) -> str:
+def _reason(client: HaClient, seen: Surveyed, pointer: GraphPointer) -> str:
+    """Return why a job has no leader, with how the newest attempt that has ended did."""
     if seen.standing is Standing.LOST:
-        return f"run {pointer.run} has lost its driver, epoch {seen.last_epoch}"
-    return f"attempt {pointer.attempt} of run {pointer.run} was submitted and has no leader yet"
+        ended, reason = pointer.attempt, f"run {pointer.run} has lost its driver, epoch {seen.last_epoch}"
+    else:
+        ended = pointer.attempt - 1
+        reason = f"attempt {pointer.attempt} of run {pointer.run} was submitted and has no leader yet"
+    paths = client.paths.job(seen.job_id)
+    try:
+        left = decode(client.coordinator.find(paths.submission_exit(pointer.run, ended)), SubmissionExit)
+    except RecordCorruptError:
+        left = None
+    return f"{reason}; attempt {ended}: {how_it_ended(left)}" if left is not None else reason

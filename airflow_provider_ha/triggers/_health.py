@@ -2,7 +2,8 @@
 
 Of each job that is seven reads, in two round trips for all: the status, the graph pointer and the numbers of its runs
 and checkpoints, then the newest run, its result and the newest checkpoint. Of a job that was recovered it is two or
-three more: how its newest drivers ended. Of a job with a new run it is one more: a run that failed may be followed by
+three more: how its newest drivers ended; where none has led for long since, three more for each of its newest attempts.
+Of a job with a new run it is one more: a run that failed may be followed by
 another one before the next look. Nothing of them is kept: a job may be deleted and made again. Drills come from
 storage, and are what a thread beside has read until now.
 """
@@ -17,11 +18,15 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.control.administration.losses import LastFailure
+from airflow_provider_ha.control.administration.overview import loop_steps
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.coordination.steps import Steps, follow_all
 from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs.leader_node import readable_leader
 from airflow_provider_ha.jobs.model import GraphPointer, Run, RunResult, StartPoint, Status
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.records import Record
@@ -102,12 +107,23 @@ class _Known:
 
     :param ends: How its newest driver ended, and the one before it; ``None`` for one that has not, or is not known.
     :param ended: Which attempt the former is; 0 for none.
+    :param attempt: The newest one of its run; 0 for none.
     """
 
     paths: JobPaths
     health: JobHealth
     ends: tuple[SubmissionExit | None, SubmissionExit | None] = (None, None)
     ended: int = 0
+    attempt: int = 0
+
+    def loop(self, now: datetime) -> Steps[LastFailure | None]:
+        """Read whether the newest attempts of the run have failed in a row."""
+        if not self.health.is_live or self.attempt < _RECOVERED:
+            return None
+        leader = readable_leader((yield Reads((self.paths.leader,))).nodes[self.paths.leader])
+        since = leader.since if leader is not None and leader.run == self.health.run else None
+        lost = self.ended == self.attempt
+        return (yield from loop_steps(self.paths, self.health.run, self.attempt, now, led_since=since, lost=lost))
 
     def missing(self, since: datetime) -> Iterator[str]:
         """Yield what else has to be read of the few jobs of which something is to be told; *since*: of new runs."""
@@ -133,8 +149,9 @@ def _of_jobs(client: HaClient, jobs: Sequence[str], since: datetime) -> Iterator
     known = list(_known(client, jobs))
     missing = tuple(path for each in known for path in each.missing(since))
     third = client.coordinator.read(Reads(missing)).nodes if missing else {}
-    for each in known:
-        yield each.health.job_id, each.judged(third)
+    loops = follow_all(client.coordinator, [each.loop(client.clock.now()) for each in known])
+    for each, loop in zip(known, loops, strict=True):
+        yield each.health.job_id, replace(each.judged(third), loops=loop)
 
 
 def _known(client: HaClient, jobs: Sequence[str]) -> Iterator[_Known]:
@@ -158,10 +175,11 @@ def _known(client: HaClient, jobs: Sequence[str]) -> Iterator[_Known]:
             checkpoint=_readable(second[job.checkpoint(checkpoint)], CheckpointPointer) if checkpoint else None,
         )
         if attempt < _RECOVERED:
-            yield _Known(job, health)
+            yield _Known(job, health, attempt=attempt)
             continue
         last, before = (_readable(second[path], SubmissionExit) for path in _ends(job, run, attempt))
-        yield _Known(job, health, (last, before), attempt) if last else _Known(job, health, (before, None), attempt - 1)
+        ends, ended = ((last, before), attempt) if last else ((before, None), attempt - 1)
+        yield _Known(job, health, ends, ended, attempt)
 
 
 def _newest(job: JobPaths, seen: Seen) -> tuple[int, int, int]:

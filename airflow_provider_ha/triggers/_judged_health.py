@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.control.administration.losses import LastFailure
 from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, RunResult, StartKind, StartPoint, Status
 from airflow_provider_ha.jobs.submissions import SubmissionExit
@@ -17,6 +18,7 @@ from airflow_provider_ha.triggers._notices import (
     CHECKPOINT_OLD,
     DRILL_FAILED,
     DRILL_KINDS,
+    FAILING,
     GRANTED,
     HEALTH_KINDS,
     LEADER,
@@ -68,6 +70,7 @@ class JobHealth:
     :param status: What a leader of that run wrote last.
     :param checkpoint: The job's newest checkpoint, of any run.
     :param stalls_again: The end of the newest driver that ended, when it and the one before were stalled at one batch.
+    :param loops: The last failure of a run whose newest attempts have failed in a row.
     :param drill: Its newest drill.
     """
 
@@ -80,6 +83,7 @@ class JobHealth:
     status: Status | None = None
     checkpoint: CheckpointPointer | None = None
     stalls_again: SubmissionExit | None = None
+    loops: LastFailure | None = None
     drill: Drill | None = None
 
     @property
@@ -105,7 +109,7 @@ def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, 
     found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
     if health.is_live:  # guard: jobs-that-are-over-fail-on
         stall = judge_stall(health.run, health.status, health.own, health.stalls_again, bounds.stall_grace)
-        wrong = (stall, *_checkpoints(health, bounds, now), *_drill(health, bounds))
+        wrong = (stall, *_loop(health), *_checkpoints(health, bounds, now), *_drill(health, bounds))
     else:
         wrong = tuple(_failed(health.run, health.result, now))
     # Before the newest run, whose own failure counts more.
@@ -144,6 +148,14 @@ def _failed(run: int, result: RunResult | None, now: datetime, since: str = "") 
     facts: Event = {"run": run, "reason": reason, "ended_at": result.at, "checkpoint": result.checkpoint}
     kind = BUDGET_EXHAUSTED if result.budget_exhausted else RUN_FAILED
     yield Condition(kind=kind, key=(run,), facts=facts)
+
+
+def _loop(health: JobHealth) -> Iterator[Condition]:
+    last = health.loops
+    if last is not None:
+        # One condition for the whole loop: it is told once, also when attempts fail differently.
+        facts: Event = {"run": health.run, "attempt": last.attempt, "reason": last.sentence}
+        yield Condition(kind=FAILING, key=(health.run,), facts=facts, recorded=True)
 
 
 def _checkpoints(health: JobHealth, bounds: Bounds, now: datetime) -> Iterator[Condition]:

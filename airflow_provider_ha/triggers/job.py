@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.control.administration.losses import how_it_ended
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.host.log_place import log_place
 from airflow_provider_ha.jobs.leader_node import readable_leader
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
 from airflow_provider_ha.jobs.presence import Announcement
-from airflow_provider_ha.jobs.runs import RunStore, RunView
+from airflow_provider_ha.jobs.runs import RunStore, RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.watchers import WhenKilled
 from airflow_provider_ha.triggers._base import Event, Need, SparkHaTrigger
@@ -230,8 +231,7 @@ def run_event(snapshot: JobSnapshot, *, run: int, wait_for: str) -> Event | None
     if view.result is not None:
         return events.ended_event(snapshot.job_id, view.run.number, view.result).to_json()
     if snapshot.state is JobState.LOST:
-        exited = view.newest.exit if view.newest else None
-        return events.loss_event(snapshot, view, exited.reason if exited else "its leader is gone").to_json()
+        return events.loss_event(snapshot, view, _how_it_ended(view.newest)).to_json()
     if wait_for == RUNNING and leads(snapshot) and snapshot.state is JobState.RUNNING:
         return events.running_event(snapshot, view).to_json()
     return None
@@ -243,12 +243,18 @@ def restarts_since(job_id: str, view: RunView, attempt: int) -> list[str]:
     for lost, following in pairwise(view.submissions):
         if lost.submission.attempt < attempt:
             continue
-        reason = lost.exit.reason if lost.exit is not None else "its leader is gone"
+        reason = _how_it_ended(lost)
         made = f"attempt {following.submission.attempt} was submitted by {following.submission.requested_by}"
         sentences.append(f"The driver of run {view.run.number} of job {job_id} was lost: {reason}; {made}")
         if lost.exit is not None and lost.exit.last_lines and (place := log_place(job_id, view.run.number, lost)):
             sentences.append(f"The log of attempt {place.attempt}: {place}. Its last lines:\n{lost.exit.last_lines}")
     return sentences
+
+
+def _how_it_ended(lost: SubmissionView | None) -> str:
+    if lost is None or lost.exit is None:
+        return "its leader is gone"
+    return f"attempt {lost.submission.attempt}: {how_it_ended(lost.exit)}"
 
 
 def _proven_dead(snapshot: JobSnapshot) -> bool:

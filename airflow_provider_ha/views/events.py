@@ -317,6 +317,18 @@ class RunFailedEvent(AlertEvent):
     checkpoint: int | None
 
 
+class FailingEvent(AlertEvent):
+    """A live run whose newest attempts have failed one after the other; it is started again and again.
+
+    :param event: Always ``failing``.
+    :param reason: How the newest attempt that has ended did, at which batch, and how many have in a row.
+    :param attempt: That attempt.
+    """
+
+    event: Literal["failing"] = "failing"
+    attempt: int
+
+
 class CheckpointFailingEvent(AlertEvent):
     """A live run whose checkpoints fail.
 
@@ -387,6 +399,7 @@ CLUSTER_EVENTS: Mapping[str, type[View]] = {
     "recovered": RecoveredEvent,
     "restart_budget_exhausted": BudgetExhaustedEvent,
     "run_failed": RunFailedEvent,
+    "failing": FailingEvent,
     "checkpoint_failing": CheckpointFailingEvent,
     "checkpoint_old": CheckpointOldEvent,
     "stalled": StalledEvent,

@@ -97,6 +97,8 @@ class LastFailureView(View):
     :param reason: As its supervisor wrote it.
     :param times: How often the same error of the application has come at the same batch; 0 for another failure.
     :param since: When it came first.
+    :param in_a_row: How many of the newest attempts have failed, this one included; 0 once a driver has led for long
+        since. From the second one on, the job needs attention in every state.
     :param log: Where the log of the driver is.
     """
 
@@ -111,6 +113,7 @@ class LastFailureView(View):
     reason: str
     times: int
     since: datetime | None
+    in_a_row: int
     log: str
 
 
@@ -282,5 +285,6 @@ def _failure(last: LastFailure) -> LastFailureView:
         reason=last.reason,
         times=last.times,
         since=last.since,
+        in_a_row=last.in_a_row,
         log=last.log,
     )

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.control.administration.losses import last_failure
+from airflow_provider_ha.control.administration.losses import LastFailure, last_failure
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.snapshot import led_lag
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
 from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.job import NO_RUN, UNREADABLE
 from airflow_provider_ha.views.view import View
@@ -127,7 +127,7 @@ def choose(
     taken, often = checkpoints or {}, restarts or {}
     found = [brief for brief in briefs if asked.search.lower() in brief.job_id.lower() and _is_in(brief, asked.state)]
     keys: dict[SortKey, Callable[[Brief], Any]] = {
-        SortKey.URGENCY: lambda brief: (STATES.index(state_of(brief)), brief.job_id),
+        SortKey.URGENCY: lambda brief: (not brief.needs_attention, STATES.index(state_of(brief)), brief.job_id),
         SortKey.JOB: lambda brief: brief.job_id,
         SortKey.EPOCH: lambda brief: (-brief.epoch, brief.job_id),
         SortKey.HOST: lambda brief: (not brief.host, brief.host, brief.job_id),
@@ -162,18 +162,19 @@ def overview(briefs: Sequence[Brief], found: int, rows: Sequence[OverviewRow], p
     )
 
 
-def overview_row(detail: Detail) -> OverviewRow:
+def overview_row(detail: Detail, *, now: datetime) -> OverviewRow:
     """Return one job."""
     snapshot = detail.snapshot
     if snapshot is None:
         return OverviewRow(job_id=detail.job_id, state=UNREADABLE, needs_attention=True, problem=str(detail.error))
     run, leader, pointer = snapshot.run, snapshot.leader, detail.checkpoint
+    last = last_failure(snapshot, HaOptions(), now=now)
     state = QUARANTINED if detail.quarantine else (snapshot.state.value if run is not None else NO_RUN)
     return OverviewRow(
         job_id=detail.job_id,
         state=state,
-        needs_attention=state in {QUARANTINED, "LOST", "FAILED", "STALLED"},
-        problem=f"in quarantine: {detail.quarantine}" if detail.quarantine else _problem(detail),
+        needs_attention=state in {QUARANTINED, "LOST", "FAILED", "STALLED"} or (last is not None and last.loops),
+        problem=f"in quarantine: {detail.quarantine}" if detail.quarantine else _problem(snapshot, last),
         run=run.run.number if run is not None else None,
         epoch=snapshot.epoch,
         host=leader.host if leader is not None else None,
@@ -200,18 +201,16 @@ def _is_in(brief: Brief, state: str) -> bool:
     return brief.needs_attention if state == ATTENTION else state_of(brief) == state
 
 
-def _problem(detail: Detail) -> str:
-    snapshot = detail.snapshot
-    if snapshot is None or snapshot.run is None:
-        return ""
+def _problem(snapshot: JobSnapshot, last: LastFailure | None) -> str:
     run = snapshot.run
+    if run is None:
+        return ""
     if decision := decision_of(run):
         return decision
     if snapshot.state is JobState.FAILED and run.result is not None:
         return run.result.reason
-    if snapshot.state is JobState.LOST:
-        last = last_failure(snapshot, HaOptions())
-        return last.message if last is not None else ""
     if snapshot.state is JobState.STALLED and snapshot.status is not None:
         return snapshot.status.stalled
-    return outage_of(run)
+    if last is None or not (last.loops or (last.in_a_row and snapshot.state is not JobState.RUNNING)):
+        return ""
+    return f"{last.sentence}. {outage}" if (outage := outage_of(run)) else last.sentence

@@ -109,7 +109,7 @@ def test_briefs_and_details_say_what_a_snapshot_says(coordinator: Coordinator, c
     jobs = list_jobs(coordinator, cluster)
     snapshots = [read_snapshot(coordinator, cluster.job(job_id)) for job_id in jobs]
 
-    briefs, details = read_briefs(coordinator, cluster, jobs), read_details(coordinator, cluster, jobs)
+    briefs, details = read_briefs(coordinator, cluster, jobs, now=now()), read_details(coordinator, cluster, jobs)
 
     assert [brief.state for brief in briefs] == [snapshot.state for snapshot in snapshots]
     assert [detail.snapshot for detail in details] == snapshots
@@ -120,13 +120,36 @@ def test_a_row_says_what_is_wrong_and_how_often_it_was_restarted(
     coordinator: Coordinator, cluster: ClusterPaths
 ) -> None:
     orders, payments, clicks = (
-        overview_row(detail)
+        overview_row(detail, now=now())
         for detail in read_details(coordinator, cluster, ["orders", "payments", "clicks"], since=now() - 24 * HOURS)
     )
 
     assert (orders.needs_attention, orders.restarts, orders.checkpoint, orders.host) == (False, 2, 3, "worker-1")
-    assert (payments.state, payments.problem.partition(":")[0]) == ("LOST", "APPLICATION KeyError")
+    assert (payments.state, payments.problem.partition(" KeyError")[0]) == ("LOST", "attempt 1: APPLICATION")
     assert (clicks.state, clicks.problem.partition(":")[0]) == ("FAILED", "the same error came 3 times at batch 310")
+
+
+@pytest.mark.parametrize("newest", ["submitted", "led", "lost", "led for long", "first loss"])
+def test_list_and_filter_agree_about_a_job_that_fails_again_and_again(
+    coordinator: Coordinator, orders: ShownJob, cluster_paths: ClusterPaths, newest: str
+) -> None:
+    at, minute = now(), timedelta(minutes=1)
+    begin = at - (60 if newest == "led for long" else 5) * minute
+    orders.submit(begin).lead(begin).status(begin).lose(begin + minute, reason="killed")
+    if newest != "first loss":
+        orders.submit_again(begin + minute).lead(begin + minute).lose(begin + 2 * minute, reason="killed again")
+    orders.submit_again(begin + 2 * minute)
+    if newest.startswith("led") or newest == "lost":
+        orders.lead(begin + 2 * minute).status(begin + 2 * minute)
+    if newest == "lost":
+        orders.lose(begin + 3 * minute, reason="killed for the third time")
+
+    (brief,) = read_briefs(coordinator, cluster_paths, ["orders"], now=at)
+    (detail,) = read_details(coordinator, cluster_paths, ["orders"])
+    row = overview_row(detail, now=at)
+
+    assert brief.needs_attention == row.needs_attention == (newest not in {"led for long", "first loss"})
+    assert bool(row.problem) == (newest != "led for long")
 
 
 def test_one_job_that_cannot_be_read_and_one_in_quarantine_hide_no_other(
@@ -138,10 +161,14 @@ def test_one_job_that_cannot_be_read_and_one_in_quarantine_hide_no_other(
     )
     jobs = ["clicks", "payments", "orders", "gone"]
 
-    details = [overview_row(detail) for detail in read_details(coordinator, cluster, jobs)]
+    details = [overview_row(detail, now=now()) for detail in read_details(coordinator, cluster, jobs)]
 
     assert [row.state for row in details] == ["UNREADABLE", "QUARANTINED", "RUNNING", "UNREADABLE"]
-    assert [brief.needs_attention for brief in read_briefs(coordinator, cluster, jobs[:3])] == [True, True, False]
+    assert [brief.needs_attention for brief in read_briefs(coordinator, cluster, jobs[:3], now=now())] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_of_a_history_the_newest_epochs_are_read_and_the_others_counted(

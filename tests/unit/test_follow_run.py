@@ -1,15 +1,17 @@
-"""When a wait in a shell is over. Pure."""
+"""When a wait in a shell is over, and what it says until then. Pure."""
 
 from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.cli.follow_run import WaitFor, phase_of, reached
+from airflow_provider_ha.cli.follow_run import WaitFor, phase_of, reached, with_failure
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_status, a_submission
+from airflow_provider_ha.jobs.submissions import SubmissionExit
+from tests.support.clusters.jobs_helpers import NOON, a_leader, a_result, a_run, a_status, a_submission
 
 
 LIVE = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission()),))
@@ -48,3 +50,19 @@ def test_a_newer_run_ends_the_wait() -> None:
 def test_progress_names_epoch_and_host() -> None:
     assert phase_of(led(JobState.STARTING)).startswith("STARTING: epoch 1 on host")
     assert phase_of(JobSnapshot(job_id="flights", run=LIVE)) == "SUBMITTED: attempt 1 has no leader yet"
+
+
+def test_each_line_of_a_wait_has_the_last_failure() -> None:
+    failure = Failure(error_class="SystemExit", message="2", batches={})
+    ended = SubmissionView(a_submission(1), exit=SubmissionExit(code=2, reason="code 2", failure=failure, at=NOON))
+    refused = SubmissionView(a_submission(2), exit=SubmissionExit(code=70, reason="there is no Java", at=NOON))
+    newest = SubmissionView(a_submission(3))
+
+    first, second = (
+        with_failure("STARTING", JobSnapshot(job_id="flights", run=RunView(a_run(), submissions=views)), NOON)
+        for views in ((ended, newest), (ended, refused, newest))
+    )
+
+    assert first == "STARTING (last failure: attempt 1: UNKNOWN SystemExit: 2 in the script before any batch)"
+    assert second == "STARTING (last failure: attempt 2: there is no Java; 2 attempts in a row have failed)"
+    assert with_failure("SUBMITTED", JobSnapshot(job_id="flights", run=LIVE), NOON) == "SUBMITTED"

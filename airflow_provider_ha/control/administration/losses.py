@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_provider_ha.jobs.failures import Failure
@@ -11,8 +11,12 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.recovery.repeated import repeated_failure
-from airflow_provider_ha.recovery.restart import Resubmit, decide, without_a_word
+from airflow_provider_ha.recovery.restart import Resubmit, decide, failures_in_a_row, without_a_word
+
+
+LOOPS_FROM = 2  # failures in a row: the first one may be over when the next attempt runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,8 @@ class LastFailure:
     :param failure: As the driver reported it; ``None`` for one that was killed.
     :param times: How often the same error of the application has come at the same batch; 0 for another failure.
     :param since: When it came first.
+    :param in_a_row: How many of the newest attempts have failed, this one included; 0 once a driver has led for long
+        since, or the run is over without a failure.
     :param log: Where the driver's log is.
     """
 
@@ -34,21 +40,37 @@ class LastFailure:
     failure: Failure | None
     times: int
     since: datetime | None
+    in_a_row: int
     log: str
+
+    @property
+    def loops(self) -> bool:
+        """Whether a person should look at the job for it, in each state between two attempts."""
+        return self.in_a_row >= LOOPS_FROM
 
     @property
     def message(self) -> str:
         """Return in one line what failed, and where."""
-        if self.failure is None:
-            return self.reason.partition("\n")[0]
-        where = f" in {self.failure.position}" if self.failure.batches else ""
-        return f"{self.failure.kind.value} {self.failure.error}{where}"
+        return _in_one_line(self.failure, self.reason)
 
     @property
     def sentence(self) -> str:
         """Return the message with the attempt, and how often it has come."""
         often = f", {self.times} times since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.times > 1 else ""
-        return f"attempt {self.attempt}: {self.message}{often}"
+        row = f"; {self.in_a_row} attempts in a row have failed" if self.loops else ""
+        return f"attempt {self.attempt}: {self.message}{often}{row}"
+
+
+def how_it_ended(left: SubmissionExit) -> str:
+    """Return in one line how an attempt ended: what failed, and where."""
+    return _in_one_line(left.failure, left.reason)
+
+
+def _in_one_line(failure: Failure | None, reason: str) -> str:
+    if failure is None:
+        return reason.partition("\n")[0]
+    where = f" in {failure.position}" if failure.batches is not None else ""
+    return f"{failure.kind.value} {failure.error}{where}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +94,49 @@ def losses_of(snapshot: JobSnapshot, options: HaOptions | None, *, now: datetime
     """
     return Losses(
         attempts=attempts_of(snapshot.run),
-        last=last_failure(snapshot, options or HaOptions()),
+        last=last_failure(snapshot, options or HaOptions(), now=now),
         next_attempt_at=next_attempt_at(snapshot, options, now=now) if options is not None else None,
     )
 
 
-def last_failure(snapshot: JobSnapshot, options: HaOptions) -> LastFailure | None:
-    """Return how the newest attempt of the newest run that was lost ended; ``None`` when none was."""
-    run = snapshot.run
-    if run is None:
+def last_failure(snapshot: JobSnapshot, options: HaOptions, *, now: datetime) -> LastFailure | None:
+    """Return how the newest attempt of the newest run that was lost ended; ``None`` when none was.
+
+    This is the one rule for list, page, command, task and alerts. Where the options of the run would cost a read of
+    storage, those that a job has by default are taken.
+    """
+    run, leader = snapshot.run, snapshot.leader
+    if run is None or run.newest is None:
         return None
     over = run.result is not None and run.result.state is not JobState.FAILED
-    lost = [view for view in run.submissions if not (view is run.newest and (over or not _ended(snapshot, view)))]
-    if not lost:
+    found = failure_of(
+        run.submissions,
+        options,
+        now,
+        lost=not over and _ended(snapshot, run.newest),
+        led_since=leader.since if leader is not None and leader.run == run.run.number else None,
+    )
+    return replace(found, in_a_row=0) if found is not None and over else found
+
+
+def failure_of(
+    submissions: tuple[SubmissionView, ...],
+    options: HaOptions,
+    now: datetime,
+    *,
+    lost: bool,
+    led_since: datetime | None,
+) -> LastFailure | None:
+    """Return how the newest of these attempts of a run that was lost ended; ``None`` when none was.
+
+    :param submissions: The newest ones, or all, ascending.
+    :param lost: Whether the newest one has ended.
+    :param led_since: Since when it leads; ``None`` when it does not.
+    """
+    ended = submissions if lost else submissions[:-1]
+    if not ended:
         return None
-    view = lost[-1]
-    repeated = repeated_failure(tuple(lost), options)
+    view, repeated = ended[-1], repeated_failure(ended, options)
     return LastFailure(
         attempt=view.submission.attempt,
         at=view.exit.at if view.exit is not None else None,
@@ -95,6 +144,7 @@ def last_failure(snapshot: JobSnapshot, options: HaOptions) -> LastFailure | Non
         failure=view.exit.failure if view.exit is not None else None,
         times=repeated.count if repeated is not None else 0,
         since=repeated.since if repeated is not None else None,
+        in_a_row=failures_in_a_row(submissions, options, now, lost=lost, led_since=led_since),
         log=_log(view),
     )
 

@@ -1,6 +1,7 @@
 """Many jobs at once: briefly, to choose and sort them by; and as a page shows them. Only read.
 
-A brief needs five reads for a job that is led, at most seven for others, and two round trips for all. It is what a
+A brief needs five reads for a job that is led, at most seven for others, and two round trips for all. Of a job whose
+driver was started again and has not led for long since, it needs a third one, of its newest attempts. It is what a
 first look needs: a job may change before it is shown, so what is shown of it comes from its snapshot.
 """
 
@@ -13,6 +14,7 @@ from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.control.administration.history import RUNS
+from airflow_provider_ha.control.administration.losses import LOOPS_FROM, LastFailure, failure_of
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
@@ -21,16 +23,18 @@ from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
 from airflow_provider_ha.errors import HaError, RecordCorruptError
 from airflow_provider_ha.jobs.model import GraphPointer, JobState, LeaderInfo, Run, RunResult, Status
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.quarantine import reason_of
-from airflow_provider_ha.jobs.runs import RunView, decode
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, led_lag, led_state, snapshot_steps
-from airflow_provider_ha.jobs.submissions import Submission
+from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.records import Record
 
 
 T = TypeVar("T")
 RecordT = TypeVar("RecordT", bound=Record)
 _AT_ONCE = 250  # jobs in one round trip: their answers fit the time of a heartbeat
+_ATTEMPTS = 10  # of a run in a crash loop that are read
 _FOR_A_PERSON = (JobState.LOST, JobState.FAILED, JobState.STALLED)
 
 
@@ -44,6 +48,7 @@ class Brief:
     :param lag: Rows that its queries have not read; ``None`` when no leader tells it.
     :param quarantined: Whether it is in quarantine.
     :param broken: Whether a record of it cannot be read.
+    :param loops: Whether its newest attempts have failed in a row (:meth:`LastFailure.loops`).
     """
 
     job_id: str
@@ -53,11 +58,12 @@ class Brief:
     lag: int | None = None
     quarantined: bool = False
     broken: bool = False
+    loops: bool = False
 
     @property
     def needs_attention(self) -> bool:
         """Whether a person should look at it."""
-        return self.broken or self.quarantined or self.state in _FOR_A_PERSON
+        return self.broken or self.quarantined or self.loops or self.state in _FOR_A_PERSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +85,12 @@ class Detail:
     error: HaError | None = None
 
 
-def read_briefs(coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str]) -> list[Brief]:
+def read_briefs(
+    coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str], *, now: datetime
+) -> list[Brief]:
     """Return every job in brief, in the order of *job_ids*.
 
+    :param now: Says how long a driver has led.
     :raises NotConnectedError: It could not be found out.
     """
     kept_apart = set(coordinator.children(cluster.quarantine))
@@ -91,7 +100,7 @@ def read_briefs(coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequen
             coordinator,
             f"{len(some)} jobs",
             lambda some=some: follow_all(  # type: ignore[misc]  # mypy cannot infer a lambda with a default
-                coordinator, [brief_steps(cluster.job(job_id), job_id in kept_apart) for job_id in some]
+                coordinator, [brief_steps(cluster.job(job_id), now, job_id in kept_apart) for job_id in some]
             ),
         )
     return found
@@ -204,8 +213,8 @@ def _readable(node: Node | None, record: type[RecordT]) -> RecordT | None:
         return None  # its job is shown with the error
 
 
-def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
-    """Read one job in brief, in two round trips. The order of the reads is that of a snapshot."""
+def brief_steps(paths: JobPaths, now: datetime, quarantined: bool = False) -> Steps[Brief]:
+    """Read one job in brief, in two round trips, or three. The order of the reads is that of a snapshot."""
     first = yield Reads((paths.epoch, paths.leader, paths.status, paths.job_graph), (paths.runs,))
     epoch, node = first.nodes[paths.epoch], first.nodes[paths.job_graph]
     number = epoch.version if epoch is not None else 0
@@ -218,6 +227,7 @@ def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
     except RecordCorruptError:
         return Brief(job_id=paths.job_id, epoch=number, quarantined=quarantined, broken=True)
     host = leader.host if leader is not None else ""
+    attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
     if run is None:
         return Brief(job_id=paths.job_id, epoch=number, host=host, quarantined=quarantined)
     if leader is not None and leader.run == run and status is not None and status.epoch == leader.epoch:
@@ -229,8 +239,8 @@ def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
             host=host,
             lag=led_lag(leader, status),
             quarantined=quarantined,
+            loops=(yield from loop_steps(paths, run, attempt, now, led_since=leader.since)) is not None,
         )
-    attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
     left = (paths.submission_exit(run, attempt),) if attempt else ()
     second = yield Reads((*left, paths.run_result(run)))
     try:
@@ -246,7 +256,50 @@ def brief_steps(paths: JobPaths, quarantined: bool = False) -> Steps[Brief]:
         state = led_state(leader, status)
     else:
         state = JobState.LOST if has_led and attempt and leader is None else JobState.STARTING
-    return Brief(job_id=paths.job_id, state=state, epoch=number, host=host, quarantined=quarantined)
+    led_since = leader.since if leader is not None and leader.run == run else None
+    lost = state is JobState.LOST
+    loops = yield from loop_steps(paths, run, attempt, now, led_since=led_since, lost=lost)
+    return Brief(
+        job_id=paths.job_id,
+        state=state,
+        epoch=number,
+        host=host,
+        quarantined=quarantined,
+        loops=loops is not None,
+    )
+
+
+def loop_steps(
+    paths: JobPaths, run: int, attempt: int, now: datetime, *, led_since: datetime | None, lost: bool = False
+) -> Steps[LastFailure | None]:
+    """Return the last failure of a live run whose newest attempts have failed in a row; ``None`` for any other run.
+
+    No read is made for a run that was never started again, nor for one whose driver has led for long: most jobs.
+
+    :param attempt: The newest one of the run; 0 when it is not known.
+    :param led_since: Since when it leads; ``None`` when it does not.
+    :param lost: Whether it has ended.
+    """
+    options = HaOptions()
+    if attempt + lost <= LOOPS_FROM or (
+        not lost and led_since is not None and (now - led_since).total_seconds() >= options.restart_reset_after
+    ):
+        return None
+    newest = range(max(1, attempt - _ATTEMPTS), attempt + 1)
+    records = [
+        (paths.submission(run, each), paths.submission_started(run, each), paths.submission_exit(run, each))
+        for each in newest
+    ]
+    seen = yield Reads(tuple(path for each in records for path in each))
+    views = []
+    for made, started, left in records:
+        submission = _readable(seen.nodes[made], Submission)
+        if submission is not None:
+            began = _readable(seen.nodes[started], SubmissionStarted)
+            ended = _readable(seen.nodes[left], SubmissionExit)
+            views.append(SubmissionView(submission=submission, started=began, exit=ended))
+    found = failure_of(tuple(views), options, now, lost=lost, led_since=led_since)
+    return found if found is not None and found.loops else None
 
 
 def _detail_steps(cluster: ClusterPaths, paths: JobPaths, since: datetime | None) -> Steps[Detail]:

@@ -151,6 +151,22 @@ def test_a_job_that_hangs_is_told_with_what_its_leader_says(cluster: Cluster) ->
     assert event["reason"] == "query 'counts' has been in one trigger"
 
 
+def test_a_job_that_fails_again_and_again_is_told_with_its_last_failure_while_it_starts(cluster: Cluster) -> None:
+    mistake = Failure(error_class="SystemExit", message="2", query="counts", batches={"counts": 5})
+    cluster.submitted("flights")
+    for _ in range(2):
+        cluster.exit("flights", mistake)
+        cluster.client.job("flights").recover(by="test")
+
+    [event] = told_by(1, emit=["failing"])
+    [without_leader] = told_by(1, emit=["no_leader"], start_timeout=0.1)
+
+    assert (event["job_id"], event["run"], event["attempt"]) == ("flights", 1, 2)
+    told = "attempt 2: UNKNOWN SystemExit: 2 in query 'counts' after batch 5"
+    assert event["reason"] == f"{told}; 2 attempts in a row have failed"
+    assert without_leader["reason"] == f"attempt 3 of run 1 was submitted and has no leader yet; {told}"
+
+
 @pytest.mark.parametrize("submitted_again", [False, True])
 def test_a_job_that_its_restarts_do_not_bring_back_is_told_as_stalled(cluster: Cluster, submitted_again: bool) -> None:
     stall = Failure(error_class="STALLED", message="query 'counts' hangs", query="counts", batches={"counts": 5})

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.triggers._newer import hopeless_event
 from airflow_provider_ha.triggers.checkpoint import checkpoint_event
-from airflow_provider_ha.triggers.job import run_event
+from airflow_provider_ha.triggers.job import restarts_since, run_event
 from airflow_provider_ha.triggers.job_status import status_event
 from airflow_provider_ha.triggers.leader import leader_event
 from airflow_provider_ha.triggers.operation import operation_event
@@ -55,6 +56,21 @@ def test_running_needs_a_leader_of_this_run_and_its_own_word() -> None:
 
 def test_who_waits_for_the_end_is_not_woken_by_running() -> None:
     assert run_event(LED, run=1, wait_for="finished") is None
+
+
+def test_the_log_of_a_task_has_what_each_attempt_failed_with() -> None:
+    failure = Failure(error_class="KeyError", message="'price'", query="orders", batches={"orders": 4})
+    left = an_exit().model_copy(update={"failure": failure, "reason": "the driver ended with code 1"})
+    ended = SubmissionView(submission=a_submission(), started=a_start(), exit=left, created_zxid=10)
+    again = SubmissionView(submission=a_submission(2))
+    told = "attempt 1: UNKNOWN KeyError: 'price' in query 'orders' after batch 4"
+
+    lost = run_event(snapshot(run=RunView(run=a_run(), submissions=(ended,))), run=1, wait_for="finished")
+    sentences = restarts_since("flights", RunView(run=a_run(), submissions=(ended, again)), 1)
+
+    assert lost is not None
+    assert lost["reason"] == told
+    assert sentences == [f"The driver of run 1 of job flights was lost: {told}; attempt 2 was submitted by test"]
 
 
 def test_a_dead_driver_is_a_loss_and_names_its_submission() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 
 import pytest
 
 from airflow_provider_ha.control.administration.overview import Brief, Detail, restart_steps
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
+from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.views.overview import (
     PAGE,
     STATES,
@@ -50,7 +53,7 @@ def test_a_stalled_job_is_shown_with_what_hangs() -> None:
         status=a_status().model_copy(update={"stalled": reason}),
     )
 
-    row = overview_row(Detail(job_id="flights", snapshot=snapshot))
+    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
 
     assert (row.state, row.needs_attention, row.problem) == ("STALLED", True, reason)
 
@@ -103,3 +106,100 @@ def test_a_page_counts_all_jobs_of_the_cluster() -> None:
 
     assert (shown.jobs, shown.found, shown.page, shown.pages) == (PAGE + 1, PAGE + 1, 2, 2)
     assert (shown.states, shown.attention) == ({"LOST": PAGE + 1}, PAGE + 1)
+
+
+MISTAKE = Failure(
+    kind=FailureKind.UNKNOWN, error_class="SystemExit", message="2", query="orders", batches={"orders": 4}
+)
+MINUTE = timedelta(minutes=1)
+
+
+def attempts(*failures: Failure | None, reason: str = "the JVM ended with code 1") -> tuple[SubmissionView, ...]:
+    """Attempts that lived for 30 s each, a minute apart, the newest one a minute ago; and one that has not ended."""
+    made = []
+    for number, failure in enumerate(failures, start=1):
+        begin = NOON - (len(failures) - number + 2) * MINUTE
+        left = SubmissionExit(code=1, reason=reason, failure=failure, at=begin + MINUTE / 2)
+        submission = a_submission(number).model_copy(update={"created_at": begin})
+        made.append(SubmissionView(submission=submission, started=a_start(), exit=left, created_zxid=number))
+    newest = a_submission(len(made) + 1).model_copy(update={"created_at": NOON - MINUTE})
+    return (*made, SubmissionView(submission=newest, started=a_start(), created_zxid=100))
+
+
+def looping(state: JobState, submissions: tuple[SubmissionView, ...], *, led: timedelta = MINUTE) -> JobSnapshot:
+    """A job between two attempts, in one of the states that it goes through."""
+    run, newest = a_run(), submissions[-1]
+    if state is JobState.LOST:
+        submissions = submissions[:-1]
+    if state is JobState.SUBMITTED:
+        submissions = (*submissions[:-1], dataclasses.replace(newest, started=None))
+    leader = None
+    if state in (JobState.RUNNING, JobState.STOPPING):
+        leader = a_leader(7, attempt=newest.submission.attempt).model_copy(update={"since": NOON - led})
+    return JobSnapshot(
+        job_id="flights",
+        leader=leader,
+        epoch=7 if leader is not None else 6,
+        epoch_zxid=50,
+        run=RunView(run=run, submissions=submissions),
+        status=a_status(state, epoch=7),
+    )
+
+
+@pytest.mark.parametrize(
+    "state", [JobState.SUBMITTED, JobState.STARTING, JobState.LOST, JobState.RUNNING, JobState.STOPPING]
+)
+def test_a_crash_loop_needs_attention_in_each_of_its_states_and_says_why(state: JobState) -> None:
+    snapshot = looping(state, attempts(MISTAKE, MISTAKE, MISTAKE))
+    assert snapshot.state is state
+
+    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
+
+    assert (row.state, row.needs_attention) == (state.value, True)
+    assert row.problem == (
+        "attempt 3: UNKNOWN SystemExit: 2 in query 'orders' after batch 4; 3 attempts in a row have failed"
+    )
+
+
+@pytest.mark.parametrize("state", [JobState.SUBMITTED, JobState.STARTING, JobState.RUNNING])
+def test_the_first_failure_of_a_job_that_comes_back_needs_no_attention(state: JobState) -> None:
+    row = overview_row(Detail(job_id="flights", snapshot=looping(state, attempts(MISTAKE))), now=NOON)
+
+    assert not row.needs_attention
+    assert bool(row.problem) == (state is not JobState.RUNNING)
+
+
+def test_drivers_that_are_killed_again_and_again_are_a_crash_loop_as_well() -> None:
+    snapshot = looping(JobState.STARTING, attempts(None, None))
+
+    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
+
+    assert row.needs_attention
+    assert row.problem == "attempt 2: the JVM ended with code 1; 2 attempts in a row have failed"
+
+
+def test_a_job_whose_driver_has_led_for_long_since_its_failures_is_well() -> None:
+    snapshot = looping(JobState.RUNNING, attempts(MISTAKE, MISTAKE), led=timedelta(hours=1))
+
+    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
+
+    assert (row.needs_attention, row.problem) == (False, "")
+
+
+def test_a_driver_that_hangs_at_its_start_does_not_end_a_crash_loop() -> None:
+    late = NOON + timedelta(hours=1)
+
+    row = overview_row(Detail(job_id="flights", snapshot=looping(JobState.STARTING, attempts(None, None))), now=late)
+
+    assert row.needs_attention
+
+
+def test_of_jobs_that_run_the_one_in_a_crash_loop_comes_first() -> None:
+    briefs = [
+        Brief(job_id="a", state=JobState.RUNNING),
+        Brief(job_id="b", state=JobState.STARTING, loops=True),
+        Brief(job_id="c", state=JobState.STOPPING),
+    ]
+
+    assert choose(briefs, Asked()) == ["b", "c", "a"]
+    assert choose(briefs, Asked(state="attention")) == ["b"]

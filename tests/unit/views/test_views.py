@@ -139,7 +139,9 @@ def test_a_job_without_a_run_has_no_state() -> None:
 
 
 def test_a_failure_is_shown_with_moments_like_all_others() -> None:
-    last = LastFailure(attempt=2, at=NOON, reason="killed", failure=None, times=0, since=None, log="/driver.log")
+    last = LastFailure(
+        attempt=2, at=NOON, reason="killed", failure=None, times=0, since=None, in_a_row=1, log="/driver.log"
+    )
     losses = Losses(attempts=2, last=last, next_attempt_at=NOON + timedelta(seconds=5))
 
     shown = job_view(JobSnapshot(job_id="j", leader=LEADER), losses, Watched()).to_json()
