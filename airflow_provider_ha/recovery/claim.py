@@ -16,6 +16,7 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.job_records import JobRecords, who
 from airflow_provider_ha.jobs.model import GraphPointer, Recovery, Run
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED, Handle, Submission, SubmissionExit, SubmissionStarted
@@ -43,7 +44,8 @@ def new_submission(job: JobRecords, attempt: int, *, by: str, engine: str, lost_
 def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, ...] = ()) -> bool:
     """Create the node of a submission; ``False`` when another one has its number, or the run has a result.
 
-    Idempotent: called again with the same submission, it says the same.
+    Also ``False`` when a cancel of the run is open: the caller ends the run instead, for the driver that was asked to
+    is dead. Idempotent: called again with the same submission, it says the same.
 
     :param also: Operations of the same transaction.
     :raises LeadershipError: This process does not lead the cluster any more, in whose name it acts.
@@ -52,6 +54,8 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
     path = job.paths.submission(run, submission.attempt)
     # Before its node: what was ever acknowledged can be made again from storage alone.
     job.journal.submission(Run.from_bytes(job.coordinator.get(job.paths.run(run)).data, source="the run"), submission)
+    if operations.open_cancels(job.coordinator, job.paths, run):  # guard: claim-undoes-a-cancel
+        return _is_made(job, path, submission)
     live = _while_live(job, run, submission.attempt)
     if live is None:
         return False
@@ -64,10 +68,14 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
             raise
         return False  # the run has ended since it was looked at
     except (NodeExistsError, OutcomeUnknownError):
-        # Sent, and not answered, or made by an earlier call: ours if and only if our own id is there.
-        found = read_record(job.coordinator, path, Submission)
-        return found is not None and found[0] == submission  # guard: claim-of-a-loss
+        return _is_made(job, path, submission)
     return True
+
+
+def _is_made(job: JobRecords, path: str, submission: Submission) -> bool:
+    """Whether an earlier call, whose answer was lost, has made the node: if and only if its own id is there."""
+    found = read_record(job.coordinator, path, Submission)
+    return found is not None and found[0] == submission  # guard: claim-of-a-loss
 
 
 def note_started(job: JobRecords, run: int, submission: Submission, handle: Handle) -> None:

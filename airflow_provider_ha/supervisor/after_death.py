@@ -44,14 +44,16 @@ log = logging.getLogger(__name__)
 LOCK_SECONDS = 5.0  # the dead driver's session has been ended: the lock is free, or another process leads
 
 
-def carry_out_cancel(spec: DriverSpec) -> None:
+def carry_out_cancel(spec: DriverSpec, *, session_ended: bool) -> None:
     """Write the result CANCELED when a cancel of the run is open. Repeatable: what was written is found again.
 
+    :param session_ended: Whether the dead driver's session has ended. Else it may hold the lock until it runs out, and
+        the lock is awaited for that time.
     :raises HaError: A retryable one only: try again. What no retry can help is logged, and left to the next leader.
     """
     try:
         with connected(spec) as job:
-            _cancel(spec, job)
+            _cancel(spec, job, LOCK_SECONDS + (0.0 if session_ended else job.config.timings.session_timeout))
     except LeadershipError as error:
         raise OutcomeUnknownError(
             f"the cancel of run {spec.run} took longer than the lease: {error.message}"
@@ -75,12 +77,12 @@ def clean_up(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
         log.warning("run %d is not cleaned up; the next leader does it: %s", spec.run, error)
 
 
-def _cancel(spec: DriverSpec, job: JobRecords) -> None:
+def _cancel(spec: DriverSpec, job: JobRecords, timeout: float) -> None:
     if not operations.open_cancels(job.coordinator, job.paths, spec.run):  # guard: every-death-is-a-cancel
         return
     runs = job.runs
     try:
-        with _lock(spec, job, timeout=LOCK_SECONDS, admit=lambda: _require_live(runs, spec.run)) as leadership:
+        with _lock(spec, job, timeout=timeout, admit=lambda: _require_live(runs, spec.run)) as leadership:
             _require_live(runs, spec.run)  # another leader may have ended the run between the first look and the grant
             _write_canceled(spec, job, leadership)
     except (JobStateError, LeadershipUnavailableError) as error:

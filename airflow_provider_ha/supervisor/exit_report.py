@@ -61,8 +61,8 @@ def report(
     pause = 0.2
     while True:
         try:
-            _end_session(spec)  # guard: exit-before-the-session-ends
-            after_death.carry_out_cancel(spec)  # guard: driver-ends-its-run-by-itself
+            ended = _end_session(spec)  # guard: exit-before-the-session-ends
+            after_death.carry_out_cancel(spec, session_ended=ended)  # guard: driver-ends-its-run-by-itself
             reported = _write_exit(spec, death, restart)
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
             if not error.retryable or stopped() or time.monotonic() > end:
@@ -87,11 +87,14 @@ def _give_up(reason: str) -> None:
     os._exit(0)
 
 
-def _end_session(spec: DriverSpec) -> None:
+def _end_session(spec: DriverSpec) -> bool:
+    """Return whether the dead driver's session is known to have ended: else it holds the lock until it runs out."""
     credentials = read_session(spec.home.session)
-    if credentials is not None:
-        closed = close_session(spec.config, credentials)
-        log.info("session 0x%x of the dead driver: %s", credentials.session_id, "ended" if closed else "not ended")
+    if credentials is None:
+        return True
+    closed = close_session(spec.config, credentials)
+    log.info("session 0x%x of the dead driver: %s", credentials.session_id, "ended" if closed else "not ended")
+    return closed
 
 
 def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) -> Reported:

@@ -9,6 +9,7 @@ Invariants:
   that it should act on.
 - Where it wants one, the exit is written first and the delay is waited out before the claim. A cancel, a stop or a new
   run that comes during the delay ends the run or takes it over, and the claim fails (``recovery.claim``).
+- No claim follows an open cancel, whichever way leads to it: the claim looks for one itself.
 - A supervisor that was asked to end (SIGTERM) restarts nothing: its host goes away.
 - Only the newest attempt of the newest run is restarted, and only by its own supervisor.
 
@@ -103,8 +104,8 @@ class RestartInPlace:
         return None
 
     def _await_turn(self, job: JobRecords, stopped: Callable[[], bool]) -> Submission | None:
-        if self._wanted is not None:  # an answer was lost
-            return self._claim(job)
+        if self._wanted is not None and (made := self._claim(job)) is not None:  # an answer was lost
+            return made
         while not stopped():  # guard: waiting-supervisor-hears-no-sigterm
             snapshot = job.snapshot()
             if not is_newest(snapshot, self._spec):
@@ -124,7 +125,8 @@ class RestartInPlace:
                 time.sleep(min(left, POLL_SECONDS))
             else:
                 self._want(job, snapshot, decision)
-                return self._claim(job)
+                if (made := self._claim(job)) is not None:
+                    return made
         return None
 
     def _decide(self, job: JobRecords, snapshot: JobSnapshot) -> Decision | None:
@@ -144,7 +146,7 @@ class RestartInPlace:
     def _want(self, job: JobRecords, snapshot: JobSnapshot, decision: Resubmit) -> None:
         lost = snapshot.run.newest if snapshot.run is not None else None
         assert lost is not None, "only a submission that was lost is followed by another"  # noqa: S101  # as above
-        log.info("run %d of %s is started again in place: %s", self._spec.run, self._spec.job_id, decision)
+        log.info("run %d of %s is to be started again in place: %s", self._spec.run, self._spec.job_id, decision)
         self._wanted = new_submission(
             job, decision.attempt, by=BY, engine=lost.submission.engine, lost_epoch=decision.lost_epoch
         )

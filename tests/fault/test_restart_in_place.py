@@ -32,7 +32,9 @@ from airflow_provider_ha.jobs.model import Generation, JobState, OperationKind, 
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.supervisor.in_place import BY, FIRST_TURN_SECONDS
+from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.engine_helpers import pid_of
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import MISTAKE
@@ -181,6 +183,37 @@ def test_a_cancel_that_its_sender_did_not_carry_out_is_carried_out_instead_of_a_
     start("die", HaOptions(restart_delay=2.0))
     await_exit(job, 2)
 
+    ask_for_a_cancel(job)
+
+    assert await_result(job).state is JobState.CANCELED
+    assert len(attempts(job)) == 2
+
+
+@pytest.mark.long
+def test_no_claim_follows_an_open_cancel(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the dead driver's session, which has the lock, could not be closed and outlives every patience."""
+    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
+    with FaultProxy(config.zookeeper) as proxy:
+        behind = config.model_copy(update={"zookeeper": proxy.hosts, "timings": Timings()})
+        job = helpers.context(behind, coordinator)
+        helpers.submit(job, helpers.script(tmp_path), mode="lead")
+        wait_until(lambda: job.coordinator.find(job.paths.leader), timeout=60, what="the leader")
+        ask_for_a_cancel(job)
+        said = helpers.directory(job) / "supervisor.log"
+
+        proxy.cut()
+        os.kill(await_driver(job, 1), signal.SIGKILL)
+        wait_until(lambda: "not ended" in said.read_text(), timeout=60, what="a session that stays", interval=0.01)
+        proxy.heal()
+
+        assert await_result(job).state is JobState.CANCELED
+        await_end_of(supervisor(job))
+        assert len(attempts(job)) == 1
+
+
+def ask_for_a_cancel(job: JobContext) -> None:
     operations.request(
         job.coordinator,
         job.paths,
@@ -190,9 +223,6 @@ def test_a_cancel_that_its_sender_did_not_carry_out_is_carried_out_instead_of_a_
         requested_by="a client that dies",
         clock=job.clock,
     )
-
-    assert await_result(job).state is JobState.CANCELED
-    assert len(attempts(job)) == 2
 
 
 @pytest.mark.long

@@ -15,13 +15,21 @@ from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.engines.engine import Pending, Running
 from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived
 from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.errors import ConfigurationError, HaError, OutcomeUnknownError
+from airflow_provider_ha.errors import (
+    ConfigurationError,
+    HaError,
+    JobStateError,
+    LeadershipUnavailableError,
+    OutcomeUnknownError,
+)
+from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.host.ticket import Ticket
-from airflow_provider_ha.jobs.model import LeaderInfo, Run
+from airflow_provider_ha.jobs.model import LeaderInfo, Operation, Run
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.recovery.claim import claim as claim_submission
 from airflow_provider_ha.recovery.claim import new_submission, note_not_launched, note_started
+from airflow_provider_ha.recovery.conclude import conclude_canceled
 
 
 log = logging.getLogger(__name__)
@@ -49,12 +57,14 @@ def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
         if made is not None:
             launch(job, view.run, made)
             return attempt + 1
+        for canceled in operations.open_cancels(job.coordinator, job.paths, run)[:1]:
+            _end_canceled(job, canceled, by)
 
 
 def claim(
     job: JobContext, run: int, attempt: int, *, by: str, engine: str, lost_epoch: int | None = None
 ) -> Submission | None:
-    """Create the node of a submission; ``None`` when another one has its number, or the run has a result.
+    """Create the node of a submission; ``None`` when another one has its number, or the run is over or canceled.
 
     :param engine: Name of the engine that is to run it.
     :param lost_epoch: Epoch whose loss this recovers.
@@ -66,6 +76,15 @@ def claim(
     refuse_this_host(job, engine)  # guard: pods-recover-local-drivers
     submission = new_submission(job, attempt, by=by, engine=engine, lost_epoch=lost_epoch)
     return submission if claim_submission(job, run, submission) else None
+
+
+def _end_canceled(job: JobContext, canceled: Operation, by: str) -> None:
+    """End a run whose cancel is open and which has no driver, or wait a moment for the process that leads the job."""
+    try:
+        conclude_canceled(job, canceled, by=by)
+    except (JobStateError, LeadershipUnavailableError) as error:
+        log.info("run %d of %s does not end yet: %s", canceled.run, job.job_id, error)
+        job.sleep(_POLL_SECONDS)
 
 
 def refuse_this_host(job: JobContext, engine: str) -> None:

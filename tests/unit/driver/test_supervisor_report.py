@@ -36,7 +36,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return exit_report.Reported()
 
     monkeypatch.setattr(exit_report, "_end_session", end_session)
-    monkeypatch.setattr(after_death, "carry_out_cancel", lambda spec: calls.append("cancel"))
+    monkeypatch.setattr(after_death, "carry_out_cancel", lambda spec, **_: calls.append("cancel"))
     monkeypatch.setattr(exit_report, "_write_exit", write_exit)
     monkeypatch.setattr("airflow_provider_ha.supervisor.exit_report.time.sleep", lambda seconds: None)
     return calls

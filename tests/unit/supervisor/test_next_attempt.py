@@ -22,6 +22,7 @@ from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.submissions import SubmissionExit
+from airflow_provider_ha.recovery.claim import claim, new_submission
 from airflow_provider_ha.recovery.restart import GiveUp, Resubmit
 from airflow_provider_ha.supervisor import in_place, next_attempt
 from tests.fake.jobs import CONFIG, PATHS, World
@@ -52,6 +53,40 @@ def test_a_claim_whose_answer_is_unknown_is_asked_again(
     wanted = restart._wanted
     assert wanted is not None
     assert restart.claim_with_exit(job, exit_record(job)) == wanted
+
+
+@pytest.mark.parametrize("answer_lost", [False, True], ids=["the first claim", "a claim whose answer was lost"])
+def test_no_claim_follows_an_open_cancel(
+    job: JobRecords, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer_lost: bool
+) -> None:
+    """Neither with the exit nor after it: the run ends instead."""
+    restart = in_place.RestartInPlace(of_run(job, tmp_path))
+    monkeypatch.setattr(restart, "_decide", lambda job, seen: None if seen.run.result else Resubmit(2, 1, after=0.0))
+    if answer_lost:
+        with monkeypatch.context() as lost:
+            lost.setattr(in_place, "claim", failing(OutcomeUnknownError("no answer")))
+            with pytest.raises(OutcomeUnknownError):
+                restart.claim_with_exit(job, exit_record(job))
+    cancel_is_open(job)
+
+    assert restart.claim_with_exit(job, exit_record(job)) is None
+    job.coordinator.commit(Create(PATHS.submission_exit(1, 1), exit_record(job).to_bytes()))
+    assert restart.await_turn(stopped=lambda: False) is None
+
+    assert [each.submission.attempt for each in job.runs.get(1).submissions] == [1]
+    ended = job.runs.result(1)
+    assert ended is not None
+    assert ended.state is JobState.CANCELED
+
+
+def test_a_claim_that_was_made_before_a_cancel_is_found_again(job: JobRecords) -> None:
+    """Its driver carries the cancel out: were it denied, the attempt would wait for a launch that nobody makes."""
+    wanted = new_submission(job, 2, by="test", engine="local")
+    assert claim(job, 1, wanted) is True
+    cancel_is_open(job)
+
+    assert claim(job, 1, wanted) is True
+    assert claim(job, 1, new_submission(job, 3, by="test", engine="local")) is False
 
 
 @pytest.mark.parametrize(

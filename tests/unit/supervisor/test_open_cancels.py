@@ -9,6 +9,7 @@ from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import (
     HaError,
     LeadershipLostError,
+    LeadershipUnavailableError,
     NotConnectedError,
     OutcomeUnknownError,
     RecordCorruptError,
@@ -17,7 +18,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, QueryStatus, Status
 from airflow_provider_ha.supervisor import after_death
-from tests.fake.jobs import PATHS, World
+from tests.fake.jobs import CONFIG, PATHS, World
 from tests.support.clusters.dead_driver import SPEC, cancel_is_open, failing
 from tests.support.clusters.jobs_helpers import a_status
 
@@ -26,9 +27,22 @@ def test_an_open_cancel_is_left_to_a_driver_that_leads(world: World, job: JobRec
     cancel_is_open(job)
     world.lead(world.job(world.session("driver")), run=1, attempt=1)
 
-    after_death.carry_out_cancel(SPEC)
+    after_death.carry_out_cancel(SPEC, session_ended=True)
 
     assert job.runs.result(1) is None
+
+
+@pytest.mark.parametrize(("session_ended", "longer"), [(True, 0.0), (False, CONFIG.timings.session_timeout)])
+def test_the_lock_of_a_session_that_could_not_be_closed_is_awaited_until_it_runs_out(
+    job: JobRecords, monkeypatch: pytest.MonkeyPatch, session_ended: bool, longer: float
+) -> None:
+    cancel_is_open(job)
+    asked = failing(LeadershipUnavailableError("the dead session still has the lock"))
+    monkeypatch.setattr(after_death, "acquire", asked)
+
+    after_death.carry_out_cancel(SPEC, session_ended=session_ended)
+
+    assert asked.call_args.kwargs["timeout"] == after_death.LOCK_SECONDS + longer
 
 
 def test_an_open_cancel_of_a_run_that_has_ended_since_changes_nothing(
@@ -41,7 +55,7 @@ def test_an_open_cancel_of_a_run_that_has_ended_since_changes_nothing(
         world.finish(driver, leadership, run=1)
     monkeypatch.setattr(operations, "open_cancels", lambda *_: found)
 
-    after_death.carry_out_cancel(SPEC)
+    after_death.carry_out_cancel(SPEC, session_ended=True)
 
     ended = job.runs.result(1)
     assert ended is not None
@@ -53,7 +67,7 @@ def test_a_cancel_outlives_a_status_that_cannot_be_read(job: JobRecords) -> None
     cancel_is_open(job)
     job.coordinator.commit(Create(PATHS.status, b"no record"))
 
-    after_death.carry_out_cancel(SPEC)
+    after_death.carry_out_cancel(SPEC, session_ended=True)
 
     ended = job.runs.result(1)
     assert ended is not None
@@ -64,7 +78,7 @@ def test_a_cancel_outlives_a_status_that_cannot_be_read(job: JobRecords) -> None
 def test_a_death_during_the_savepoint_of_a_cancel_ends_no_run(job: JobRecords) -> None:
     cancel_is_open(job, OperationKind.CANCEL_WITH_SAVEPOINT)
 
-    after_death.carry_out_cancel(SPEC)
+    after_death.carry_out_cancel(SPEC, session_ended=True)
 
     assert job.runs.result(1) is None
     assert [each.state for each in operations.list_operations(job.coordinator, PATHS)] == [OperationState.REQUESTED]
@@ -79,7 +93,7 @@ def test_a_death_after_the_savepoint_of_a_cancel_ends_the_run_and_the_answer_nam
         [asked] = operations.list_operations(job.coordinator, PATHS)
         operations.note(leadership, PATHS, asked, result={"savepoint_id": "s1", "path": "/savepoints/s1"})
 
-    after_death.carry_out_cancel(SPEC)
+    after_death.carry_out_cancel(SPEC, session_ended=True)
 
     ended = job.runs.result(1)
     assert ended is not None
@@ -108,7 +122,7 @@ def test_the_end_of_a_run_answers_everything_that_asked_for_an_end(job: JobRecor
             clock=job.clock,
         )
 
-    after_death.carry_out_cancel(SPEC)
+    after_death.carry_out_cancel(SPEC, session_ended=True)
 
     written = {
         name: Operation.from_bytes(job.coordinator.get(PATHS.operation(name)).data, source=name).state
@@ -131,7 +145,7 @@ def test_a_canceled_run_keeps_where_its_queries_stood(job: JobRecords) -> None:
     cancel_is_open(job)
     job.coordinator.commit(Create(PATHS.status, a_status().model_copy(update={"queries": stood}).to_bytes()))
 
-    after_death.carry_out_cancel(SPEC)
+    after_death.carry_out_cancel(SPEC, session_ended=True)
 
     status = read_record(job.coordinator, PATHS.status, Status)
     assert status is not None
@@ -157,11 +171,11 @@ def test_a_cancel_that_fails_is_tried_again_where_that_can_help(
     monkeypatch.setattr(after_death, "_cancel", failing(error))
 
     if raised is None:
-        after_death.carry_out_cancel(SPEC)
+        after_death.carry_out_cancel(SPEC, session_ended=True)
         assert "it stays open for the next leader" in caplog.text
     else:
         with pytest.raises(raised) as caught:
-            after_death.carry_out_cancel(SPEC)
+            after_death.carry_out_cancel(SPEC, session_ended=True)
         assert caught.value.retryable
 
 
