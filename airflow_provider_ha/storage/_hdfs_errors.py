@@ -21,7 +21,7 @@ ELSEWHERE = frozenset({"StandbyException", "RetriableException", "RetryStartFile
 
 _IPC = b"HTTP request to a Hadoop IPC port"
 # Of exceptions that are an IOException like any other: the data node's, and the name node's to Java and to WebHDFS.
-_NO_DATA_NODE = ("are bad. Aborting", "minReplication nodes", "Failed to find datanode")
+_NO_DATA_NODE = ("are bad. Aborting", "minReplication nodes", "Failed to find datanode", "No space left")
 _QUOTAS = frozenset({"NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException"})
 _STEPS = (
     (frozenset({"SafeModeException"}), "Wait until HDFS has left safe mode: `hdfs dfsadmin -safemode get` says why"),

@@ -5,12 +5,14 @@ Invariant: neither of the two keys is in a text, also when the client library or
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.storage.limits import DeadlineError
+from airflow_provider_ha.storage.outage import FULL_STEP, is_full
 
 
 if TYPE_CHECKING:
@@ -36,6 +38,12 @@ _BAD_CREDENTIALS = frozenset({
 _FORBIDDEN = frozenset({"AccessDenied", "403", "Forbidden", "AllAccessDisabled"})
 _THROTTLED = frozenset({"SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling"})
 _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
+# Every server has a code, a status or a text for that: with some it looks like a refusal or a fault.
+_FULL = re.compile(
+    r"(?:storage|disk|drive|device|bucket)\w*full|insufficient\s?(?:storage|capacity|space)|no space left"
+    r"|quota\w*exceeded|\bquota\b.*\bexceeded|over\s?quota|\b507\b",
+    re.IGNORECASE,
+)
 _STEPS = (
     (_BAD_CREDENTIALS, "Check the access key, the secret key and the region, and whether they have expired"),
     (_FORBIDDEN, "Check the credentials, and that they permit this action on the bucket and the prefix"),
@@ -122,7 +130,23 @@ def _reason(error: Exception) -> str:
     return (str(last or error) or type(error).__name__).rstrip(".")
 
 
+def _says_full(error: Exception) -> bool:
+    """Whether the store has refused to write for want of room."""
+    from botocore.exceptions import ClientError
+
+    for link in _chain(error):
+        if isinstance(link, ClientError):
+            told, metadata = link.response.get("Error", {}), link.response.get("ResponseMetadata")
+            status = metadata.get("HTTPStatusCode", "") if metadata else ""
+            return _FULL.search(f"{told.get('Code', '')} {told.get('Message', '')} {status}") is not None
+    return False
+
+
 def _next_step(error: Exception) -> str:
+    if is_full(error):  # of this host: what is downloaded is written there
+        return FULL_STEP
+    if _says_full(error):
+        return "Free space in the store, or raise its quota; a driver goes on, and takes its next checkpoint by itself"
     code = code_of(error)
     for codes, step in _STEPS:
         if code in codes:

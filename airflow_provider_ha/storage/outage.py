@@ -29,8 +29,9 @@ _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 OUTAGES = _FULL | _AWAY | _REFUSED | _EXHAUSTED
 
+FULL_STEP = "Free space or inodes, or raise the quota"
 _STEPS = (
-    (_FULL, "Free space or inodes, or raise the quota"),
+    (_FULL, FULL_STEP),
     (_AWAY, "Check the disk, or the mount and its server"),
     (_REFUSED, "Check the permissions to read and write there, and whether it is mounted for writing"),
     (_EXHAUSTED, "Raise the limit of open files, or free memory"),
@@ -42,6 +43,11 @@ def is_outage(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in OUTAGES
     return isinstance(error, StorageUnavailableError)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a file system of this host has no room."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def unavailable(what: str, error: OSError) -> StorageUnavailableError:
