@@ -21,7 +21,7 @@ _NEXT_FLAG = re.compile(r"--[A-Za-z].*|-[A-Za-z]", re.DOTALL)  # a password may 
 # The name has to end with the word: --token-topic, --max-tokens and --tokenizer name no secret. Words of their kind are
 # written together (PGPASSWORD), apart (db-token) or with a capital letter (dbToken).
 _SECRET_END = re.compile(
-    r"(?i:pass(?:word|wd|phrase))\d*"
+    r"(?i:pass(?:word|wd|phrase)|auth[._-]?user[._-]?info)\d*"
     r"|(?:\A|[._-]|(?<=[a-z0-9])(?=[A-Z]))"
     r"(?i:pwd|secret|token|credentials?|authorization|bearer|signature|sig|(?:access|account|api|private|secret|shared)[._-]?key)\d*"
 )

@@ -19,6 +19,7 @@ _SHORT = 6  # characters: a shorter secret is replaced only where it stands alon
 _WORDS = (
     r"pass(?:word|wd|phrase)|pwd|secret|token|credentials?|signature"
     r"|(?:access|account|api|private|secret|shared)[._-]?key|(?<![a-z])sig"
+    r"|auth[._-]?user[._-]?info|basic[._-]auth(?![._-](?:user|credentials))"  # user:password, of a schema registry
 )
 _VALUE = r"(?:\"[^\"]*\"|'[^']*'|\{[^}]*\}|[^\s&;\"'}\]]+)"
 _SPACE = r"\s{0,9}"
@@ -27,6 +28,14 @@ _FLAG = rf"(?<![\w-])--?[\w-]{{0,40}}(?:{_WORDS})[\w.-]{{0,40}}"
 _PATTERNS = (
     # scheme://user:password@host
     (re.compile(r"(://[^\s:/@]*:)[^\s/?#]*(?=@)"), rf"\1{HIDDEN}"),
+    # The same with a / or another letter in the password that ends a host, unless it is a port: hdfs://host:8020/part@1
+    (
+        re.compile(
+            r"(://[^\s:/@]{0,200}:)(?!\d{1,5}[/?#](?![^\s\"']{0,200}@[\w.-]{1,200}:\d))"
+            r"[^\s\"'<>]{1,200}(?=@[\w.\[\]-])"
+        ),
+        rf"\1{HIDDEN}",
+    ),
     # jdbc:oracle:thin:user/password@host
     (re.compile(r"(?i)(jdbc:oracle:[a-z]+:[^\s/@]+/)[^\s@]+(?=@)"), rf"\1{HIDDEN}"),
     # -----BEGIN PRIVATE KEY----- ... -----END
@@ -49,6 +58,7 @@ _PATTERNS = (
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
 _KEY_END = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
 _SECRET_NAME = re.compile(rf"(?i){_WORDS}")
+_USER_INFO = re.compile(r"(?i)user[._-]?info")
 # Names that speak of a secret and hold none: fs.s3a.aws.credentials.provider, spark.security.credentials.hive.enabled
 _NO_SECRET = ("provider", "enabled", "class", "type", "algorithm", "file", "path", "location")
 _PLAIN_VALUES = frozenset({"true", "false"})
@@ -87,12 +97,17 @@ def secrets_of(model: BaseModel) -> set[str]:
 
 
 def secret_values(named: Mapping[str, str]) -> set[str]:
-    """Return the values of a conf or an environment whose names say that they are secret."""
-    return {
-        value
+    """Return the values of a conf or an environment whose names say that they are secret.
+
+    Of ``user:password`` of a schema registry, the password as well.
+    """
+    found = {
+        name: value
         for name, value in named.items()
         if value and value not in _PLAIN_VALUES and _SECRET_NAME.search(name) and not name.lower().endswith(_NO_SECRET)
     }
+    passwords = {value.partition(":")[2] for name, value in found.items() if _USER_INFO.search(name)}
+    return {*found.values(), *passwords} - {""}
 
 
 def remember(secrets: Iterable[str]) -> None:

@@ -34,6 +34,15 @@ SECRET = "hunter2-Xy%7"
         "authorization: AWS4-HMAC-SHA256 Credential=x, Signature={}",
         "called with ['--db-password', '{}', '--since', 'now']",
         "main.py --password {} --since now",
+        "postgres://app:a/{}@db:5432/prod is down",
+        "amqp://app:{}?b#c@mq:5672/vhost",
+        "mongodb+srv://app:{}/x@cluster0.example.net/?w=majority",
+        "postgres://app:80/{}@db:5432/prod",
+        "kafka.basic.auth.user.info=registry:{}",
+        "options: {{'schema.registry.basic.auth.user.info': 'registry:{}'}}",
+        "basic.auth.credentials.source=USER_INFO basic.auth.user.info = registry:{}",
+        "BASIC_AUTH_USER_INFO=registry:{}",
+        'basic_auth: "basic_auth": "app:{}"',
         "pwd: {}",
         "-Djavax.net.ssl.keyStorePassword={}",
         "-----BEGIN RSA PRIVATE KEY-----\nMII{}\nAB\n-----END RSA PRIVATE KEY-----",
@@ -55,6 +64,8 @@ def test_what_stands_where_secrets_stand_is_hidden(text: str) -> None:
         "the script writes to the relative path 'out'; here that is /data/jobs/x/submissions/1-1/app/files/out",
         "java.io.FileNotFoundException: file:/data/in/2026-11-22T10:00:00/part-0.json does not exist",
         "hdfs://namenode:8020/data/part@v1 is not there",
+        "https://host:8443?mail=someone@example.com answers 404",
+        "the source 'https://host:8443/a' answers, and a@example.com was told",
         "ZooKeeper at zk1:2181,zk2:2181 did not answer",
         "[PARSE_SYNTAX_ERROR] Syntax error at or near 'from': unexpected token 'from'",
         "the checkpoint 1b4f0e9851971998e732078544c96b36c3d01ced is bad",
@@ -102,13 +113,14 @@ def test_a_conf_names_its_secrets() -> None:
     conf = {
         "spark.hadoop.fs.s3a.secret.key": "a",
         "spark.ssl.keyPassword": "b",
+        "spark.registry.basic.auth.user.info": "user:e",
         "spark.app.name": "c",
         "DB_TOKEN": "d",
         "spark.hadoop.fs.s3a.aws.credentials.provider": "org.apache.Provider",
         "spark.security.credentials.hive": "false",
     }
 
-    assert secret_values(conf) == {"a", "b", "d"}
+    assert secret_values(conf) == {"a", "b", "d", "user:e", "e"}
 
 
 @pytest.mark.parametrize(
