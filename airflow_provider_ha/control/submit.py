@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
-from airflow_provider_ha.checkpoints.working.work_area import costs
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import (
     FRESH,
@@ -19,10 +17,8 @@ from airflow_provider_ha.control.restore.restore import plan_for, require_accept
 from airflow_provider_ha.control.submission.if_lost import choose_for_submit
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
+from airflow_provider_ha.control.submission.work_root import check_storage
 from airflow_provider_ha.jobs.model import StartPoint
-
-
-log = logging.getLogger(__name__)
 
 
 def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
@@ -39,9 +35,7 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
     def prepare() -> Prepared:
         start = _start_point(job, request)
         graph = upload(job, request)
-        job.store.check_writable()  # before anything is made that only one may make
-        for cost in costs(job.area):
-            log.warning("job %s: %s", job.job_id, cost)
+        check_storage(job)
         return Prepared(graph=job.graphs.write_graph(graph), start=start, owner=request.owner)
 
     return submit_run(

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.checkpoints.working.work_area import Capabilities
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
@@ -23,6 +25,7 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     RecordCorruptError,
     RestoreRefusedError,
+    StorageUnavailableError,
 )
 from airflow_provider_ha.jobs.model import Generation
 from tests.support.checkpoints.checkpoint_helpers import Job
@@ -32,6 +35,7 @@ from tests.support.spark.recorded_job import QUERY, recorded_job
 
 pytestmark = pytest.mark.timeout(300)
 BATCH = 9  # of checkpoint 1
+ANY = frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE, Verdict.DUPLICATES_POSSIBLE})
 FILE_SINK = QuerySink(kind=SinkKind.FILE, format="json", path="/out")
 
 
@@ -165,3 +169,19 @@ def test_outcome_that_nobody_can_read_back_releases_nothing(copy: JobContext, so
         restore_job(cut, request())
 
     assert leases(source) == 1
+
+
+def test_a_restore_asks_the_work_root_what_it_lacks_as_a_submission_does(
+    copy: JobContext, source: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a store it may let two drivers create one file: nothing is made there."""
+
+    def lacking(area: LinkedWorkArea) -> Capabilities:
+        raise StorageUnavailableError(f"the work root {area.place} does not write conditionally in one step")
+
+    monkeypatch.setattr(LinkedWorkArea, "capabilities", lacking)
+
+    with pytest.raises(StorageUnavailableError, match="does not write conditionally"):
+        restore_job(copy, RestoreRequest(job_id="copy", request_id="r", source_job="flights", accept_verdicts=ANY))
+
+    assert copy.runs.numbers() == []

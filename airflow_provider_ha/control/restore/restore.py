@@ -43,7 +43,7 @@ from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark, upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
-from airflow_provider_ha.control.submission.work_root import check_work_root
+from airflow_provider_ha.control.submission.work_root import check_storage, check_work_root
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,
@@ -75,7 +75,7 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
         def prepare() -> Prepared:
             chosen, plan = _plan(job, request, reading)
             graph = accepted_graph(job, request, chosen, plan)
-            job.store.check_writable()  # before anything is made that only one may make
+            check_storage(job)
             start = restored_start(job, plan, request.output)
             blob = job.graphs.write_graph(graph.model_copy(update=_files(job, request)))
             reading.planned(start.plan)

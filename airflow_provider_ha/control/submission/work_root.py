@@ -5,9 +5,12 @@ On S3 the component in Spark's JVM keeps two drivers apart. It needs a release o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
+from airflow_provider_ha.checkpoints.working.work_area import costs
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.engines import standalone
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
@@ -18,6 +21,8 @@ from airflow_provider_ha.jobs.options.component_conf import needs_component, ref
 from airflow_provider_ha.jobs.options.component_jar import component_jar
 from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
 
+
+log = logging.getLogger(__name__)
 
 OLDEST_SPARK = (4, 1, 0)  # with Hadoop 3.4.2, which creates objects on condition
 
@@ -41,6 +46,17 @@ def check_work_root(config: HaConfig, target: Target, conf: Mapping[str, str]) -
             next_step="Install Spark 4.1 or newer on the hosts that run drivers, or use a work root on a mounted file "
             "system",
         )
+
+
+def check_storage(job: JobContext) -> None:
+    """Assert that a run can be made here, before anything is made that only one may make; log what has a cost.
+
+    :raises ConfigurationError: The storage or the work root removes files by a rule.
+    :raises StorageUnavailableError: One of them cannot be written, or lets two create one object.
+    """
+    job.store.check_writable()
+    for cost in costs(job.area):
+        log.warning("job %s: %s", job.job_id, cost)
 
 
 def _spark(config: HaConfig, target: Target) -> tuple[str, tuple[int, ...] | None]:

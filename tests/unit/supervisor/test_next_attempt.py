@@ -80,7 +80,7 @@ def test_no_claim_follows_an_open_cancel(
 
 
 def test_a_claim_that_was_made_before_a_cancel_is_found_again(job: JobRecords) -> None:
-    """Its driver carries the cancel out: were it denied, the attempt would wait for a launch that nobody makes."""
+    """Its driver carries the cancel out: were it denied, the attempt would wait for a launch that no process makes."""
     wanted = new_submission(job, 2, by="test", engine="local")
     assert claim(job, 1, wanted) is True
     cancel_is_open(job)
