@@ -8,6 +8,7 @@ the supervisor has proven that all processes are dead (contract 10).
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -61,6 +62,10 @@ class Ending:
             self.way_out.leave(ExitCode.FAILED, reason, failure=described)
         if not parts.registry.started:
             self._refuse(ApplicationRefusedError("the script ended without a streaming query"))
+        if (number := parts.script.signals.received) is not None:
+            # It is over for the script, and not for the run: a signal from outside is no stop of the job.
+            said = f"the script ended after {signal.Signals(number).name}, which is no stop of the job"
+            self.way_out.leave(ExitCode.RESTART_WANTED, said)
         self._finish()
 
     def stopped(self, failure: str | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,7 @@ from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.preload import preload
 from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.script_surroundings import log_beside_the_script
 from airflow_provider_ha.driver.spark_conf import conf_of_script, gateway
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.watchdog import Watchdog
@@ -70,8 +71,7 @@ log = logging.getLogger(__name__)
 
 def main() -> None:
     """Run the driver of the spec file that the environment names, and end the process."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    log_beside_the_script()
     spec = DriverSpec.read(Path(os.environ[SPEC_VARIABLE]))
     spec.forget()  # guard: scripts-find-the-connection
     remember(secrets_of(spec.config))
@@ -149,12 +149,23 @@ class Driver:
         parts.stall_watch.start()
         ending = Ending(self._spec, self._led, self._exit, parts)
         assembly.operations(parts, ending).start()
-        failure = parts.script.run()
-        secrets = secret_values(conf_of_script())
-        remember(secrets)
-        write_secrets(self._spec.home.script_secrets, secrets)
-        lifecycle.script_ended.set()  # guard: script-s-end-is-not-seen-by-a-stop
-        ending.conclude(failure)
+        one = threading.Lock()  # the script's end comes once
+
+        def end(failure: str | None) -> None:
+            one.acquire()
+            secrets = secret_values(conf_of_script())
+            remember(secrets)
+            write_secrets(self._spec.home.script_secrets, secrets)
+            lifecycle.script_ended.set()  # guard: script-s-end-is-not-seen-by-a-stop
+            ending.conclude(failure)
+
+        def late(failure: str | None) -> None:
+            try:
+                end(failure)
+            except BaseException as error:  # noqa: BLE001  # the process must not outlive this thread
+                self._exit.thread_failed(error)
+
+        end(parts.script.run(late))
 
     def _require_file_system(self, writer: JobWriter) -> None:
         """End where this JVM cannot reach the work root, while nothing of the job has changed."""

@@ -1,16 +1,24 @@
-"""Runs the user's script as Python would: its own name, its own arguments, its own directory first on the path."""
+"""Runs the user's script as ``python SCRIPT`` does: its own ``__main__``, arguments and path, and all of its threads.
+
+Differences to a plain Python, each with its reason, are a table in ``docs/how-to/run-a-job.md``.
+"""
 
 from __future__ import annotations
 
-import logging
-import runpy
+import builtins
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
+
+from airflow_provider_ha.driver.script_surroundings import EndSignals, Environment, ExitFunctions, unset_variables
+from airflow_provider_ha.driver.script_threads import ScriptThreads
 
 
-log = logging.getLogger(__name__)
+EXIT_SECONDS = 60.0  # for what the script does last
 
 
 class Script:
@@ -23,25 +31,124 @@ class Script:
     def __init__(self, path: Path, arguments: Sequence[str]) -> None:
         self._path = path
         self._arguments = list(arguments)
+        self._environment = Environment()
+        self._of_threads: BaseException | None = None
+        self._watching = False
+        self.threads = ScriptThreads(path.parent)
+        self.signals = EndSignals()
+        self._exit_functions = ExitFunctions()
         self.error: BaseException | None = None
         """What the last run raised, ``sys.exit`` with a failure included."""
 
-    def run(self) -> str | None:
-        """Run it on this thread; return why it failed, or ``None`` when it ended well (also with ``sys.exit(0)``)."""
-        self.error = None
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        return self._path.name
+
+    @property
+    def directory(self) -> Path:
+        """Where it and its modules lie."""
+        return self._path.parent
+
+    def run(self, late: Callable[[str | None], None] | None = None) -> str | None:
+        """Run it on this thread to the end of its last thread that is no daemon, then its ``atexit``, as Python does.
+
+        An exception that ends one of these threads ends the script, once its main thread is over: in a plain Python the
+        query of that thread would be gone, and the process would live on without it.
+
+        :param late: Called on another thread, with what would be returned, when the functions of ``atexit`` take more
+            than :data:`EXIT_SECONDS`; this call may then never return.
+        :returns: Why it failed, or ``None`` when it ended well (also with ``sys.exit(0)``).
+        """
+        failure = self.run_main()
+        while failure is None and self._of_threads is None and self.threads.left():
+            self.threads.wait()
+        if failure is None and self._of_threads is not None:
+            self.error = self._of_threads
+            failure = self._failure_of(self.error)
+        timer = threading.Timer(EXIT_SECONDS, late or _nothing, [failure])
+        timer.daemon = True
+        timer.start()
+        self._exit_functions.run()
+        timer.cancel()
+        return failure
+
+    def run_main(self) -> str | None:
+        """Run it on this thread, and wait for no other one; returns as :meth:`run`."""
+        self.error = self._of_threads = None
         sys.argv = [str(self._path), *self._arguments]
         directory = str(self._path.parent)
         if sys.path[:1] != [directory]:
             sys.path.insert(0, directory)
+        self._watch()
         try:
-            runpy.run_path(str(self._path), run_name="__main__")
+            # It stays the main module: its threads, pickle and multiprocessing look for it there.
+            sys.modules["__main__"] = module = self._main_module()
+            exec(compile(self._path.read_bytes(), str(self._path), "exec", dont_inherit=True), vars(module))  # noqa: S102  # it is the user's program
         except SystemExit as error:
-            if error.code in (None, 0):
-                return None
-            self.error = error
-            return f"{self._path.name} ended with sys.exit({error.code!r})"
+            return self._exited(error)
         except BaseException as error:  # noqa: BLE001  # any exception is a way for the script to end
+            _tell(error)
             self.error = error
-            traceback.print_exc()
-            return f"{self._path.name} failed: {type(error).__name__}: {error}"
+            return self._failure_of(error)
         return None
+
+    def _main_module(self) -> ModuleType:
+        module = ModuleType("__main__")
+        loader = SourceFileLoader("__main__", str(self._path))
+        vars(module).update(__file__=str(self._path), __builtins__=builtins, __loader__=loader, __cached__=None)
+        if sys.version_info < (3, 14):
+            vars(module)["__annotations__"] = {}
+        return module
+
+    def _exited(self, error: SystemExit) -> str | None:
+        if error.code in (None, 0):
+            return None
+        if not isinstance(error.code, int):
+            print(error.code, file=sys.stderr, flush=True)  # noqa: T201  # Python does
+        self.error = error
+        return f"{self.name} ended with sys.exit({error.code!r})"
+
+    def _failure_of(self, error: BaseException) -> str:
+        failure = f"{self.name} failed: {type(error).__name__}: {error}"
+        names = unset_variables(error, self._environment.missed)
+        if not names:
+            return failure
+        return (
+            f"{failure}. The script reads {', '.join(names)} of its environment, and no such variable is set: a driver "
+            f"does not inherit the variables of the shell or task that submits its job. Give it with the job: "
+            f"--env {names[0]}=..., env= of the operator"
+        )
+
+    def _watch(self) -> None:
+        if self._watching:
+            return
+        self._watching = True
+        self.signals.watch()
+        self.threads.watch()
+        self._exit_functions.watch(self.threads.starts)
+        self._environment.watch(self._path.parent)
+        hook = threading.excepthook
+
+        def note(failed: threading.ExceptHookArgs) -> None:
+            ended = failed.exc_value
+            if ended is not None and not isinstance(ended, SystemExit) and self.threads.holds(failed.thread):
+                self._of_threads = self._of_threads or ended
+            hook(failed)
+
+        threading.excepthook = note
+
+
+def _nothing(_: str | None) -> None:
+    """Wait for as long as it takes."""
+
+
+def _tell(error: BaseException) -> None:
+    """Show an exception as Python does, from the script's own first frame on; a script may have its own way."""
+    below = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    error.__traceback__ = below
+    try:
+        sys.excepthook(type(error), error, below)
+    except BaseException:  # noqa: BLE001  # Python shows both, too
+        traceback.print_exc()
+    sys.stderr.flush()

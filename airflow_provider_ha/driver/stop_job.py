@@ -22,6 +22,7 @@ from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.resting import RestingQuery
+from airflow_provider_ha.driver.script import EXIT_SECONDS
 from airflow_provider_ha.driver.stopper import stop_together
 from airflow_provider_ha.errors import HaError, OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, RunEnd
@@ -30,7 +31,7 @@ from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, Ru
 log = logging.getLogger(__name__)
 SETTLE_POLL = 0.2
 STOP_SECONDS = 3600.0  # for the batches in flight; a cancel ends the wait
-SCRIPT_END_SECONDS = 60.0  # for what the script does after its queries have ended
+SCRIPT_END_SECONDS = EXIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

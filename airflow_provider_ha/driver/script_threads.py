@@ -1,0 +1,84 @@
+"""The threads of a script: those that keep a plain Python alive when its main thread is over.
+
+A thread is the script's when the script's code, or a library that it calls, starts it. Threads of Spark, py4j and this
+package are none of them, also when they begin while the script runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+
+
+_LOOK_SECONDS = 0.2
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class ScriptThreads:
+    """The threads that a script starts.
+
+    :param directory: Where the script and its modules lie.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = str(directory)
+        self._own: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._closed: set[threading.Thread] = set()
+
+    def watch(self) -> None:
+        """Note from now on which threads the script starts."""
+        original: Callable[[threading.Thread], None] = threading.Thread.start
+
+        @functools.wraps(original)
+        def start(thread: threading.Thread) -> None:
+            if self.starts(sys._getframe(1)):  # noqa: SLF001  # the public way reads the sources of every frame
+                self._own.add(thread)
+            original(thread)
+
+        setattr(threading.Thread, "start", start)  # noqa: B010  # the type checker lets no method be replaced
+
+    def holds(self, thread: threading.Thread | None) -> bool:
+        """Whether a thread is one of the script's, and no daemon."""
+        return thread is not None and not thread.daemon and thread in self._own
+
+    def left(self) -> list[threading.Thread]:
+        """Return those that live, and are no daemons."""
+        return [thread for thread in threading.enumerate() if self.holds(thread)]
+
+    def wait(self) -> None:
+        """Wait a moment for one of them.
+
+        A pool that is left to the end of the interpreter is closed for new tasks, as Python then does: its threads end
+        after the tasks that it has.
+        """
+        left = self.left()
+        if new := set(left) - self._closed:
+            self._closed |= new
+            _close_pools(new)
+        if left:
+            left[0].join(_LOOK_SECONDS)
+
+    def starts(self, frame: FrameType | None) -> bool:
+        """Whether a call in *frame* is the script's: made by its code, or by a library that its code has called."""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file.startswith(self._directory):
+                return True
+            if file.startswith(_PACKAGE):
+                return False
+            frame = frame.f_back
+        return threading.current_thread() in self._own
+
+
+def _close_pools(threads: Collection[threading.Thread]) -> None:
+    """Close the pools of these threads. Python's own end of all pools would close those of the driver, too."""
+    for found in gc.get_objects():
+        if isinstance(found, ThreadPoolExecutor) and not found._threads.isdisjoint(threads):  # noqa: SLF001  # Python's own end has no public name either
+            found.shutdown(wait=False)

@@ -1,0 +1,77 @@
+"""A script under a real driver finds the Python that it has under spark-submit: threads, logging, its end, signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, finished
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+QUERIES = ("orders", "payments")
+
+
+def feed(source: Path, number: int) -> None:
+    source.mkdir(parents=True, exist_ok=True)
+    aside = source.parent / f"{source.name}-{number}"
+    aside.write_text(f"row {number}\n")
+    aside.rename(source / f"{number}.txt")
+
+
+@pytest.mark.parametrize("kind", ["threads", "pool"])
+def test_queries_in_threads_run_recover_and_stop_as_those_of_a_main_thread(
+    kind: str, job: ManagedJob, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    for query in QUERIES:
+        feed(source / query, 0)
+    run = job.submit(APPS / "threads.py", [str(source), str(tmp_path / "out"), kind])
+    first = job.start(run)
+    job.await_consumed(first, QUERIES, 0)
+    wait_until(lambda: job.status and job.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
+    assert job.status is not None
+    assert set(job.status.queries) == set(QUERIES)
+    job.kill(first)
+    for query in QUERIES:
+        feed(source / query, 1)
+
+    second = job.start(run, job.resubmit(run))
+    job.await_consumed(second, QUERIES, 1)
+    answer = job.await_operation(job.ask(OperationKind.STOP, mode="suspend"))
+
+    assert answer.state is OperationState.COMPLETED, answer.error
+    assert second.wait(PATIENCE) == ExitCode.DONE, job.log(run, 2)
+    assert finished(job.result(run)).reason == "suspended"
+
+
+def test_a_script_logs_as_it_sets_up_and_its_functions_for_the_end_are_called(job: ManagedJob, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0)
+    own = tmp_path / "own.log"
+    run = job.submit(APPS / "own_logging.py", [str(tmp_path / "in"), str(tmp_path / "out"), str(own)])
+
+    assert job.start(run).wait(PATIENCE) == ExitCode.DONE, job.log(run)
+
+    finished(job.result(run))
+    assert own.read_text().splitlines() == ["MINE DEBUG started", "MINE INFO done"]
+    assert own.with_name("own.log.end").exists()
+    assert "INFO airflow_provider_ha.driver.publisher: checkpoint" in job.log(run)
+
+
+def test_a_script_that_ends_well_after_a_signal_from_outside_is_started_again(job: ManagedJob, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0)
+    run = job.submit(APPS / "handles_sigterm.py", [str(tmp_path / "in"), str(tmp_path / "out")])
+    process = job.start(run)
+    job.await_consumed(process, ("lines",), 0)
+
+    os.kill(int((job.directory(run) / "driver.pid").read_text()), signal.SIGTERM)
+
+    assert process.wait(PATIENCE) == ExitCode.RESTART_WANTED, job.log(run)
+    assert job.result(run) is None
+    assert "SIGTERM" in job.failure(run)
