@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # each process of a driver imports this module, and only one 
 
 __all__ = ["DriverContext", "current"]
 
+REHEARSAL_VARIABLE = "SPARK_HA_REHEARSAL"
+
 
 @dataclass(frozen=True)
 class DriverContext:
@@ -30,6 +32,9 @@ class DriverContext:
     :param epoch: Fencing token: grows with every driver of the job, and is never reset.
     :param restored_from: ``"epoch 3"``, ``"checkpoint-12"``, ``"savepoint-x"``; empty for a fresh start.
     :param given: Query -> where it is noted what its fenced function was given; ``None`` where it is not needed.
+    :param rehearsal: Whether a restore drill or a proof runs the script, beside the job itself: up to the start of one
+        query, and no further. Job, run and epoch are then empty, 0 and 0. The environment says so as well:
+        ``SPARK_HA_REHEARSAL=1``.
     """
 
     job_id: str
@@ -38,6 +43,7 @@ class DriverContext:
     restored_from: str
     lease_left: Callable[[], float]
     given: Callable[[str], GivenLog] | None = None
+    rehearsal: bool = False
 
     _current: ClassVar[DriverContext | None] = None
 

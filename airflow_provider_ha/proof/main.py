@@ -11,14 +11,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.readings import options
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest, StateReading
+from airflow_provider_ha.driver.script_surroundings import log_beside_the_script
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, gateway
 from airflow_provider_ha.driver.worker_imports import WORKER_PATH, worker_path
 from airflow_provider_ha.jobs.host.driver_spec import write_private
@@ -65,7 +67,7 @@ def main(arguments: list[str]) -> None:
     """Do what the request file asks for."""
     voice = AnswerWriter(os.dup(1))
     os.dup2(2, 1)  # guard: script-s-output-is-mixed-with-a-proof-s-answers
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    log_beside_the_script()
     request = ProofRequest.model_validate_json(Path(arguments[0]).read_bytes())
     if (script := request.application) is not None:
         # guard: proofs-know-no-secrets
@@ -76,8 +78,13 @@ def main(arguments: list[str]) -> None:
         log.exception("the proof failed")
         # guard: proof-that-fails-says-nothing
         voice.say(Answer(event=Event.UNABLE, reason=jvm_death() or f"{type(error).__name__}: {error}"))
+    leave(voice)
+
+
+def leave(voice: AnswerWriter) -> NoReturn:
+    """End at once: nothing more of a script is executed, and Spark's threads and the JVM are the parent's to end."""
     voice.say(Answer(event=Event.DONE))
-    os._exit(0)  # Spark's threads and the JVM are the parent's to end
+    os._exit(0)
 
 
 def prove(request: ProofRequest, voice: AnswerWriter) -> None:
@@ -94,7 +101,7 @@ def prove(request: ProofRequest, voice: AnswerWriter) -> None:
         session.stop()
     if request.application is not None and not voice.refused:
         os.chdir(request.application.directory or request.application.script.parent)
-        start_query(request, voice.say)
+        start_query(request, voice.say, partial(leave, voice))
 
 
 def forced(request: ProofRequest) -> dict[str, str]:

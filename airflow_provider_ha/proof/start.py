@@ -1,14 +1,21 @@
 """Starts the query of a script on a copy, with no sink, for one batch that has no input.
 
-The script runs up to the start of that query and no further. Its other queries are not started at all: they get a
-handle that has ended. Nothing that the script says of trigger, sink or checkpoint location comes to pass.
+The script runs up to the start of that query and no further: the process ends there, so that no ``finally``, no
+``__exit__``, no function of ``atexit`` and no statement behind a wait is executed, which would clean up what the
+running job works with. Its other queries are not started at all: they get a handle that has ended. Where the script
+waits for one of them it goes on while a start may follow (:mod:`~.further_starts`), and ends there otherwise. Nothing
+that the script says of trigger, sink or checkpoint location comes to pass.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow_provider_ha.checkpoints.connectors.places import is_local, local_path, output_place
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
@@ -17,6 +24,7 @@ from airflow_provider_ha.checkpoints.proof.request import ProofRequest
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.drain import plan_empty_batch
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.driver import context
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -27,26 +35,32 @@ from airflow_provider_ha.driver.spark_conf import fit_state_format
 from airflow_provider_ha.driver.table_sink import location_of
 from airflow_provider_ha.driver.writer_notes import WriterNotes, notes
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
+from airflow_provider_ha.proof.further_starts import may_start_again
 from airflow_provider_ha.proof.spark_errors import chain
 
 
-class ScriptOver(BaseException):
-    """Ends the script: the statements after the start are not needed. No ``except Exception`` keeps it going."""
+_LOOK_SECONDS = 0.1
+_OTHERS_SECONDS = 30.0
 
 
 class EndedQuery:
-    """The handle of a query that was not started: for the script it has ended already."""
+    """The handle of a query that was not started: for the script it has ended already.
 
-    def __init__(self, name: str | None) -> None:
+    :param wait: Called where the script waits for its end; returns when the script is to go on.
+    """
+
+    def __init__(self, name: str | None, wait: Callable[[str], None]) -> None:
         self.name = name
         self.id = self.runId = ""
         self.isActive = False
         self.lastProgress = None
         self.recentProgress: list[Any] = []
         self.status = {"message": "not started", "isDataAvailable": False, "isTriggerActive": False}
+        self._wait = wait
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802  # pyspark's name
-        """Return at once."""
+        """Return at once, or not at all."""
+        self._wait(f"query {self.name!r}")
         return None if timeout is None else True
 
     def processAllAvailable(self) -> None:  # noqa: N802  # pyspark's name
@@ -60,30 +74,88 @@ class EndedQuery:
 
 
 class ProvingStarter:
-    """Starts the one query, and reports the result; raises :class:`ScriptOver` then.
+    """Starts the one query, reports the result, and ends the process.
 
+    :param script: The script that starts it.
     :param say: Gets the answer.
+    :param leave: Ends the process at once.
     """
 
-    def __init__(self, request: ProofRequest, calls: WriterCalls, say: Callable[[Answer], None]) -> None:
+    def __init__(
+        self,
+        request: ProofRequest,
+        script: Script,
+        calls: WriterCalls,
+        say: Callable[[Answer], None],
+        leave: Callable[[], NoReturn],
+    ) -> None:
         self._request = request
+        self._script = script
         self._calls = calls
         self._say = say
-        self.seen: list[str] = []
-        self.answered = False
+        self._leave = leave
+        self._seen: list[str] = []
+        self._passed: list[str] = []
+        self._waiting: set[threading.Thread] = set()
+        self._resting: set[threading.Thread] = set()
+        self._found = threading.Lock()  # held from the start of the query on
 
     def start(self, writer: Any, path: str | None) -> Any:
-        """Start the query of *writer* when it is the one; else return the handle of one that has ended."""
+        """Start the query of *writer* when it is the one, and end; else return the handle of one that has ended."""
         noted = notes(writer)
         if self._request.query is not None and not noted.name:
             with suppress(ApplicationRefusedError):  # then it is not the one: that has a name
                 name_query(writer, path)
-        self.seen.append(noted.name or "(unnamed)")
         if not is_wanted(self._request, noted):
-            return EndedQuery(noted.name)
-        self.answered = True
+            self._seen.append(noted.name or "(unnamed)")
+            return EndedQuery(noted.name, self.wait)
+        self._found.acquire()  # no thread of the script is told anything from now on
         self._say(self._prove(writer, noted))
-        raise ScriptOver
+        return self._leave()
+
+    def wait(self, what: str) -> None:
+        """Return where the script has to go on to come to the start of the query; else :meth:`rest`.
+
+        :param what: What the script waits for.
+        """
+        self._let_others_come()
+        again = what in self._passed  # it goes round
+        if again or not may_start_again(self._script.directory):
+            self.rest("")
+        self._passed.append(what)
+
+    def _let_others_come(self) -> None:
+        """Return when no other thread of the script may come to the start of the query any more, or not for long."""
+        me, end = threading.current_thread(), time.monotonic() + _OTHERS_SECONDS
+        self._waiting.add(me)
+        while self._others() - self._waiting - self._resting and time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+        with self._found:  # a thread that has come to it keeps this lock
+            self._waiting.discard(me)
+
+    def _others(self) -> set[threading.Thread]:
+        return {threading.main_thread(), *self._script.threads.left()} - {threading.current_thread()}
+
+    def rest(self, failure: str) -> NoReturn:
+        """Let the calling thread of the script do nothing more; the last one answers that nothing was started.
+
+        :param failure: Why the script failed; empty when it did not.
+        """
+        self._resting.add(threading.current_thread())
+        while self._others() - self._resting:
+            time.sleep(_LOOK_SECONDS)
+        self._found.acquire()
+        self._say(self._not_started(failure))
+        self._leave()
+
+    def _not_started(self, failure: str) -> Answer:
+        started = f"it starts {', '.join(self._seen)}" if self._seen else "it starts no query"
+        why = failure or f"{self._script.name} has ended"
+        wanted = self._request.query or self._request.original.rstrip("/").rpartition("/")[2]
+        passed = (
+            f"; what it does after it has waited for {', '.join(self._passed)} was executed" if self._passed else ""
+        )
+        return Answer(event=Event.UNABLE, reason=f"query {wanted!r} was not started: {why}; {started}{passed}")
 
     def _prove(self, writer: Any, noted: WriterNotes) -> Answer:
         copy, name = self._request.copy_directory, noted.name or ""
@@ -111,6 +183,7 @@ class ProvingPatches(Patches):
 
     def __init__(self, starter: ProvingStarter) -> None:
         super().__init__(Lifecycle(), QueryRegistry(SystemClock()), starter)
+        self._proving = starter
 
     def location_of_table(self, writer: Any, name: str) -> str | None:
         """Return where a table lies, or would be made: nothing is written to it."""
@@ -118,30 +191,37 @@ class ProvingPatches(Patches):
 
     def _await_any(self, original: Callable[..., Any]) -> Callable[..., Any]:
         del original
-        return _over
 
-    def _stop_session(self, _: Callable[..., Any]) -> Callable[..., Any]:
-        return _over
+        def await_any(_: Any, timeout: float | None = None) -> bool | None:
+            self._proving.wait("any query")
+            return None if timeout is None else True
+
+        return await_any
+
+    def _stop_session(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def stop(session: Any) -> None:
+            self._proving.wait("the end of its session")
+            original(session)
+
+        return stop
 
 
-def start_query(request: ProofRequest, say: Callable[[Answer], None]) -> None:
-    """Run the script until it starts the query, and report the result.
+def start_query(request: ProofRequest, say: Callable[[Answer], None], leave: Callable[[], NoReturn]) -> None:
+    """Run the script until it starts the query, report the result, and end the process.
 
     :param request: Names the application.
+    :param leave: Ends the process at once.
     """
     application = request.application
     if application is None:
         return
     plan_empty_batch(request.copy_directory)
-    starter = ProvingStarter(request, WriterCalls.of_pyspark(), say)
+    script = Script(application.script, application.arguments)
+    starter = ProvingStarter(request, script, WriterCalls.of_pyspark(), say, leave)
     ProvingPatches(starter).apply()
-    failure = Script(application.script, application.arguments).run()
-    if starter.answered:
-        return
-    started = f"it starts {', '.join(starter.seen)}" if starter.seen else "it starts no query"
-    why = failure if failure and ScriptOver.__name__ not in failure else f"{application.script.name} has ended"
-    wanted = request.query or request.original.rstrip("/").rpartition("/")[2]
-    say(Answer(event=Event.UNABLE, reason=f"query {wanted!r} was not started: {why}; {started}"))
+    os.environ[context.REHEARSAL_VARIABLE] = "1"
+    context.install(context.DriverContext("", 0, 0, "", lambda: math.inf, rehearsal=True))
+    starter.rest(script.run_main() or "")
 
 
 def is_wanted(request: ProofRequest, noted: WriterNotes) -> bool:
@@ -162,7 +242,3 @@ def _place(location: str) -> str:
         return output_place(location)
     except ConfigurationError:
         return location
-
-
-def _over(*_: Any, **__: Any) -> Any:
-    raise ScriptOver

@@ -3,7 +3,12 @@
 ``prove.py INPUT CHECKPOINT TRACE KIND``: counts by key; *KIND* says where it writes and what else the script does.
 """
 
+import atexit
+import os
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +29,13 @@ if kind == "other-first":
     other = lines.writeStream.queryName("other").format("json").option("path", f"{trace}/other")
     other.option("checkpointLocation", f"{trace}/other-checkpoint").start().awaitTermination()
 
+if kind == "not-asked-for":
+    # The script has two queries, and no "counts": what follows the waits must not happen.
+    other = lines.writeStream.queryName("other").format("json")
+    other.option("checkpointLocation", f"{trace}/other-checkpoint").start(f"{trace}/other").awaitTermination()
+    Path(trace, "behind-a-wait").touch()
+    sys.exit()
+
 if kind == "never":
     spark.stop()
     sys.exit()
@@ -35,9 +47,40 @@ elif kind == "raises":
 else:
     counts = lines.groupBy("key").count()
 
+
+@contextmanager
+def lock_row() -> Iterator[None]:
+    """What a script holds while its queries run."""
+    try:
+        yield
+    finally:
+        Path(trace, "released").touch()
+
+
+def started() -> None:
+    """Start the query in a thread, as a script with several queries does."""
+    try:
+        writer.foreachBatch(leave_trace).start().awaitTermination()
+    finally:
+        Path(trace, "finally-of-a-thread").touch()
+
+
 writer = counts.writeStream.queryName("counts").outputMode("complete").option("checkpointLocation", checkpoint)
 if kind == "file":
     lines.writeStream.queryName("plain").format("json").option("checkpointLocation", checkpoint).start(f"{trace}/out")
+elif kind == "finally":
+    atexit.register(Path(trace, "atexit").touch)
+    with lock_row():
+        try:
+            writer.foreachBatch(leave_trace).start().awaitTermination()
+        finally:
+            Path(trace, "finally").touch()
+elif kind == "thread":
+    if os.environ["SPARK_HA_REHEARSAL"] != "1":
+        Path(trace, "not-told").touch()
+    threading.Thread(target=started).start()
+    lines.writeStream.queryName("other").format("json").start(f"{trace}/other").awaitTermination()
+    Path(trace, "behind-a-wait").touch()
 elif kind == "table":
     writer.toTable("counted")
 else:

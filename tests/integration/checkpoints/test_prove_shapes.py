@@ -76,6 +76,25 @@ def test_no_sink_of_the_script_is_touched(kind: str, tmp_path: Path) -> None:
     assert list((tmp_path / "trace").iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["finally", "thread"])
+def test_nothing_of_a_script_is_executed_behind_the_start_of_its_query(kind: str, tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy("rocksdb2", tmp_path / "place" / "c")
+    proof = proven(checkpoint, application=application("rocksdb2", checkpoint, tmp_path / "trace", kind), batch=6)
+
+    assert (proof.proven, proof.starting.outcome) == (True, Outcome.PROVEN)
+    assert list((tmp_path / "trace").iterdir()) == []
+
+
+def test_a_script_without_the_query_is_not_executed_behind_its_last_wait(tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy("hdfs", tmp_path / "place" / "c")
+    asked = application("hdfs", checkpoint, tmp_path / "trace", "not-asked-for")
+
+    proof = proven(checkpoint, application=asked)
+
+    assert proof.proven is None
+    assert "it starts other" in proof.starting.reason
+
+
 def test_a_file_sink_is_not_touched_and_a_query_without_state_is_started_too(tmp_path: Path) -> None:
     checkpoint = checkpoint_copy("stateless", tmp_path / "place" / "c")
     proof = proven(checkpoint, application=application("stateless", checkpoint, tmp_path / "trace", "file"))
