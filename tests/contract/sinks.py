@@ -46,7 +46,7 @@ class FileOutput:
         """Write an entry, with its hidden checksum."""
         self._log.mkdir(parents=True, exist_ok=True)
         name = f"{batch}.compact" if batch % 10 == 9 else str(batch)
-        (self._log / name).write_text(f'v1\n{{"path":"{batch}{content}"}}')
+        (self._log / name).write_text(f'v1\n{{"path":"{batch}{content}","size":1}}')
         (self._log / f".{name}.crc").write_bytes(b"crc")
 
     def remove(self) -> None:
@@ -72,7 +72,7 @@ class StoredOutput:
     def write(self, batch: int, content: str = "") -> None:
         """Write an entry."""
         name = f"{batch}.compact" if batch % 10 == 9 else str(batch)
-        self.files.create(f"{LOG}/{name}", f'v1\n{{"path":"{batch}{content}"}}'.encode())
+        self.files.create(f"{LOG}/{name}", f'v1\n{{"path":"{batch}{content}","size":1}}'.encode())
 
     def remove(self) -> None:
         """Remove the log."""

@@ -16,6 +16,8 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import (
     FORMATS,
     LOG,
     FileSinkLog,
+    damaged_entries,
+    files_of_entry,
     is_seeding,
     log_files,
     sink_log,
@@ -119,6 +121,7 @@ class FileSink:
             digests={number: self._digest(name) for number, name in entries.items() if number > batch},
             gone=batch >= 0 and not sink_log(self.output, self.reach).is_directory(),
             log_kept=kept is not None and _is_whole(kept, batch),
+            damaged=damaged_entries(self.record()) if entries else {},
         )
 
     def record(self) -> Tree:
@@ -148,6 +151,7 @@ class FileSink:
             self._judge_missing_output(case, findings)
             return {}
         set_aside = _judge_log(case, case.top, findings)
+        self.judge_damage(case, findings)
         if set_aside and self.needs_proof and not case.writers_dead:  # guard: entries-of-the-living-are-set-aside
             findings.add(
                 Verdict.LOSS_POSSIBLE,
@@ -158,6 +162,21 @@ class FileSink:
                 OWN_OUTPUT,
             )
         return set_aside
+
+    def judge_damage(self, case: SinkCase, findings: Findings) -> None:
+        """Judge what Spark will read in the log and not find; what is set aside above *top* is not read."""
+        damaged = {batch: found for batch, found in case.state.damaged.items() if case.top is None or batch <= case.top}
+        if not damaged:
+            return
+        kept = case.state.log_kept and max(damaged) <= case.batch
+        where = "the cut keeps" if kept else "a copy of the output has, or a checkpoint of the job keeps"
+        findings.add(
+            Verdict.IMPOSSIBLE,  # guard: holes-in-the-log-of-a-sink-are-safe
+            f"the log of the file sink {self.output} is not whole: {'; '.join(damaged.values())}. Spark dies at its "
+            "next compaction, and readers miss these rows",
+            f"put these entries back into {LOG}: {where} them (sinks/<query>/{LOG})",
+            OWN_OUTPUT,
+        )
 
     def _judge_missing_output(self, case: SinkCase, findings: Findings) -> None:
         if not case.state.log_kept:
@@ -237,8 +256,10 @@ def _judge_log(case: SinkCase, top: int, findings: Findings) -> dict[int, str]:
 
 
 def _is_whole(directory: Tree, batch: int) -> bool:
+    log = CompactibleLog(directory, LOG)
     try:
-        CompactibleLog(directory, LOG).closure(batch)
+        for entry in range(max(log.newest_compact(batch), 0), batch + 1):
+            files_of_entry(directory, log, entry)
     except CheckpointCorruptError:
         return False
     return True

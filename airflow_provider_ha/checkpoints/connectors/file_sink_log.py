@@ -9,17 +9,23 @@ compaction.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place
-from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog, entry_names
+from airflow_provider_ha.checkpoints.format.compactible_log import (
+    COMPACT,
+    CompactibleLog,
+    check_hidden_sum,
+    entry_names,
+)
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, names, read
 from airflow_provider_ha.checkpoints.trees.links import building, hidden_checksum, write_aside
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.errors import ConfigurationError, RestoreRefusedError
+from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, RestoreRefusedError
 from airflow_provider_ha.storage.durable import flush_directory
 from airflow_provider_ha.storage.file_reading import FileStoreReader
 from airflow_provider_ha.storage.file_store import FileStore
@@ -81,6 +87,59 @@ def log_files(log: Tree, batch: int) -> list[str]:
             raise FileGoneError(f"{LOG}/{entry}", "it is needed and not there")
         needed += [entries[entry], f".{entries[entry]}.crc"]
     return [name for name in needed if name in found]
+
+
+def needed_entries(log: CompactibleLog) -> dict[int, str]:
+    """Return entry -> name of what readers and the next compaction read: the newest compact entry and all after it."""
+    newest = max(log.newest_compact(log.last()), 0)
+    return {entry: name for entry, name in log.entries.items() if entry >= newest}
+
+
+def missing_entries(log: CompactibleLog) -> dict[int, str]:
+    """Return first batch of each gap in what Spark reads -> which batches are missing, as a sentence."""
+    found, expected = {}, 0
+    needed = needed_entries(log)
+    for entry, name in needed.items():
+        if entry > expected and not (name.endswith(COMPACT) and entry == min(needed)):
+            last = f" to {entry - 1}" if entry - 1 > expected else ""
+            found[expected] = f"batch {expected}{last} is not there, neither by itself nor in a compact entry"
+        expected = entry + 1
+    return found
+
+
+def files_of_entry(output: Tree, log: CompactibleLog, entry: int) -> dict[str, int]:
+    """Return the output files that an entry names -> their size in bytes.
+
+    :raises CheckpointCorruptError: It is not what Spark wrote.
+    """
+    named: dict[str, int] = {}
+    for line in log.lines(entry):
+        status = json.loads(line)
+        path, size = status.get("path"), status.get("size")
+        if not isinstance(path, str) or not isinstance(size, int):
+            raise CheckpointCorruptError(log.path(entry), "it holds a line without path and size")
+        if status.get("action", "add") == "delete":
+            named.pop(path, None)
+        elif not status.get("isDir"):
+            named[path] = size
+    check_hidden_sum(output, log.path(entry))
+    return named
+
+
+def damaged_entries(record: Tree) -> dict[int, str]:
+    """Return batch -> what is wrong with it in a log, of all that Spark reads there: the one rule of every judgement.
+
+    :param record: The log itself: of the output beside it nothing is listed.
+    :raises StorageUnavailableError: An entry could not be read.
+    """
+    log = CompactibleLog(record)
+    found = missing_entries(log)
+    for entry in needed_entries(log):
+        try:
+            files_of_entry(record, log, entry)
+        except CheckpointCorruptError as error:  # noqa: PERF203  # each entry for itself
+            found[entry] = f"batch {entry} ({error.path}): {error.reason}"
+    return dict(sorted(found.items()))
 
 
 class FileSinkLog:

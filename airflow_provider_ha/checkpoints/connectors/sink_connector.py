@@ -25,12 +25,14 @@ class SinkState:
     :param digests: Batch -> sha256 of the sink's record of the batch, above the cut.
     :param gone: Whether its record is not there although the cut has a batch.
     :param log_kept: Whether its record up to the cut is kept with the cut.
+    :param damaged: Batch -> what is wrong with it in the record, of all that its query reads there.
     """
 
     reached: int = -1
     digests: Mapping[int, str] = field(default_factory=dict)
     gone: bool = False
     log_kept: bool = True
+    damaged: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_ha.checkpoints.trees.files import FileGoneError, names, read_text
+from airflow_provider_ha.checkpoints.format import crc
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists, names, read, read_text
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 
@@ -22,13 +23,13 @@ class CompactibleLog:
     """One compactible log.
 
     :param directory: The checkpoint (or any directory that contains the log).
-    :param log: Path of the log, relative to *directory*.
+    :param log: Path of the log, relative to *directory*; empty for *directory* itself.
     """
 
-    def __init__(self, directory: Tree, log: str) -> None:
+    def __init__(self, directory: Tree, log: str = "") -> None:
         self._directory = directory
-        self._log = log
-        self._names = entry_names(names(directory / log))
+        self._log = f"{log}/" if log else ""
+        self._names = entry_names(names(directory / log if log else directory))
 
     @property
     def entries(self) -> dict[int, str]:
@@ -51,8 +52,8 @@ class CompactibleLog:
         if entry not in self._names:
             later = next((name for k, name in self._names.items() if k > entry and name.endswith(COMPACT)), None)
             merged = f"; {later} repeats it, and serves once the batch that wrote {later} is committed" if later else ""
-            raise FileGoneError(f"{self._log}/{entry}", f"it is needed and not there{merged}")
-        return f"{self._log}/{self._names[entry]}"
+            raise FileGoneError(f"{self._log}{entry}", f"it is needed and not there{merged}")
+        return f"{self._log}{self._names[entry]}"
 
     def closure(self, entry: int) -> list[str]:
         """Return the paths that are needed to know every file up to *entry*, ascending.
@@ -74,6 +75,22 @@ class CompactibleLog:
         A source line says its entry in ``batchId``; a line without it belongs to the entry that it is found in.
         """
         return [line for line in self.lines(entry) if json.loads(line).get("batchId", entry) == entry]
+
+
+def check_hidden_sum(directory: Tree, path: str) -> bool:
+    """Compare an entry of a log with the checksum that Hadoop wrote beside it; returns whether there is one.
+
+    Spark never does: an offset or a path that lost a bit is another one, silently.
+
+    :raises CheckpointCorruptError: The entry was changed after Spark wrote it.
+    """
+    folder, slash, name = path.rpartition("/")
+    hidden = f"{folder}{slash}.{name}.crc"
+    if not exists(directory, hidden):
+        return False
+    if crc.was_changed(read(directory, path), read(directory, hidden)):
+        raise CheckpointCorruptError(path, "it was changed after Spark wrote it: its hidden checksum does not fit")
+    return True
 
 
 def entry_names(found: Iterable[str]) -> dict[int, str]:

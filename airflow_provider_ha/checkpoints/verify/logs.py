@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from airflow_provider_ha.checkpoints.format.compactible_log import check_hidden_sum
 from airflow_provider_ha.checkpoints.format.fence_record import fence_at
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, Progress, batches, numbers
 from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
@@ -24,7 +25,6 @@ from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Reason
-from airflow_provider_ha.checkpoints.verify.source_entries import check_hidden_sum
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 

@@ -1,22 +1,26 @@
 """Verifying the log of a file sink: every entry that readers and the next compaction need, and the files they name.
 
-Invariant: only the newest compact entry and those after it count. What lies before them is never read.
+Invariant: the rule is that of every plan (``connectors.file_sink_log``). What lies before the newest compact entry is
+never read.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import (
+    LOG,
+    files_of_entry,
+    missing_entries,
+    needed_entries,
+)
 from airflow_provider_ha.checkpoints.connectors.places import local_path
-from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
+from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import Findings
-from airflow_provider_ha.checkpoints.verify.source_entries import check_hidden_sum
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 
 
@@ -29,46 +33,17 @@ def check_sink_log(sink: Tree, findings: Findings) -> None:
     :raises StorageUnavailableError: An entry could not be read.
     """
     log = CompactibleLog(sink, LOG)
-    needed = _needed(log)
-    expected_next = 0
-    for entry, name in needed.items():
-        if entry > expected_next and not (name.endswith(COMPACT) and entry == min(needed)):
-            path, expected = str(sink / LOG / str(expected_next)), "every entry after the last compact one"
-            last = f" to {entry - 1}" if entry - 1 > expected_next else ""
-            found = f"batch {expected_next}{last} is not there, neither by itself nor in a compact entry"
-            findings.add(Finding(Code.SINK_LOG_MISSING, path, expected_next, found, expected, blocks=True))
-        expected_next = entry + 1
+    for entry, found in missing_entries(log).items():
+        path, expected = str(sink / LOG / str(entry)), "every entry after the last compact one"
+        findings.add(Finding(Code.SINK_LOG_MISSING, path, entry, found, expected, blocks=True))
+    for entry, name in needed_entries(log).items():
         try:
-            named = _named(sink, log, entry)
+            named = files_of_entry(sink, log, entry)
         except CheckpointCorruptError as error:
             path = str(sink / error.path)
             findings.add(Finding(Code.SINK_LOG_CORRUPT, path, entry, error.reason, _ENTRY, blocks=True))
             continue
         _check_files(sink, named, name, entry, findings)
-
-
-def _needed(log: CompactibleLog) -> dict[int, str]:
-    newest = max(log.newest_compact(log.last()), 0)
-    return {entry: name for entry, name in log.entries.items() if entry >= newest}
-
-
-def _named(sink: Tree, log: CompactibleLog, entry: int) -> dict[str, int]:
-    """Return the output files that an entry names -> their size in bytes.
-
-    :raises CheckpointCorruptError: It is not what Spark wrote.
-    """
-    named: dict[str, int] = {}
-    for line in log.lines(entry):
-        status = json.loads(line)
-        path, size = status.get("path"), status.get("size")
-        if not isinstance(path, str) or not isinstance(size, int):
-            raise CheckpointCorruptError(log.path(entry), "it holds a line without path and size")
-        if status.get("action", "add") == "delete":
-            named.pop(path, None)
-        elif not status.get("isDir"):
-            named[path] = size
-    check_hidden_sum(sink, log.path(entry))
-    return named
 
 
 def _check_files(sink: Tree, named: Mapping[str, int], name: str, entry: int, findings: Findings) -> None:

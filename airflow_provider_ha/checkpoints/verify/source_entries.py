@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format import crc
-from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
-from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog, check_hidden_sum
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 
@@ -81,21 +78,6 @@ class SourceEntries:
             except CheckpointCorruptError as error:
                 self._said[path] = error
         return self._said[path]
-
-
-def check_hidden_sum(directory: Tree, path: str) -> bool:
-    """Compare an entry of a log with the checksum that Hadoop wrote beside it; returns whether there is one.
-
-    Spark never does: an offset or a path that lost a bit is another one, silently.
-
-    :raises CheckpointCorruptError: The entry was changed after Spark wrote it.
-    """
-    hidden = f"{Path(path).parent}/.{Path(path).name}.crc"
-    if not files.exists(directory, hidden):
-        return False
-    if crc.was_changed(files.read(directory, path), files.read(directory, hidden)):
-        raise CheckpointCorruptError(path, "it was changed after Spark wrote it: its hidden checksum does not fit")
-    return True
 
 
 def _read(log: CompactibleLog, entry: int) -> _Said:
