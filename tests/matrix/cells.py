@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,21 @@ FILE = Path(__file__).parents[2] / ".ci" / "matrix.toml"
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One environment: releases of Python, Airflow and PySpark."""
+    """One environment: releases of Python, Airflow and PySpark.
+
+    :param lowest: Whether everything else that ``pyproject.toml`` names is of the lowest release that it admits, in
+        place of the newest.
+    """
 
     python: str
     airflow: str
     pyspark: str
+    lowest: bool = False
 
     @property
     def name(self) -> str:
         """Name of the cell, for people and for a folder."""
-        return f"py{self.python}-airflow{self.airflow}-pyspark{self.pyspark}"
+        return f"py{self.python}-airflow{self.airflow}-pyspark{self.pyspark}{'-lowest' if self.lowest else ''}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,8 @@ class Matrix:
     def absent(self) -> list[Cell]:
         """Return the combinations that are not tried."""
         every = (Cell(*releases) for releases in product(self.python, self.airflow, self.pyspark))
-        return [cell for cell in every if cell not in self.cells]
+        tried = {replace(cell, lowest=False) for cell in self.cells}
+        return [cell for cell in every if cell not in tried]
 
     def unexplained(self) -> list[Cell]:
         """Return the combinations that are not tried without a reason."""

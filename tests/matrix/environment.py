@@ -110,7 +110,7 @@ class Environment:
 
     def _warnings(self) -> list[str]:
         """Return options: what an older Airflow says of the newest providers beside it is no error of ours."""
-        if self.cell.airflow == Matrix.read().airflow[-1]:
+        if self.cell.airflow == Matrix.read().airflow[-1] and not self.cell.lowest:
             return []
         return ["-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning"]
 
@@ -123,6 +123,7 @@ class Environment:
             "pip",
             "install",
             *("--python", str(self._venv / "bin" / "python")),
+            *("--resolution", "lowest-direct" if self.cell.lowest else "highest"),
             f"{wheel}[{_EXTRAS}]",
             f"apache-airflow=={self.cell.airflow}",
             f"pyspark=={self.cell.pyspark}",

@@ -77,6 +77,50 @@ def test_the_oldest_and_the_newest_release_of_each_minor_of_airflow_has_a_cell(m
     assert {extreme for found in minors.values() for extreme in (min(found), max(found))} <= tried
 
 
+def test_the_lowest_releases_of_everything_have_a_cell_and_so_have_the_newest(matrix: Matrix) -> None:
+    lowest = [cell for cell in matrix.cells if cell.lowest]
+    highest = [cell for cell in matrix.cells if not cell.lowest]
+
+    assert lowest == [Cell(matrix.python[0], matrix.airflow[0], matrix.pyspark[0], lowest=True)]
+    assert Cell(matrix.python[-1], matrix.airflow[-1], matrix.pyspark[-1]) in highest
+
+
+@pytest.mark.parametrize(("lowest", "resolution"), [(True, "lowest-direct"), (False, "highest")])
+def test_a_cell_installs_the_releases_that_it_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lowest: bool, resolution: str
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(Environment, "_uv", lambda _, *arguments: asked.append(arguments))
+    monkeypatch.setattr(environment, "interpreter", lambda minors: tmp_path / "python")
+
+    Environment(Cell("3.12", "3.3.2", "4.3.0", lowest=lowest), tmp_path)._install(tmp_path / "wheel")
+
+    assert resolution == asked[-1][asked[-1].index("--resolution") + 1]
+
+
+@pytest.mark.parametrize(
+    ("extra", "oldest"),
+    [("", "typer>=0.15.4"), ("", "urllib3>=2.6"), ("delta", "pyarrow>=18"), ("openlineage", "apache-airflow>=3.0")],
+)
+def test_releases_with_known_faults_are_not_admitted(project: dict[str, Any], extra: str, oldest: str) -> None:
+    named = project["optional-dependencies"][extra] if extra else project["dependencies"]
+    wanted = Requirement(oldest)
+    (found,) = (one for one in map(Requirement, named) if one.name == wanted.name)
+
+    assert str(*wanted.specifier) in {str(part) for part in found.specifier}
+
+
+def test_the_extra_openlineage_has_the_bounds_of_airflow(project: dict[str, Any]) -> None:
+    bounds = [
+        one.specifier
+        for extra in ("airflow", "openlineage")
+        for one in map(Requirement, project["optional-dependencies"][extra])
+        if one.name == "apache-airflow"
+    ]
+
+    assert bounds[0] == bounds[1]
+
+
 def test_the_page_of_the_releases_says_the_ranges() -> None:
     page = (ROOT / "docs" / "reference" / "releases.md").read_text(encoding="utf-8")
 
