@@ -64,7 +64,8 @@ def test_python_blocks_run(tmp_path: Path) -> None:
 
 
 RUN = ("tutorial.md", "standalone-from-nothing.md")  # pages that are run as they are; see the other tests of them
-INSTALLING = ("pip install", "make venv")  # blocks of the tutorial that change the environment: checked, not run
+# Blocks of the tutorial that change the environment: checked, not run.
+INSTALLING = ("pip install", "uv pip install", "make venv")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
@@ -88,6 +89,10 @@ def assert_command_exists(line: str, *, where: str) -> None:
         return
     if words[0] == "make":
         assert_make_targets([word for word in words[1:] if "=" not in word], where)
+    elif words == ["airflow", "standalone"]:
+        pass  # Airflow's own
+    elif words[:3] == ["uv", "pip", "install"]:
+        assert_installs(words[3:], where)
     elif words[:2] == ["pip", "install"]:
         assert_installs(words[2:], where)
     elif words[0] == "source":

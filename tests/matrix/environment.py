@@ -119,17 +119,22 @@ class Environment:
         if python is None:
             raise NotHereError(f"no Python {self.cell.python} on this host")
         self._uv("venv", "--python", str(python), str(self._venv))
+        here = str(self._venv / "bin" / "python")
+        cell = [f"apache-airflow=={self.cell.airflow}", f"pyspark=={self.cell.pyspark}"]
+        cell += Matrix.read().packages_beside(self.cell)
+        lowest = ["--constraint", str(self._lowest(cell, here))] if self.cell.lowest else []
+        self._uv("pip", "install", "--python", here, *lowest, f"{wheel}[{_EXTRAS}]", *cell, "uv")
+
+    def _lowest(self, cell: list[str], python: str) -> Path:
+        """Return constraints with the lowest releases of all that the project names: of a wheel uv takes the newest."""
+        named, found = self.place / "cell.in", self.place / "lowest.txt"
+        named.write_text("\n".join(cell), encoding="utf-8")
+        extras = [word for extra in _EXTRAS.split(",") for word in ("--extra", extra)]
+        project = [str(ROOT / "pyproject.toml"), str(named), *extras]
         self._uv(
-            "pip",
-            "install",
-            *("--python", str(self._venv / "bin" / "python")),
-            *("--resolution", "lowest-direct" if self.cell.lowest else "highest"),
-            f"{wheel}[{_EXTRAS}]",
-            f"apache-airflow=={self.cell.airflow}",
-            f"pyspark=={self.cell.pyspark}",
-            *Matrix.read().packages_beside(self.cell),
-            "uv",
+            "pip", "compile", "--python", python, "--resolution", "lowest-direct", "--output-file", str(found), *project
         )
+        return found
 
     def _uv(self, *arguments: str) -> None:
         variables = os.environ | {"UV_PYTHON_DOWNLOADS": "never"}

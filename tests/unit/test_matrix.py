@@ -85,9 +85,9 @@ def test_the_lowest_releases_of_everything_have_a_cell_and_so_have_the_newest(ma
     assert Cell(matrix.python[-1], matrix.airflow[-1], matrix.pyspark[-1]) in highest
 
 
-@pytest.mark.parametrize(("lowest", "resolution"), [(True, "lowest-direct"), (False, "highest")])
-def test_a_cell_installs_the_releases_that_it_is_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lowest: bool, resolution: str
+@pytest.mark.parametrize("lowest", [True, False])
+def test_a_cell_of_the_lowest_releases_is_constrained_to_those_that_the_project_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lowest: bool
 ) -> None:
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(Environment, "_uv", lambda _, *arguments: asked.append(arguments))
@@ -95,7 +95,9 @@ def test_a_cell_installs_the_releases_that_it_is_for(
 
     Environment(Cell("3.12", "3.3.2", "4.3.0", lowest=lowest), tmp_path)._install(tmp_path / "wheel")
 
-    assert resolution == asked[-1][asked[-1].index("--resolution") + 1]
+    resolved = [call for call in asked if "lowest-direct" in call]
+    assert [str(ROOT / "pyproject.toml") in call for call in resolved] == ([True] if lowest else [])
+    assert ("--constraint" in asked[-1]) is lowest
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""What prose names exists: verbs, options and extras. And what a reader copies destroys nothing without a warning."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+from typer.main import get_command
+
+from airflow_provider_ha.cli.app import app
+from tests.docs.blocks import blocks_of
+from tests.docs.test_code_blocks import PAGES, ROOT, page_id
+from tests.mutants.catalogue import read_toml
+
+
+_CODE = re.compile(r"`([^`\n]+)`")
+_FENCE = re.compile(r"^```.*?^```\s*$", re.DOTALL | re.MULTILINE)
+_EXTRAS = re.compile(r"airflow-provider-ha\[([a-z0-9,]+)\]|`\[([a-z0-9,]+)\]`")
+# Options of other programs that pages name.
+_FOREIGN = frozenset({"--quick", "--api-token", "--password", "--db-password"})
+_SECTIONS = frozenset({"core", "api"})  # of airflow.cfg
+
+
+def prose(page: Path) -> str:
+    """Return a page without its blocks."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def inline_code(page: Path) -> list[str]:
+    return _CODE.findall(prose(page))
+
+
+@cache
+def verbs() -> dict[str, set[str]]:
+    """Return each command with its options."""
+    found: dict[str, set[str]] = {}
+
+    def walk(command: typer.core.TyperCommand, words: tuple[str, ...]) -> None:
+        for name, inner in getattr(command, "commands", {}).items():
+            walk(inner, (*words, name))
+        options = {word for parameter in command.params for word in (*parameter.opts, *parameter.secondary_opts)}
+        found[" ".join(words)] = {word for word in options if word.startswith("-")} | {"--help"}
+
+    walk(get_command(app), ())  # type: ignore[arg-type]  # a group of typer
+    return found
+
+
+def named_commands(page: Path) -> list[list[str]]:
+    """Return the commands of ``spark-ha`` that prose names, as words."""
+    found = []
+    for code in inline_code(page):
+        for prefix in ("spark-ha ", "airflow ha "):
+            if code.startswith(prefix):
+                try:
+                    found.append(shlex.split(code.removeprefix(prefix)))
+                except ValueError:
+                    found.append(code.removeprefix(prefix).split())
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_commands_that_prose_names_exist_with_their_options(page: Path) -> None:
+    for words in named_commands(page):
+        known = max((verb for verb in verbs() if words[: len(verb.split())] == verb.split()), key=len)
+        said = " ".join(words)
+        takes_verbs = any(verb.startswith(f"{known} ".lstrip()) for verb in verbs() if verb != known)
+        more = words[len(known.split()) :]
+        assert not (takes_verbs and more and re.fullmatch(r"[a-z-]+", more[0]) and not more[0].startswith("-")), said
+        ours = more[: more.index("--")] if "--" in more else more
+        options = {word.split("=")[0].rstrip("]") for word in ours if re.match(r"--[a-z]", word)}
+        assert options <= verbs()[known] | verbs()[""], f"`spark-ha {said}`: {options - verbs()[known]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_options_that_prose_names_alone_exist(page: Path) -> None:
+    known = set().union(*verbs().values()) | _FOREIGN
+    named = {match[1] for code in inline_code(page) if (match := re.match(r"(--[a-z][a-z-]+)(?:[ =,]|$)", code))}
+
+    assert named <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_extras_that_prose_names_exist(page: Path) -> None:
+    project = read_toml(ROOT / "pyproject.toml")["project"]
+    named = {
+        extra for groups in _EXTRAS.findall(page.read_text(encoding="utf-8")) for extra in "".join(groups).split(",")
+    }
+
+    assert named - _SECTIONS <= set(project["optional-dependencies"])
+
+
+def test_the_install_page_has_every_extra() -> None:
+    project = read_toml(ROOT / "pyproject.toml")["project"]
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
+    table = page[page.index("| Extra | Brings") :].split("\n\n", 1)[0].splitlines()[2:]
+    named = [extra for row in table for extra in _CODE.findall(row.split("|")[1])]
+
+    assert sorted(named) == sorted(project["optional-dependencies"])
+
+
+# Commands that end or remove something, and the words of which one has to stand in the paragraph before the block.
+_DESTROYS = {
+    r"job stop\b": ("stop", "end"),
+    r"job cancel\b": ("cancel",),
+    r"job delete\b(?!.*--dry-run)": ("delet",),
+    r"cluster erase\b(?!.*--dry-run)": ("eras",),
+    r"(?:savepoint dispose)\b": ("dispos", "remov"),
+    r"savepoint sweep\b": ("remov",),
+    r"checkpoint delete\b": ("delet", "remov"),
+    r"storage (?:prune|collect)\b(?!.*--dry-run)": ("remov",),
+    r"storage orphans\b.*--delete": ("remov", "delet"),
+}
+
+
+def paragraph_before(page: Path, line: int) -> str:
+    """Return the text between the block whose code begins at *line* and the heading or block before it."""
+    lines = page.read_text(encoding="utf-8").splitlines()[: line - 2]
+    begin = max((number for number, text in enumerate(lines) if text.startswith(("#", "```"))), default=-1)
+    return " ".join(lines[begin + 1 :])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_a_block_to_copy_destroys_nothing_without_a_sentence_before_it(page: Path) -> None:
+    for block in blocks_of(page):
+        for pattern, words in _DESTROYS.items():
+            if block.language == "bash" and re.search(rf"spark-ha {pattern}", block.text):
+                said = paragraph_before(page, block.line).lower()
+                assert any(word in said for word in words), f"{page_id(page)}:{block.line}: {pattern}"
