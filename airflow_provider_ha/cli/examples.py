@@ -20,8 +20,8 @@ _PLACES = (Path(__file__).parents[1] / "example_dags", Path(__file__).parents[2]
 
 _NEXT = """\
 Next:
-1. Create a connection of type Spark HA named spark_ha_default in the UI. `airflow ha storage check` tests it; so does the
-   button Test, which [core] test_connection = Enabled in airflow.cfg switches on.
+1. Create a connection of type Spark HA named spark_ha_default in the UI. `airflow ha storage check` tests it, and
+   so does the button Test, which [core] test_connection = Enabled in airflow.cfg switches on.
 2. Airflow shows the DAGs after its next scan, paused. Unpaused they do nothing to a job that does not exist.
 3. Each DAG acts on the job of its parameter job_id ({job} by default). To run your own script, copy flight_delays.py
    and name the script in application=."""

@@ -106,13 +106,13 @@ def test_the_install_page_has_every_extra() -> None:
 _DESTROYS = {
     r"job stop\b": ("stop", "end"),
     r"job cancel\b": ("cancel",),
-    r"job delete\b(?!.*--dry-run)": ("delet",),
+    r"job delete\b(?!.*--dry-run)": ("delete",),
     r"cluster erase\b(?!.*--dry-run)": ("eras",),
     r"(?:savepoint dispose)\b": ("dispos", "remov"),
     r"savepoint sweep\b": ("remov",),
-    r"checkpoint delete\b": ("delet", "remov"),
+    r"checkpoint delete\b": ("delete", "remov"),
     r"storage (?:prune|collect)\b(?!.*--dry-run)": ("remov",),
-    r"storage orphans\b.*--delete": ("remov", "delet"),
+    r"storage orphans\b.*--delete": ("remov", "delete"),
 }
 
 
