@@ -19,12 +19,13 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.driver.ended_query import EndedQuery
 from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.query_name import name_query
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls, check_writer
 from airflow_provider_ha.driver.resting import described
 from airflow_provider_ha.driver.spark_conf import fit_state_format
-from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
+from airflow_provider_ha.driver.writer_notes import SinkSpec, begins_anew, notes
 from airflow_provider_ha.errors import OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery
 
@@ -83,6 +84,10 @@ class DrainStarter:
         :raises OperationFailedError: It did not execute exactly that batch.
         :raises SystemExit: The query has been drained already.
         """
+        if begins_anew(notes(writer), writer._spark.conf.get("spark.sql.sources.default")):  # noqa: SLF001  # as below
+            return EndedQuery(
+                notes(writer).name
+            )  # it has nothing to drain, and would read its input from the beginning
         if (name := name_query(writer, path)) in self._seen:
             # guard: drains-go-round
             raise SystemExit(0)  # the script starts its query again whenever it has ended

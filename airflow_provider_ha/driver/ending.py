@@ -60,7 +60,7 @@ class Ending:
             if refused_directory(parts.script.error, parts.registry, parts.origin.key):
                 described = refused(described, parts.origin.key)
             self.way_out.leave(ExitCode.FAILED, reason, failure=described)
-        if not parts.registry.started:
+        if not parts.registry.started and not parts.registry.aside:
             self._refuse(ApplicationRefusedError("the script ended without a streaming query"))
         if (number := parts.script.signals.received) is not None:
             # It is over for the script, and not for the run: a signal from outside is no stop of the job.

@@ -60,6 +60,7 @@ class Patches:
         self._patch(DataStreamWriter, "format", _note_format)
         self._patch(DataStreamWriter, "option", _note_option)
         self._patch(DataStreamWriter, "options", _note_options)
+        self._patch(DataStreamWriter, "outputMode", _note_mode)
         self._patch(DataStreamWriter, "trigger", _note_trigger)
         self._patch(DataStreamWriter, "partitionBy", _note_partitions)
         self._patch(DataStreamWriter, "foreachBatch", _note_sink("foreachBatch"))
@@ -221,6 +222,14 @@ def _note_options(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(writer, **{key: value for key, value in options.items() if key.lower() != OPTION})
 
     return set_options
+
+
+def _note_mode(original: Callable[..., Any]) -> Callable[..., Any]:
+    def output_mode(writer: Any, outputMode: str) -> Any:  # noqa: N803  # pyspark's name
+        notes(writer).mode = outputMode
+        return original(writer, outputMode)
+
+    return output_mode
 
 
 def _note_trigger(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -80,19 +80,24 @@ class StartedQuery:
         # guard: running-with-batches-of-an-earlier-epoch
         if progress(self.directory.fresh()).committed > self.committed_before:
             return True
-        try:
-            # guard: idle-queries-never-run
-            if self.handle._jsq.lastProgress() is not None:  # noqa: SLF001  # pyspark's own converts all of it
-                return True
-            return not self.handle.isActive and self.failure() is None
-        except Exception as error:  # noqa: BLE001  # a JVM that does not answer has not said that it works
-            log.debug("query %s does not say whether its first trigger is over: %s", self.name, error)
-            return False
+        return has_had_its_first_trigger(self.handle)
 
     def failure(self) -> str | None:
         """Return why the query failed, or ``None``."""
         error = self.handle.exception()
         return None if error is None else f"query {self.name!r} failed: {error}"
+
+
+def has_had_its_first_trigger(handle: Any) -> bool:
+    """Whether Spark has reported progress of a query, or the query has ended well without any."""
+    try:
+        # guard: idle-queries-never-run
+        if handle._jsq.lastProgress() is not None:  # noqa: SLF001  # pyspark's own converts all of it
+            return True
+        return not handle.isActive and handle.exception() is None
+    except Exception as error:  # noqa: BLE001  # a JVM that does not answer has not said that it works
+        log.debug("a query does not say whether its first trigger is over: %s", error)
+        return False
 
 
 Member: TypeAlias = StartedQuery | RestingQuery
@@ -114,6 +119,7 @@ class QueryRegistry:
         self._complete = False
         self._waiting = threading.Event()
         self._lock = threading.Lock()
+        self._aside: list[Any] = []
 
     def expect(self, queries: Iterable[RestingQuery], *, complete: bool) -> None:
         """Note the queries that the working directory was made with.
@@ -132,6 +138,17 @@ class QueryRegistry:
             self._beginning.add(query.name)
             if query.name in self._members:  # guard: new-queries-are-cut-before-they-are-there
                 self._members[query.name] = query
+
+    def add_aside(self, handle: Any) -> None:
+        """Note a query that is part of no cut: it begins from nothing at each start."""
+        with self._lock:
+            self._aside.append(handle)
+
+    @property
+    def aside(self) -> tuple[Any, ...]:
+        """The handles of the queries that are part of no cut."""
+        with self._lock:
+            return tuple(self._aside)
 
     def give_up(self, name: str) -> None:
         """Note that a query that was being started is not."""
@@ -187,8 +204,12 @@ class QueryRegistry:
         whether at all, is up to the script. See :meth:`missing`.
         """
         started = self.started
+        if not started and (missing := self.missing()):
+            return missing
+        if not started and any(map(has_had_its_first_trigger, self.aside)):
+            return ""
         if not started:
-            return self.missing() or "the script has not started a query"
+            return "the script has not started a query"
         names = [repr(query.name) for query in started if not query.first_trigger_is_over()]
         return f"waiting for the first batch of {', '.join(names)}" if names else ""
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.iceberg import ICEBERG
@@ -23,6 +25,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_start
 from airflow_provider_ha.checkpoints.working.batch_log import put_offsets
+from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.iceberg_table import table_directory
 from airflow_provider_ha.driver.jvm.component import Component
@@ -41,6 +44,7 @@ from airflow_provider_ha.driver.unplanned import UnplannedRules, mode_of
 from airflow_provider_ha.driver.way_forward import from_output
 from airflow_provider_ha.driver.writer_notes import (
     SinkSpec,
+    begins_anew,
     check_options,
     notes,
     refuse_unfenced,
@@ -61,6 +65,7 @@ from airflow_provider_ha.redaction import remember, secret_values
 
 log = logging.getLogger(__name__)
 NOOP = "noop"
+ASIDE = ".aside"  # hidden: no query has this name
 WITHOUT_COMPONENT = "Use a work root on s3://, whose jobs run behind the component, or write to a mounted directory"
 
 
@@ -212,6 +217,9 @@ class QueryStarter:
 
     def _start(self, writer: Any, path: str | None) -> Any:
         """Start the query; ``None`` when a stop came before it was started for good."""
+        default = writer._spark.conf.get("spark.sql.sources.default")  # noqa: SLF001  # the session that made the writer
+        if begins_anew(notes(writer), default):
+            return self._start_aside(writer, path)
         try:
             check_master(writer._spark, allowed=self._remote_allowed)  # noqa: SLF001  # the session that made the writer
             # guard: starts-without-a-look-at-the-manager
@@ -244,6 +252,14 @@ class QueryStarter:
         log.info(
             "query %s started at %s after %d replayed batches", checked.name, progress(directory.fresh()), len(steps)
         )
+        return handle
+
+    def _start_aside(self, writer: Any, path: str | None) -> Any:
+        """Start a query that is part of no checkpoint, as Spark does without a location: in a new directory."""
+        below = self._origin.location if self._component is None else Path(mkdtemp(prefix="spark-ha-")).as_uri()
+        self._calls.option(writer, "checkpointLocation", f"{below}/{ASIDE}/{new_id()}")
+        handle = self._calls.start(writer, path)
+        self._registry.add_aside(handle)
         return handle
 
     def _started(self, writer: Any, path: str | None, name: str) -> Any:

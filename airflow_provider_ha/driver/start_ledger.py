@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 
+from airflow_provider_ha.checkpoints.connectors.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries, read_started, write_started
@@ -59,20 +60,21 @@ def check_new_name(name: str, before: StartedQueries, *, expected: Collection[st
     """Refuse a query that the run did not have before its driver was lost, while one that it had has not come back.
 
     A script that was lost before it came to this query is not refused: either it has started its earlier ones again,
-    or it had not been seen to wait, so that nothing says that there were no more.
+    or it had not been seen to wait, so that nothing says that there were no more. Queries for a look at rows, into a
+    console or into memory, may come and go.
 
     :param before: What earlier epochs of the run have started.
     :param expected: Names of the queries that the working directory was made with.
     :param begun: Names of the queries that the script has begun to start in this epoch.
     :raises ApplicationRefusedError: It would begin from nothing, and the other one would stay behind.
     """
-    known = before.sinks.keys()
+    known = {name for name, sink in before.sinks.items() if (sink.format or "").lower() not in DEBUG_FORMATS}
     missing = sorted(known - set(begun))
     if not before.complete or not missing or name in known or name in expected:  # guard: late-queries-are-refused
         return
     raise ApplicationRefusedError(
         f"the script starts query {name!r}, which the run did not have before its driver was lost; it had "
-        f"{', '.join(map(repr, known))}, and {', '.join(map(repr, missing))} has not been started again",
+        f"{', '.join(map(repr, sorted(known)))}, and {', '.join(map(repr, missing))} has not been started again",
         next_step="Give every query the same name at each start of the script, or submit the job with "
         "allow_new_queries=True",
     )

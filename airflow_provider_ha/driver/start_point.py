@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from airflow_provider_ha.checkpoints.connectors.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sinks import query_memory, sink_connector
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
@@ -93,7 +94,10 @@ def prepare_start(
         origin = replace(origin, fallback=previous.fallback)
         try:
             lost = _continuable(fenced, previous, refusal)
-            check_lengths(area.tree(lost), lengths or {})
+            dispensable = _dispensable(area.tree(lost))
+            check_lengths(
+                area.tree(lost), {name: each for name, each in (lengths or {}).items() if name not in dispensable}
+            )
             area.create(key)
             return _recover(area, origin, lost, previous, published or {})
         except (CheckpointCorruptError, CheckpointMissingError, RecordCorruptError) as error:
@@ -207,9 +211,19 @@ def _continuable(fenced: str | None, previous: Generation, refusal: str) -> str:
     return fenced
 
 
+def _dispensable(lost: Tree) -> frozenset[str]:
+    """Return the queries of a lost directory that are for a look at rows only.
+
+    :raises RecordCorruptError: The note of what was started is not what was written.
+    """
+    started = read_started(lost)
+    sinks = started.sinks if started is not None else {}
+    return frozenset(name for name, sink in sinks.items() if (sink.format or "").lower() in DEBUG_FORMATS)
+
+
 def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, published: Mapping[str, int]) -> Origin:
     recorded = {name: query.replay for name, query in origin.plans.items()}
-    committed = prepare_recovery(area, lost, origin.key, recorded=recorded)
+    committed = prepare_recovery(area, lost, origin.key, recorded=recorded, dispensable=_dispensable(area.tree(lost)))
     fenced, drain = area.tree(lost), newest_drain(area, lost)
     carry(fenced, origin.directory, published)
     if (kept := kept_in(fenced)) is not None:

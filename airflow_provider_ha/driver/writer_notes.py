@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_provider_ha.checkpoints.connectors.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.connectors.sink_type import Conf
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of_format
 from airflow_provider_ha.checkpoints.model import SinkKind
@@ -29,6 +30,7 @@ class WriterNotes:
     :param is_named_by_sink: Whether the name is not the script's.
     :param partitions: Columns of ``partitionBy``.
     :param table: Name of a table that Spark itself has to find: one that keeps no record of batches.
+    :param mode: Output mode; empty where the script says none.
     """
 
     name: str | None = None
@@ -39,6 +41,7 @@ class WriterNotes:
     is_named_by_sink: bool = False
     partitions: tuple[str, ...] = ()
     table: str | None = None
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,20 @@ def notes(writer: Any) -> WriterNotes:
         found = WriterNotes()
         setattr(writer, _NOTES, found)
     return found
+
+
+def begins_anew(noted: WriterNotes, default_format: str) -> bool:
+    """Whether a query is for a look at rows only, and begins from nothing at each start: it is part of no checkpoint.
+
+    Spark itself starts a query with a memory sink on its checkpoint in complete mode only. A query with a console sink
+    that has no name could not be found again.
+
+    :param default_format: The session's ``spark.sql.sources.default``.
+    """
+    source = (noted.sink or default_format).lower()
+    if source not in DEBUG_FORMATS:
+        return False
+    return not noted.name or (source == "memory" and noted.mode.lower() != "complete")
 
 
 def check_options(name: str, noted: WriterNotes) -> None:

@@ -25,6 +25,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.drain import plan_empty_batch
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver import context
+from airflow_provider_ha.driver.ended_query import EndedQuery
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -41,36 +42,6 @@ from airflow_provider_ha.proof.spark_errors import chain
 
 _LOOK_SECONDS = 0.1
 _OTHERS_SECONDS = 30.0
-
-
-class EndedQuery:
-    """The handle of a query that was not started: for the script it has ended already.
-
-    :param wait: Called where the script waits for its end; returns when the script is to go on.
-    """
-
-    def __init__(self, name: str | None, wait: Callable[[str], None]) -> None:
-        self.name = name
-        self.id = self.runId = ""
-        self.isActive = False
-        self.lastProgress = None
-        self.recentProgress: list[Any] = []
-        self.status = {"message": "not started", "isDataAvailable": False, "isTriggerActive": False}
-        self._wait = wait
-
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802  # pyspark's name
-        """Return at once, or not at all."""
-        self._wait(f"query {self.name!r}")
-        return None if timeout is None else True
-
-    def processAllAvailable(self) -> None:  # noqa: N802  # pyspark's name
-        """Return at once."""
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-    def exception(self) -> None:
-        """Nothing went wrong."""
 
 
 class ProvingStarter:

@@ -7,8 +7,9 @@ from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 
 
-# What is written there is gone with the driver.
-_TRANSIENT_FORMATS = frozenset({"noop", "console", "memory"})
+# For a look at rows: what is written there is gone with the driver.
+DEBUG_FORMATS = frozenset({"console", "memory"})
+_TRANSIENT_FORMATS = DEBUG_FORMATS | {"noop"}
 
 
 class OtherSink(SinkType):
@@ -24,7 +25,7 @@ class OtherSink(SinkType):
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge what it may have, and what it is given again."""
-        if case.top is None or sink.format in _TRANSIENT_FORMATS:
+        if case.top is None or (sink.format or "").lower() in _TRANSIENT_FORMATS:
             return {}
         if sink.unplanned:
             # guard: unplanned-batches-are-safe

@@ -7,7 +7,8 @@ current only by the fenced write that follows; a half-made one is never current.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
@@ -16,11 +17,20 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
 from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.checkpoints.working.batch_log import put_offsets, write_sources
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 from airflow_provider_ha.pointers.ownership import Owner
 
 
+log = logging.getLogger(__name__)
+
+
 def prepare_recovery(
-    area: WorkArea, fenced: str, target: str, *, recorded: Mapping[str, Sequence[BatchEntry]] | None = None
+    area: WorkArea,
+    fenced: str,
+    target: str,
+    *,
+    recorded: Mapping[str, Sequence[BatchEntry]] | None = None,
+    dispensable: Collection[str] = (),
 ) -> dict[str, int]:
     """Fork every query of a lost epoch with its planned batch; return query -> last committed batch.
 
@@ -29,7 +39,8 @@ def prepare_recovery(
     :param target: Key of the new epoch's working directory.
     :param recorded: Query -> recorded batches of the run's restore plan: when the loss came in the middle of a replay,
         the rest of it still needs its part of the source logs.
-    :raises CheckpointCorruptError: A query cannot be continued; restore the job from a checkpoint.
+    :param dispensable: Queries that begin anew where they cannot be continued.
+    :raises CheckpointCorruptError: Another query cannot be continued; restore the job from a checkpoint.
     """
     committed = {}
     lost = area.tree(fenced)
@@ -38,7 +49,13 @@ def prepare_recovery(
         # Without metadata nothing was ever planned: Spark begins such a query by itself.
         if at.planned < 0 and not lost.has(f"{query}/{METADATA}"):
             continue
-        area.fork(f"{fenced}/{query}", f"{target}/{query}", keep_planned=True)
+        try:
+            area.fork(f"{fenced}/{query}", f"{target}/{query}", keep_planned=True)
+        except (CheckpointCorruptError, CheckpointMissingError) as error:
+            if query not in dispensable:
+                raise
+            log.warning("query %r begins anew, because it cannot be continued: %s", query, error)
+            continue
         write_sources(area.tree(target) / query, _following(at.planned, (recorded or {}).get(query, ())))
         committed[query] = at.committed
     return committed

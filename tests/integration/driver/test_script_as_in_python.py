@@ -75,3 +75,41 @@ def test_a_script_that_ends_well_after_a_signal_from_outside_is_started_again(jo
     assert process.wait(PATIENCE) == ExitCode.RESTART_WANTED, job.log(run)
     assert job.result(run) is None
     assert "SIGTERM" in job.failure(run)
+
+
+def test_queries_for_a_look_at_rows_do_not_keep_a_query_from_its_recovery(job: ManagedJob, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0)
+    run = job.submit(APPS / "debugged.py", [str(tmp_path / "in"), str(tmp_path / "out")])
+    first = job.start(run)
+    job.await_consumed(first, ("lines", "counts"), 0)
+    wait_until(lambda: job.status and job.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
+    job.kill(first)
+    feed(tmp_path / "in", 1)
+
+    second = job.start(run, job.resubmit(run))
+    job.await_consumed(second, ("lines", "counts"), 1)
+    answer = job.await_operation(job.ask(OperationKind.STOP, mode="terminate"))
+
+    assert answer.state is OperationState.COMPLETED, answer.error
+    assert second.wait(PATIENCE) == ExitCode.DONE, job.log(run, 2)
+    newest = job.newest_checkpoint()
+    assert newest is not None
+    assert {"lines", "counts"} <= newest.cut.keys()
+    assert "seen" not in newest.cut
+
+
+def test_a_script_with_nothing_but_a_console_runs_and_stops(job: ManagedJob, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0)
+    run = job.submit(APPS / "debugged.py", [str(tmp_path / "in"), "-"])
+    process = job.start(run)
+    wait_until(
+        lambda: process.poll() is not None or (job.status and job.status.state is JobState.RUNNING),
+        timeout=PATIENCE,
+        what="RUNNING",
+    )
+
+    answer = job.await_operation(job.ask(OperationKind.STOP, mode="suspend"))
+
+    assert answer.state is OperationState.COMPLETED, answer.error
+    assert process.wait(PATIENCE) == ExitCode.DONE, job.log(run)
+    assert "row 0" in job.log(run)

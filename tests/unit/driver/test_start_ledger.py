@@ -55,3 +55,10 @@ def test_the_next_epoch_reads_what_this_one_noted(tmp_path: Path) -> None:
 
     assert StartLedger(LocalTree(tmp_path)).before == before("z", "a")
     assert ledger.before == StartedQueries()
+
+
+def test_queries_for_a_look_at_rows_may_come_and_go() -> None:
+    look = StartedBefore(name="look_1", sink=QuerySink(kind=SinkKind.OTHER, format="console"))
+    known = before("a").model_copy(update={"queries": (*before("a").queries, look), "complete": True})
+
+    check_new_name("look_2", known, expected=["a", "look_1"], begun=["a"])
