@@ -61,6 +61,8 @@ class QuerySink(Model):
     :param table: Directory of a table that remembers query id and batch (Delta, Iceberg), absolute.
     :param unplanned: Whether rows reach it before the boundaries of their batch are written: real-time and continuous
         mode.
+    :param repeatable: Whether it is declared that a batch which comes again leaves the output as it was: by the
+        script's ``fenced``; in a plan also by the options of the job.
     """
 
     kind: SinkKind
@@ -69,6 +71,7 @@ class QuerySink(Model):
     max_batch: int = -1
     table: str | None = None
     unplanned: bool = False
+    repeatable: bool = False
 
 
 class QueryCut(Model):
@@ -346,7 +349,7 @@ class GivenBatches(Model):
     """The batches that a fenced ``foreachBatch`` function was given, of all epochs (``connectors.foreach_batch``).
 
     :param begun: Highest batch that it was called with; it may have written all, some or nothing of it.
-    :param finished: Highest batch that it has returned from.
+    :param finished: Highest batch that it has returned from, with the boundaries that are recorded.
     """
 
     begun: int = -1
@@ -376,6 +379,16 @@ class QueryPlan(Model):
     sink_gone: bool = False
     given: GivenBatches | None = None
     query_id: str | None = None
+
+    @property
+    def discarded_to(self) -> int:
+        """Highest batch of the replay whose output is discarded: the fenced function has finished it; -1 for none.
+
+        A function that is declared repeatable gets them again, so that an output that was set back gets its rows.
+        """
+        if self.given is None or self.sink.repeatable:
+            return -1
+        return min(self.given.finished, self.batch + len(self.replay))  # guard: other-batches-of-a-number-are-finished
 
 
 class PlanFinding(Model):

@@ -19,6 +19,7 @@ _OPTIONS = {
     "if_lost": "--if-lost",
     "accept_verdicts": "--accept-verdict",
     "accept_unverified": "--accept-unverified",
+    "repeatable": "--repeatable",
     "allow_new_queries": "--allow-new-queries",
 }
 _TEXT = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"

@@ -32,6 +32,7 @@ def plan_of_place(
     kafka_bootstrap: list[str],
     kafka_properties: str | None,
     accept_unverified: list[str],
+    repeatable: list[str],
 ) -> RestorePlan:
     """Return the plan of going on from the checkpoint at *target*.
 
@@ -41,10 +42,11 @@ def plan_of_place(
     place = _named(target)
     query = place.rpartition("/")[2] or place
     servers = _one("--kafka-bootstrap", query, kafka_bootstrap)
-    if strange := sorted(set(accept_unverified) - {query}):
-        raise ConfigurationError(
-            f"--accept-unverified names {strange}, but the query is {query}", next_step="Correct the name"
-        )
+    for option, named in (("--accept-unverified", accept_unverified), ("--repeatable", repeatable)):
+        if strange := sorted(set(named) - {query}):
+            raise ConfigurationError(
+                f"{option} names {strange}, but the query is {query}", next_step="Correct the name"
+            )
 
     def ask(_: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
         if servers is None:
@@ -62,6 +64,7 @@ def plan_of_place(
         ask_kafka=ask,
         batch=batch,
         accept_unverified=accept_unverified,
+        repeatable=bool(repeatable),
     )
 
 

@@ -23,6 +23,7 @@ from airflow_provider_ha.cli.restore_options import (
     KafkaProperties,
     NoFallback,
     Output,
+    Repeatable,
     ResetQueryId,
     RestoreWords,
     SourceJob,
@@ -56,6 +57,7 @@ def plan(
     accept_unverified: AcceptUnverified = None,
     reset_query_id: ResetQueryId = None,
     batch: Batch = None,
+    repeatable: Repeatable = None,
     allow_new_queries: AllowNewQueries = False,
     allow_remote_executors: AllowRemoteExecutors = False,
     if_lost: WhenLost = None,
@@ -65,7 +67,8 @@ def plan(
     """Show what a restore would do. Changes nothing.
 
     Of a place, what going on from there in the same output would do; it takes --batch, --sink, --kafka-bootstrap,
-    --kafka-properties, --accept-unverified and --accept-verdict, needs no cluster, and knows only what lies there.
+    --kafka-properties, --repeatable, --accept-unverified and --accept-verdict, needs no cluster, and knows only what
+    lies there.
 
     Exits as `restore` with the same options would at this moment: 0: it would be carried out; 1: it would be refused,
     because of its verdict, a live run or an owner; 2: what a source or sink has is unknown.
@@ -83,6 +86,7 @@ def plan(
         accept_unverified=accept_unverified or [],
         reset_query_id=reset_query_id or [],
         batch=batch,
+        repeatable=repeatable or [],
         allow_new_queries=allow_new_queries,
         allow_remote_executors=allow_remote_executors,
         if_lost=if_lost,
@@ -106,6 +110,7 @@ def restore(
     accept_unverified: AcceptUnverified = None,
     reset_query_id: ResetQueryId = None,
     batch: Batch = None,
+    repeatable: Repeatable = None,
     allow_new_queries: AllowNewQueries = False,
     allow_remote_executors: AllowRemoteExecutors = False,
     if_lost: WhenLost = None,
@@ -137,6 +142,7 @@ def restore(
         accept_unverified=accept_unverified or [],
         reset_query_id=reset_query_id or [],
         batch=batch,
+        repeatable=repeatable or [],
         allow_new_queries=allow_new_queries,
         allow_remote_executors=allow_remote_executors,
         if_lost=if_lost,

@@ -87,6 +87,15 @@ ResetQueryId = Annotated[
         metavar="QUERY",
     ),
 ]
+Repeatable = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--repeatable",
+        help="A batch of this query that comes again leaves its output as it was, so it is SAFE to give it again; may "
+        "be repeated. Default: as the job was submitted.",
+        metavar="QUERY",
+    ),
+]
 AllowRemoteExecutors = Annotated[
     bool,
     typer.Option(
@@ -128,6 +137,7 @@ class RestoreWords:
     accept_unverified: list[str]
     reset_query_id: list[str]
     batch: int | None
+    repeatable: list[str]
     allow_new_queries: bool = False
     allow_remote_executors: bool = False
     if_lost: IfLost | None = None
@@ -171,6 +181,7 @@ class RestoreWords:
             kafka_properties=self.kafka_properties,
             accept_unverified=frozenset(self.accept_unverified),
             reset_query_ids=frozenset(self.reset_query_id),
+            repeatable=tuple(self.repeatable) or None,
             allow_new_queries=self.allow_new_queries or None,
             allow_remote_executors=self.allow_remote_executors,
             if_lost=self.if_lost,
@@ -204,6 +215,7 @@ class RestoreWords:
             kafka_bootstrap=self.kafka_bootstrap,
             kafka_properties=self.kafka_properties,
             accept_unverified=self.accept_unverified,
+            repeatable=self.repeatable,
         )
 
 

@@ -253,6 +253,15 @@ class SubmitWords:
             rich_help_panel=_PANELS["ha"],
         ),
     ] = False
+    repeatable: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A batch of this query that comes again leaves its output as it was; may be repeated. Default: of no "
+            "query is that known.",
+            metavar="QUERY",
+            rich_help_panel=_PANELS["ha"],
+        ),
+    ] = None
     kafka_bootstrap: KafkaBootstrap = None
     kafka_properties: KafkaProperties = None
     driver_log_mb: Annotated[
@@ -323,6 +332,7 @@ class SubmitWords:
                 checkpoint_interval=self.checkpoint_interval,
                 retained_checkpoints=self.retained_checkpoints,
                 allow_new_queries=self.allow_new_queries,
+                repeatable=tuple(self.repeatable or ()),
                 kafka_bootstrap=dict(by_query("--kafka-bootstrap", self.kafka_bootstrap)) or None,
                 kafka_properties=self.kafka_properties,
                 allow_remote_executors=self.allow_remote_executors,

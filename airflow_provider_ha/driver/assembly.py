@@ -125,6 +125,7 @@ class Assembly:
             claims=OutputClaims(led.coordinator, led.paths, led.leadership.commit, led.run.number),
             own=OwnLocations(origin.reach, root=own_root, begins=not led.run.start.asked),
             accept_duplicates=options.accept_duplicates,
+            repeatable=options.repeatable,
         )
         return Parts(
             origin=origin,

@@ -47,23 +47,28 @@ class DriverContext:
 
     _current: ClassVar[DriverContext | None] = None
 
-    def fenced(self, function: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
+    def fenced(self, function: Callable[[Any, int], None], *, repeatable: bool = False) -> Callable[[Any, int], None]:
         """Return a ``foreachBatch`` function that refuses to run without a valid lease, and notes what it was given.
 
         This narrows the window in which two drivers write; only a table that compares :attr:`epoch` closes it. The
         notes outlive the working directory: a restore then knows which batches the function can have written
-        (``checkpoints.connectors.foreach_batch``). They are kept when what is returned is given to ``foreachBatch``
-        itself.
+        (``checkpoints.connectors.foreach_batch``), and does not give it those that it has finished. They are kept when
+        what is returned is given to ``foreachBatch`` itself.
 
+        :param repeatable: Whether a batch that comes again, with its number and its rows, leaves the output as it was.
+            Then the function gets finished batches again.
         :raises LeadershipLostError: When the returned function is called after the lease ran out.
         """
-        return Fenced(self, function)
+        return Fenced(self, function, repeatable=repeatable)
 
 
 class Fenced:
     """A ``foreachBatch`` function under a lease, with notes."""
 
-    def __init__(self, leader: DriverContext, function: Callable[[Any, int], None]) -> None:
+    def __init__(
+        self, leader: DriverContext, function: Callable[[Any, int], None], *, repeatable: bool = False
+    ) -> None:
+        self.repeatable = repeatable
         self._leader = leader
         self._function = function
         self._query: str | None = None
@@ -84,10 +89,23 @@ class Fenced:
         self._query = query
         if self._leader.given is not None:
             self._notes = self._leader.given(query)
-            self._notes.open(self._leader.epoch)
+            self._notes.open(self._leader.epoch, self._leader.run)
+
+    def finished(self) -> int:
+        """Return the highest batch that the function has returned from in this run; -1 for none."""
+        return self._notes.finished_in(self._leader.run) if self._notes is not None else -1
+
+    def drain(self, frame: Any, batch: int) -> None:
+        """Call the function for the batch of a drain: the next run executes other rows under its number."""
+        self._call(frame, batch)
 
     def __call__(self, frame: Any, batch: int) -> None:
         """Call the function, between two notes."""
+        self._call(frame, batch)
+        if self._notes is not None:
+            self._notes.finish(self._leader.epoch, batch)
+
+    def _call(self, frame: Any, batch: int) -> None:
         epoch = self._leader.epoch
         if self._leader.lease_left() <= 0:
             raise LeadershipLostError(
@@ -96,8 +114,6 @@ class Fenced:
         if self._notes is not None:
             self._notes.begin(epoch, batch)
         self._function(frame, batch)
-        if self._notes is not None:
-            self._notes.finish(epoch, batch)
 
 
 def current() -> DriverContext | None:

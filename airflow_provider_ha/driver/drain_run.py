@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.ended_query import EndedQuery
 from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.query_name import name_query
@@ -143,7 +144,9 @@ class WithheldWhenEmpty:
         try:
             if kept.count():
                 self.called = True
-                self._function(kept, batch_id)
+                # guard: drained-batches-are-finished
+                give = self._function.drain if isinstance(self._function, Fenced) else self._function
+                give(kept, batch_id)
         finally:
             kept.unpersist()
 

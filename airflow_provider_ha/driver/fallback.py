@@ -112,7 +112,8 @@ class FallbackPlanner:
         if selection.chosen is None:
             raise self._undecided(because, "; ".join(_rejections(selection)) or "it has no checkpoint yet", "")
         facts = self._facts(lost, selection, selection.chosen)
-        plan = plan_restore(facts, RestoreChoices(job_id=self.keys.job_id, source_job=self.keys.job_id))
+        job, repeatable = self.keys.job_id, self.options.repeatable
+        plan = plan_restore(facts, RestoreChoices(job_id=job, source_job=job, repeatable=repeatable))
         self._check(plan, selection.chosen, facts, lost, because)
         sha256, size = put_blob(self.store, plan.to_bytes())
         fallback = Fallback(

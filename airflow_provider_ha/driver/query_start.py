@@ -9,7 +9,7 @@ sink.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -156,6 +156,7 @@ def check_writer(
     sink = replace(sink, unplanned=mode_of(noted.trigger) is not None)
     if isinstance(noted.function, Fenced):
         noted.function.belongs_to(name)
+        sink = replace(sink, repeatable=noted.function.repeatable)
     return CheckedWriter(writer, path, name, sink, noted.trigger, own_root)
 
 
@@ -170,6 +171,7 @@ class QueryStarter:
     :param claims: Notes which outputs the run writes to.
     :param own: Looks at checkpoint locations that the script names.
     :param accept_duplicates: Whether queries may run that write rows again after each loss.
+    :param repeatable: Queries whose output a batch that comes again leaves as it was, as the job declares.
     """
 
     def __init__(
@@ -186,6 +188,7 @@ class QueryStarter:
         claims: OutputClaims | None = None,
         own: OwnLocations | None = None,
         accept_duplicates: bool = False,
+        repeatable: Collection[str] = (),
     ) -> None:
         self._origin = origin
         self._registry = registry
@@ -197,6 +200,8 @@ class QueryStarter:
         self._component = component
         self._claims = claims
         self._own = own or OwnLocations(origin.reach)
+        self._accept_duplicates = accept_duplicates
+        self._repeatable = repeatable
         self._unplanned = UnplannedRules(mounted=component is None, accepted=accept_duplicates)
 
     def start(self, writer: Any, path: str | None) -> Any:
@@ -343,6 +348,9 @@ class QueryStarter:
         if memory is not None:
             reached = self._in_table(checked.name, memory)
         recorded, now = self._origin.recorded(checked.name), progress(directory.fresh())
+        if checked.sink.kind is SinkKind.FOREACH_BATCH:
+            top = max((now.planned, *(entry.batch for entry in recorded)))
+            reached = min(self._finished(checked, now.committed), top)
         # guard: fresh-starts-on-old-outputs-without-a-way-out
         if checked.sink.path is not None and reached >= 0 and now.planned < 0 and not recorded:
             raise RestoreRefusedError(
@@ -351,6 +359,25 @@ class QueryStarter:
                 next_step=from_output(checked.name, checked.sink.path),
             )
         return decide_start(now, recorded, reached, query=checked.name)
+
+    def _finished(self, checked: CheckedWriter, committed: int) -> int:
+        """Return the highest batch that a ``foreachBatch`` function has finished, and does not get again; -1 for none.
+
+        :raises RestoreRefusedError: It would get batches again as one that is repeatable, and nothing declares it so.
+        """
+        function, plan = notes(checked.writer).function, self._origin.plans.get(checked.name)
+        declared = checked.sink.repeatable or checked.name in self._repeatable
+        again = plan is not None and plan.sink.repeatable and plan.batch + len(plan.replay) > committed
+        if again and not (declared or self._accept_duplicates):  # guard: declarations-outlive-their-function
+            raise RestoreRefusedError(
+                f"the restore of query {checked.name!r} was planned for a function that is declared repeatable, which "
+                "the script does not declare any more: it would get batches again that it has finished",
+                next_step="Declare it (repeatable), or restore with accept_verdicts=DUPLICATES_POSSIBLE",
+            )
+        if declared:
+            return -1
+        noted = function.finished() if isinstance(function, Fenced) else -1
+        return max(noted, plan.discarded_to if plan is not None else -1)
 
     def _in_table(self, name: str, table: QueryMemory) -> int:
         """Return the highest batch that a table would skip, or has under the id that the query had before."""

@@ -78,6 +78,7 @@ def described(sink: SinkSpec) -> QuerySink:
         path=sink.path,
         table=sink.table,
         unplanned=sink.unplanned,
+        repeatable=sink.repeatable,
     )
 
 

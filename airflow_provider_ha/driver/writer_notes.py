@@ -52,6 +52,7 @@ class SinkSpec:
     :param path: Output of a file sink, in its normal form: a path of this host, or a URI.
     :param table: Directory of a Delta or Iceberg table, in its normal form.
     :param unplanned: Whether rows reach it before their boundaries are written (:mod:`~.unplanned`).
+    :param repeatable: Whether the script declares that a batch which comes again leaves the output as it was.
     """
 
     kind: SinkKind
@@ -59,6 +60,7 @@ class SinkSpec:
     path: str | None = None
     table: str | None = None
     unplanned: bool = False
+    repeatable: bool = False
 
 
 def notes(writer: Any) -> WriterNotes:

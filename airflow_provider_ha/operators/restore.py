@@ -56,6 +56,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param kafka_properties: File of Kafka client properties on the worker, readable by its owner only.
     :param accept_unverified: Queries for which unverified facts are accepted; judged as ``LOSS_POSSIBLE``.
     :param reset_query_ids: Queries that get a fresh query id, so that their Delta table skips nothing.
+    :param repeatable: Queries whose output a batch that comes again leaves as it was; by default as before.
     :param allow_new_queries: Whether the script may start queries of other names after a loss; by default as before.
     :param application: Path of another script.
     :param arguments: Other arguments.
@@ -97,6 +98,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         "kafka_properties",
         "accept_unverified",
         "reset_query_ids",
+        "repeatable",
         "application",
         "arguments",
         "conf",
@@ -122,6 +124,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         kafka_properties: str | None = None,
         accept_unverified: Sequence[str] = (),
         reset_query_ids: Sequence[str] = (),
+        repeatable: Sequence[str] | None = None,
         allow_new_queries: bool | None = None,
         application: str | None = None,
         arguments: Sequence[str] | None = None,
@@ -148,6 +151,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self.kafka_properties = kafka_properties
         self.accept_unverified = accept_unverified
         self.reset_query_ids = reset_query_ids
+        self.repeatable = repeatable
         self.allow_new_queries = allow_new_queries
         self.application = application
         self.arguments = arguments
@@ -194,6 +198,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             kafka_properties=self.kafka_properties or None,
             accept_unverified=frozenset(self.accept_unverified or ()),
             reset_query_ids=frozenset(self.reset_query_ids or ()),
+            repeatable=tuple(self.repeatable) if self.repeatable else None,
             allow_new_queries=self.allow_new_queries,
             application=self.application or None,
             name=self.name or None,

@@ -115,6 +115,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
     :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
         it had, which then stay behind with their state. Without it such a script is refused.
+    :param repeatable: Queries whose output a batch that comes again, with its number and its rows, leaves as it was: a
+        function that writes by key. A restore that gives them such batches is ``SAFE``; without it, it is refused.
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the Kafka brokers that it reads from: a restore asks
         them what they still have.
     :param kafka_properties: File of Kafka client properties, of mode 0600, on the hosts that plan restores.
@@ -160,6 +162,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         "sinks",
         "claim_mode",
         "accept_verdicts",
+        "repeatable",
         "kafka_bootstrap",
         "kafka_properties",
         "job_owner",
@@ -204,6 +207,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         checkpoint_interval: float | timedelta | None = None,
         retained_checkpoints: int | None = None,
         allow_new_queries: bool | None = None,
+        repeatable: Sequence[str] = (),
         kafka_bootstrap: Mapping[str, str] | None = None,
         kafka_properties: str | None = None,
         allow_remote_executors: bool | str = False,
@@ -251,6 +255,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.checkpoint_interval = checkpoint_interval
         self.retained_checkpoints = retained_checkpoints
         self.allow_new_queries = allow_new_queries
+        self.repeatable = repeatable
         self.kafka_bootstrap = kafka_bootstrap
         self.kafka_properties = kafka_properties
         self.allow_remote_executors = allow_remote_executors
@@ -293,6 +298,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                     checkpoint_interval=self.checkpoint_interval,
                     retained_checkpoints=self.retained_checkpoints,
                     allow_new_queries=self.allow_new_queries,
+                    repeatable=tuple(self.repeatable),
                     kafka_bootstrap=dict(self.kafka_bootstrap) if self.kafka_bootstrap else None,
                     kafka_properties=self.kafka_properties or None,
                     allow_remote_executors=self.allow_remote_executors,

@@ -81,7 +81,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, graph: HaOptions | None, **values: An
 
     monkeypatch.setattr(external_state, "held_offsets", ask)
     source: Any = SimpleNamespace(graphs=Graphs(graph))
-    _Brokers(source, request(**values), "0" * 64).held("table", frozenset({"flights"}))
+    chosen: Any = SimpleNamespace(graph="0" * 64)
+    _Brokers(source, request(**values), chosen).held("table", frozenset({"flights"}))
     return found[0]
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.connectors.other_sink import judge_given
+from airflow_provider_ha.checkpoints.connectors.other_sink import judge_given, judge_repeated
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
 from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
 from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink, SinkKind
@@ -44,23 +44,29 @@ class ForeachBatchSink(SinkType):
         """Return the function's sink; where that writes, nothing shows."""
         return QuerySink(kind=SinkKind.FOREACH_BATCH, format=source)
 
-    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:  # noqa: ARG002  # all are alike
-        """Judge what the function may have been given."""
+    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
+        """Judge what the function may have been given, and gets again: all but what its notes say it has finished."""
         if case.top is not None:
             judge_given(case, case.top, findings)
+            reached = case.top if case.noted_to is None else min(case.top, case.noted_to)
+            again = (max(case.batch, case.finished_to) + 1, reached)
+            judge_repeated(sink, again, "given to the function again, which may have written it already", findings)
         return {}
 
 
 class ForeachBatchRecord(Record):
     """One epoch's note about one query.
 
+    :param run: Run of the epoch; 0 when it is not known.
     :param begun: Highest batch that the function was called with.
-    :param finished: Highest batch that it has returned from.
+    :param finished: Highest batch that it has returned from. The batch of a drain is no such one: the next run executes
+        other rows under its number.
     """
 
     kind: ClassVar[str] = "given-batches"
 
     epoch: int
+    run: int = 0
     begun: int = -1
     finished: int = -1
 
@@ -74,9 +80,9 @@ class GivenLog:
     def __init__(self, directory: WritableTree) -> None:
         self._directory = directory
 
-    def open(self, epoch: int) -> None:
+    def open(self, epoch: int, run: int = 0) -> None:
         """Note that the function of this epoch keeps notes, before it is given anything."""
-        self._write(self._of(epoch))
+        self._write(self._of(epoch).model_copy(update={"run": run}))
 
     def begin(self, epoch: int, batch: int) -> None:
         """Note that the function is about to be called with *batch*."""
@@ -96,6 +102,17 @@ class GivenLog:
         """
         found = (match for name in names(self._directory) if (match := _FILE.fullmatch(name)))
         return {int(match[1]): self._read(match[0]) for match in found}
+
+    def finished_in(self, run: int) -> int:
+        """Return the highest batch that the function has returned from in the epochs of a run; -1 for none.
+
+        A run goes on with the batches that it has planned. So each of these has one meaning, whatever other runs have
+        planned under its number.
+
+        :raises StorageUnavailableError, RecordCorruptError: As :meth:`epochs` does.
+        """
+        # guard: batches-of-other-runs-are-finished
+        return max((note.finished for note in self.epochs().values() if note.run == run), default=-1)
 
     def needless(self, *, epoch: int, floor: int) -> list[int]:
         """Return the earlier epochs whose notes no restore can need, ascending.
@@ -130,10 +147,18 @@ class GivenLog:
         self._directory.write(f"e{note.epoch}.json", note.to_bytes())
 
 
-def summary(notes: Mapping[int, ForeachBatchRecord]) -> GivenBatches | None:
-    """Return what the function was given in all epochs; ``None`` without a note."""
+def summary(notes: Mapping[int, ForeachBatchRecord], turns: Mapping[int, int] | None = None) -> GivenBatches | None:
+    """Return what the function was given in all epochs; ``None`` without a note.
+
+    :param turns: Epoch -> first batch that its run has planned anew. What earlier epochs have finished from there on
+        were other batches.
+    """
     if not notes:
         return None
-    return GivenBatches(
-        begun=max(note.begun for note in notes.values()), finished=max(note.finished for note in notes.values())
-    )
+    finished = -1
+    for epoch in sorted({*notes, *(turns or {})}):
+        if turns is not None and epoch in turns:
+            finished = min(finished, turns[epoch] - 1)  # guard: batches-before-a-turn-are-finished
+        if epoch in notes:
+            finished = max(finished, notes[epoch].finished)
+    return GivenBatches(begun=max(note.begun for note in notes.values()), finished=finished)

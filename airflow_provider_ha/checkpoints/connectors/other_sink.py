@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_provider_ha.checkpoints.connectors.sink_connector import OWN_OUTPUT, RECORDED_CUT, Findings, SinkCase
+from airflow_provider_ha.checkpoints.connectors.sink_connector import (
+    OWN_OUTPUT,
+    RECORDED_CUT,
+    REPEATABLE,
+    Findings,
+    SinkCase,
+)
 from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 
@@ -39,15 +45,27 @@ class OtherSink(SinkType):
             )
             return {}
         judge_given(case, case.top, findings)
-        if case.top > case.batch:
-            findings.add(
-                Verdict.DUPLICATES_POSSIBLE,
-                f"batches {case.batch + 1} to {case.top} are written again to a {sink.format or 'custom'} sink",
-                "restore the newest cut: the fewest batches come again",
-                f"remove from the sink the rows after batch {case.batch}",
-                OWN_OUTPUT,
-            )
+        judge_repeated(sink, (case.batch + 1, case.top), f"written again to a {sink.format or 'custom'} sink", findings)
         return {}
+
+
+def judge_repeated(sink: QuerySink, batches: tuple[int, int], how: str, findings: Findings) -> None:
+    """Judge what the sink has, or may have, and is given once more.
+
+    :param batches: First and last of them; none when the last is before the first.
+    :param how: What follows "batches 5 to 9 are".
+    """
+    first, last = batches
+    if first > last or sink.repeatable:  # guard: batches-come-again-as-safe
+        return
+    findings.add(
+        Verdict.DUPLICATES_POSSIBLE,
+        f"batch {first} is {how}" if first == last else f"batches {first} to {last} are {how}",
+        REPEATABLE,
+        "restore the newest cut: the fewest batches come again",
+        f"remove from the sink the rows after batch {first - 1}",
+        OWN_OUTPUT,
+    )
 
 
 def judge_given(case: SinkCase, top: int, findings: Findings) -> None:

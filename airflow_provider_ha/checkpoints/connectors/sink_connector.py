@@ -14,6 +14,10 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 
 
 OWN_OUTPUT = "restore as another job, with its own output"
+REPEATABLE = (
+    "declare the query repeatable (--repeatable, repeatable of the operator), if a batch that comes again, with its "
+    "number and its rows, leaves the output as it was"
+)
 RECORDED_CUT = "restore a cut after which every batch is recorded; the candidates name what there is"
 
 
@@ -50,6 +54,8 @@ class SinkCase:
     :param planned_to: Highest batch that is known to have been planned.
     :param complete: Whether no higher batch can have been planned.
     :param noted_to: Highest batch that a fenced function was given; ``None`` without notes of every epoch.
+    :param finished_to: Highest batch that it has finished with the recorded boundaries; -1 for none. It does not get
+        these again.
     :param drain_wrote: Whether the drain may have given the output anything.
     """
 
@@ -63,6 +69,7 @@ class SinkCase:
     planned_to: int = -1
     complete: bool = True
     noted_to: int | None = None
+    finished_to: int = -1
     drain_wrote: bool = False
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord, summary
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkState
-from airflow_provider_ha.checkpoints.model import BatchEntry, Candidate, QueryCut
+from airflow_provider_ha.checkpoints.model import BatchEntry, Candidate, GivenBatches, QueryCut
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained
@@ -32,6 +32,7 @@ class QueryFacts:
     :param epochs: Epochs that may have given a batch after the cut to the sink.
     :param around: What was found around it; ``None`` when it was not collected.
     :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` when none has.
+    :param turns: Epoch -> first batch that its run has planned anew.
     :param writers_dead: Whether every driver that could write to its sink is proven dead.
     :param entry: What the directory of the cut says of its batch; ``None`` when it was not read.
     """
@@ -45,6 +46,7 @@ class QueryFacts:
     epochs: frozenset[int] = frozenset()
     around: Surroundings | None = None
     left_by: int | None = None
+    turns: Mapping[int, int] = field(default_factory=dict)
     writers_dead: bool = True
     entry: BatchEntry | None = None
 
@@ -70,6 +72,11 @@ class QueryFacts:
         """Highest batch that is known to have been planned: what a fenced function was given was planned before."""
         # guard: notes-count-only-together
         return max((self.planned_to, *(note.begun for note in self.notes.values())))
+
+    @property
+    def given(self) -> GivenBatches | None:
+        """What a fenced function was given; ``None`` without a note."""
+        return summary(self.notes, self.turns)
 
     @property
     def given_to(self) -> int | None:

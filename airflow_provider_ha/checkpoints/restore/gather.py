@@ -124,6 +124,7 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
         epochs=records.epochs,
         around=around,
         left_by=records.left_by,
+        turns=records.turns,
         writers_dead=case.writers_dead,
         entry=own,
     )

@@ -8,9 +8,8 @@ silently (design, section 5; spark-facts section 2).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import summary
 from airflow_provider_ha.checkpoints.connectors.input_files import judge_files
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of
@@ -44,6 +43,7 @@ class RestoreChoices:
     :param accept_unverified: Queries for which unverified facts are accepted; it is judged all the same.
     :param reset_query_ids: Query -> fresh query id, so that a table skips none of its batches.
     :param claim_mode: Whether the job becomes the owner of what it starts from.
+    :param repeatable: Queries whose output a batch that comes again leaves as it was, as the job declares.
     """
 
     job_id: str
@@ -52,6 +52,7 @@ class RestoreChoices:
     accept_unverified: Collection[str] = ()
     reset_query_ids: Mapping[str, str] = field(default_factory=dict)
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    repeatable: Collection[str] = ()
 
 
 def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
@@ -60,7 +61,8 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
     for name, known in facts.queries.items():
         judgement = Judgement(name)
         decide = _continue_output if choices.same_output else _other_output
-        queries[name] = decide(known, judgement, choices.reset_query_ids.get(name))
+        declared = _declared(known) if name in choices.repeatable else known
+        queries[name] = decide(declared, judgement, choices.reset_query_ids.get(name))
         judgements.append(judgement)
     given_up = _given_up(facts, choices)
     # guard: own-state-is-given-up-unasked
@@ -88,6 +90,11 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
         owner=_owner(facts, choices),
         adopted=dict(facts.adopted),
     )
+
+
+def _declared(known: QueryFacts) -> QueryFacts:
+    sink = known.cut.sink.model_copy(update={"repeatable": True})
+    return replace(known, cut=known.cut.model_copy(update={"sink": sink}))
 
 
 def _owner(facts: RestoreFacts, choices: RestoreChoices) -> Owner:
@@ -145,6 +152,7 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     judge_timeline(facts, judgement)
     judge_files(facts.missing_inputs, replay, judgement)
     judge_inputs(inputs, judgement)
+    given = facts.given
     case = SinkCase(
         cut.batch,
         facts.sink,
@@ -156,6 +164,7 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
         planned_to=facts.planned_at_least,
         complete=facts.complete,
         noted_to=facts.given_to,
+        finished_to=given.finished if given is not None else -1,
         drain_wrote=drained is not None and drained.wrote,
     )
     set_aside = type_of(cut.sink).judge(cut.sink, case, judgement)
@@ -167,7 +176,7 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
         input_files=sum(len(lines) for entry in replay for lines in entry.sources.values()),
         inputs=inputs,
         sink_gone=facts.sink.gone,
-        given=summary(facts.notes),
+        given=given,
         query_id=reset_query_id,
     )
 

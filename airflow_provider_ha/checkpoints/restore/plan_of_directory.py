@@ -42,6 +42,7 @@ def plan_directory(
     ask_kafka: AskKafka,
     batch: int | None = None,
     accept_unverified: Collection[str] = (),
+    repeatable: bool = False,
 ) -> RestorePlan:
     """Return the plan to continue from a checkpoint into the same output. Changes nothing.
 
@@ -49,6 +50,7 @@ def plan_directory(
     :param sink: Where the query writes, as the user names it.
     :param batch: The cut; the newest restorable batch by default.
     :param accept_unverified: Queries for which unverified facts are accepted.
+    :param repeatable: Whether a batch that comes again leaves the output as it was.
     :raises CheckpointMissingError: There is no such batch, or none that can be restored; each is named with its reason.
     :raises JobStateError: The query goes on at this moment.
     :raises StorageUnavailableError: The checkpoint could not be read: nothing is chosen.
@@ -87,7 +89,10 @@ def plan_directory(
             f"query {query!r} is running in {directory}: it has gone on while it was looked at",
             next_step="Stop it first: two queries would write to one output",
         )
-    return plan_restore(facts, RestoreChoices(job_id="", source_job="", accept_unverified=accept_unverified))
+    declared = (query,) if repeatable else ()
+    return plan_restore(
+        facts, RestoreChoices(job_id="", source_job="", accept_unverified=accept_unverified, repeatable=declared)
+    )
 
 
 def sink_at(said: str) -> QuerySink:

@@ -57,6 +57,7 @@ class QueryRecords:
     :param epochs: Epochs that may have given a batch after the cut to the sink.
     :param drained: Batch that an unfinished drain may have given to the sink; ``None`` when there is none.
     :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` when none has.
+    :param turns: Epoch -> first batch that its run has planned anew.
     """
 
     history: Mapping[int, BatchEntry]
@@ -65,6 +66,7 @@ class QueryRecords:
     epochs: frozenset[int]
     drained: int | None = None
     left_by: int | None = None
+    turns: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,7 @@ def _query_records(
         epochs=frozenset(epochs | ({shown.epoch} if shown is not None else set())),
         drained=shown.drained(query, history) if shown is not None else None,
         left_by=runs.left_by(query, planned, cut=cut, run=cut_run),
+        turns=turns,
     )
 
 

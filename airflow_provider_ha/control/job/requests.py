@@ -162,6 +162,8 @@ class RestoreRequest:
     :param kafka_properties: File of client properties, to log in there.
     :param accept_unverified: Queries for which unverified facts are accepted; judged as LOSS_POSSIBLE.
     :param reset_query_ids: Queries that get a fresh query id: their table skips none of their batches.
+    :param repeatable: Queries whose output a batch that comes again leaves as it was, in place of what the options say
+        (``HaOptions.repeatable``).
     :param allow_new_queries: In place of what the options say (``HaOptions.allow_new_queries``).
     :param allow_remote_executors: Allow a master that is not local; ``False`` leaves it to the options.
     :param if_lost: What to do when the job has a live run that has lost its driver; ``None`` refuses the restore.
@@ -182,6 +184,7 @@ class RestoreRequest:
     kafka_properties: str | None = None
     accept_unverified: frozenset[str] = frozenset()
     reset_query_ids: frozenset[str] = frozenset()
+    repeatable: tuple[str, ...] | None = None
     allow_new_queries: bool | None = None
     application: str | None = None
     name: str | None = None

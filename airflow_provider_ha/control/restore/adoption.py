@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
-from airflow_provider_ha.control.restore.choices import restore_choices
+from airflow_provider_ha.control.restore.choices import options_of, restore_choices
 from airflow_provider_ha.control.restore.external_state import external_queries
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import StartKind
@@ -49,7 +49,8 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
     }
     _check_identities(found)  # guard: one-checkpoint-for-two-queries
     chosen = _chosen(job, found)
-    choices = restore_choices(request, chosen, job_id=job.job_id, source_job=job.job_id)
+    options = options_of(job, chosen)
+    choices = restore_choices(request, chosen, job_id=job.job_id, source_job=job.job_id, options=options)
     facts = gather_facts(
         RestoreCase(
             chosen=chosen,

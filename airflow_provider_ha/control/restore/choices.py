@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
-def restore_choices(request: RestoreRequest, chosen: Chosen, *, job_id: str, source_job: str) -> RestoreChoices:
+def restore_choices(
+    request: RestoreRequest, chosen: Chosen, *, job_id: str, source_job: str, options: HaOptions | None = None
+) -> RestoreChoices:
     """Return the choices of *request*. A query that gets a fresh id has it from then on.
 
+    :param options: Of the graph that wrote the cut; ``None`` when they are not known.
     :raises ConfigurationError: The request names a query that the cut does not have, or that cannot get a fresh id.
     """
     _check_names(request, chosen)
@@ -24,7 +31,26 @@ def restore_choices(request: RestoreRequest, chosen: Chosen, *, job_id: str, sou
         accept_unverified=request.accept_unverified,
         reset_query_ids={name: str(uuid.uuid4()) for name in request.reset_query_ids},
         claim_mode=request.claim_mode,
+        repeatable=_repeatable(request, options),
     )
+
+
+def options_of(source: JobContext, chosen: Chosen) -> HaOptions | None:
+    """Return the options of the graph that wrote a cut; ``None`` when it cannot be read.
+
+    A run that starts from this graph meets the error; a plan can still be shown.
+    """
+    try:
+        return source.graphs.read_graph(Blob(sha256=chosen.graph, size=0)).options
+    except (HaError, ValueError):
+        return None
+
+
+def _repeatable(request: RestoreRequest, options: HaOptions | None) -> Collection[str]:
+    if request.repeatable is not None:
+        return request.repeatable
+    said = request.options or options
+    return said.repeatable if said is not None else ()
 
 
 def _check_names(request: RestoreRequest, chosen: Chosen) -> None:

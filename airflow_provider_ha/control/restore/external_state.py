@@ -13,8 +13,8 @@ from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueri
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
-from airflow_provider_ha.errors import ConfigurationError, HaError
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.control.restore.choices import options_of
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
@@ -26,7 +26,7 @@ def external_queries(
     :param source: The job that the cut belongs to.
     :param replays: Whether batches after the cut are executed again: then their input files are looked up.
     """
-    asked = _Brokers(source, request, chosen.graph)
+    asked = _Brokers(source, request, chosen)
     return ExternalQueries(  # guard: inputs-of-a-job-are-not-asked-for
         ask_kafka=asked.held,
         ask_inputs=partial(look_for, s3=source.config.s3) if replays else None,
@@ -37,10 +37,10 @@ def external_queries(
 class _Brokers:
     """Asks Kafka with what the request says, or else the options of the graph that wrote the cut."""
 
-    def __init__(self, source: JobContext, request: RestoreRequest, graph: str) -> None:
+    def __init__(self, source: JobContext, request: RestoreRequest, chosen: Chosen) -> None:
         self._source = source
         self._request = request
-        self._graph = graph
+        self._chosen = chosen
 
     def held(self, query: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
         """Return what the brokers of *query* have of *topics*.
@@ -63,7 +63,5 @@ class _Brokers:
         own = option(self._request.options) if self._request.options is not None else None
         if own is not None:
             return own
-        try:
-            return option(self._source.graphs.read_graph(Blob(sha256=self._graph, size=0)).options)
-        except (HaError, ValueError):
-            return None  # a run that starts from this graph meets the error; a plan can still be shown
+        options = options_of(self._source, self._chosen)
+        return option(options) if options is not None else None

@@ -36,7 +36,7 @@ from airflow_provider_ha.control.job.requests import (
 from airflow_provider_ha.control.job.run_starts import run_starts
 from airflow_provider_ha.control.job.stores import checkpoint_store, select_checkpoint
 from airflow_provider_ha.control.restore.adoption import plan_adoption
-from airflow_provider_ha.control.restore.choices import restore_choices
+from airflow_provider_ha.control.restore.choices import options_of, restore_choices
 from airflow_provider_ha.control.restore.external_state import external_queries
 from airflow_provider_ha.control.restore.ownership import check_claim
 from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
@@ -114,7 +114,8 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     past = gone.past if gone is not None else life_before(source, last)
     selection, chosen = _choose(job, source, request, reading)
     claimed = check_claim(job, request, source, chosen)
-    choices = restore_choices(request, chosen, job_id=job.job_id, source_job=source.job_id)
+    options = options_of(source, chosen)
+    choices = restore_choices(request, chosen, job_id=job.job_id, source_job=source.job_id, options=options)
     drained = {**(past.drained if past is not None else {}), **_drained(source, generation)}
     starts = {run: RunStart(common) for run, common in (past.starts if past is not None else {}).items()}
     if generation is not None:
@@ -252,6 +253,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
         name: value
         for name, value in (
             ("allow_new_queries", request.allow_new_queries),
+            ("repeatable", request.repeatable),
             ("allow_remote_executors", request.allow_remote_executors or None),
             ("accept_duplicates", Verdict.DUPLICATES_POSSIBLE in request.accept_verdicts or None),
         )

@@ -24,7 +24,7 @@ def resources(**given: int | str | None) -> Resources:
     return Resources(**values)
 
 
-def ha_options(**given: float | timedelta | str | dict[str, str] | None) -> HaOptions:
+def ha_options(**given: float | timedelta | str | dict[str, str] | tuple[str, ...] | None) -> HaOptions:
     """Return the options with what is not ``None`` in *given*; durations may be timedeltas.
 
     :raises ConfigurationError: A value is out of range; names it.

@@ -46,6 +46,8 @@ class HaOptions(Model):
     :param metrics_address: Address of that port. There is no login: by default only its own host reaches it.
     :param accept_duplicates: Whether real-time and continuous queries may run: they write rows again after each loss. A
         request that accepts DUPLICATES_POSSIBLE sets it.
+    :param repeatable: Queries whose output a batch that comes again, with its number and its rows, leaves as it was:
+        the function of ``foreachBatch`` or ``foreach`` writes by key, or consumers drop what they have.
     :param driver_log_mb: Size in megabytes (1,000,000 bytes) from which on the log of a driver is rotated.
     :param driver_log_files: How many files of it there are at most, of each attempt.
     """
@@ -71,6 +73,7 @@ class HaOptions(Model):
     metrics_port: int | None = Field(default=None, ge=0, le=65_535)
     metrics_address: str = "127.0.0.1"
     accept_duplicates: bool = False
+    repeatable: tuple[str, ...] = ()
     driver_log_mb: int = Field(default=20, ge=1, le=10_000)
     driver_log_files: int = Field(default=10, ge=1, le=1000)
 

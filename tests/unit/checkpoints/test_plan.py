@@ -28,7 +28,7 @@ from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 FILE = QuerySink(kind=SinkKind.FILE, format="json", path="/out")
-TABLE = QuerySink(kind=SinkKind.FOREACH_BATCH)
+TABLE = QuerySink(kind=SinkKind.FOREACH_BATCH, repeatable=True)
 DELTA = QuerySink(kind=SinkKind.OTHER, format="delta", table="/table")
 KAFKA_CUT, KAFKA_REPLAY = '{"orders":{"0":100}}', '{"orders":{"0":110}}'
 

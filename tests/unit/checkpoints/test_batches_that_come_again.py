@@ -1,0 +1,121 @@
+"""What a plan says of finished batches that come again: SAFE only where it is declared, or where they are discarded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord
+from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.restore.external_state import Surroundings
+from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from tests.unit.checkpoints.test_plan import facts, plan
+
+
+FUNCTION = QuerySink(kind=SinkKind.FOREACH_BATCH, format="foreachBatch")
+FORMATS = ("kafka", "foreach", "jdbc", "org.example.Custom")
+NO_RECORD = [FUNCTION, *(QuerySink(kind=SinkKind.OTHER, format=each) for each in FORMATS)]
+
+
+def noted(known: QueryFacts, *epochs: tuple[int, int]) -> QueryFacts:
+    """Facts with notes of a fenced function: begun and finished, from epoch 1 on. The cut is at batch 4."""
+    notes = {
+        epoch: ForeachBatchRecord(epoch=epoch, run=1, begun=begun, finished=finished)
+        for epoch, (begun, finished) in enumerate(epochs, 1)
+    }
+    return replace(known, epochs=frozenset(notes), around=Surroundings(given=notes))
+
+
+def discarded(made: RestorePlan) -> list[int]:
+    part = made.queries["q"]
+    return [entry.batch for entry in part.replay if entry.batch <= part.discarded_to]
+
+
+@pytest.mark.parametrize("sink", NO_RECORD, ids=lambda sink: sink.format)
+def test_batches_that_a_sink_without_a_record_has_are_not_given_again_as_safe(sink: QuerySink) -> None:
+    made = plan(facts(sink, 5, 6, 7))
+
+    assert made.verdict is Verdict.DUPLICATES_POSSIBLE
+    assert "batches 5 to 7 are" in made.reasons[0]
+    assert "repeatable" in made.findings[0].ways_out[0]
+
+
+@pytest.mark.parametrize("sink", NO_RECORD, ids=lambda sink: sink.format)
+def test_where_nothing_comes_again_nothing_needs_a_declaration(sink: QuerySink) -> None:
+    assert plan(facts(sink)).verdict is Verdict.SAFE
+
+
+@pytest.mark.parametrize("sink", NO_RECORD, ids=lambda sink: sink.format)
+def test_a_query_that_the_job_or_its_script_declares_repeatable_gets_them_again(sink: QuerySink) -> None:
+    by_the_job = plan(facts(sink, 5, 6), repeatable=("q",))
+    by_the_script = plan(facts(sink.model_copy(update={"repeatable": True}), 5, 6))
+
+    assert {by_the_job.verdict, by_the_script.verdict} == {Verdict.SAFE}
+    assert by_the_job.queries["q"].sink.repeatable
+
+
+def test_the_declaration_of_one_query_is_not_that_of_another() -> None:
+    assert plan(facts(FUNCTION, 5), repeatable=("other",)).verdict is Verdict.DUPLICATES_POSSIBLE
+
+
+def test_a_declaration_says_nothing_about_batches_whose_boundaries_are_lost() -> None:
+    assert plan(facts(FUNCTION, 5, planned_to=6), repeatable=("q",)).verdict is Verdict.LOSS_POSSIBLE
+
+
+def test_what_a_fenced_function_has_finished_is_discarded_and_safe() -> None:
+    made = plan(noted(facts(FUNCTION, 5, 6, 7), (7, 7)))
+
+    assert made.verdict is Verdict.SAFE
+    assert discarded(made) == [5, 6, 7]
+
+
+def test_only_the_batch_in_flight_of_a_fenced_function_is_uncertain() -> None:
+    made = plan(noted(facts(FUNCTION, 5, 6, 7), (6, 5)))
+
+    assert made.verdict is Verdict.DUPLICATES_POSSIBLE
+    assert "batch 6 is given to the function again" in made.reasons[0]
+    assert discarded(made) == [5]
+
+
+def test_a_batch_that_was_planned_and_never_given_is_not_given_again() -> None:
+    assert plan(noted(facts(FUNCTION, 5, 6, 7), (6, 6))).verdict is Verdict.SAFE
+
+
+def test_a_repeatable_fenced_function_gets_finished_batches_again() -> None:
+    made = plan(noted(facts(FUNCTION, 5, 6), (6, 6)), repeatable=("q",))
+
+    assert (made.verdict, discarded(made)) == (Verdict.SAFE, [])
+
+
+def test_where_an_epoch_kept_no_notes_what_it_was_given_is_uncertain() -> None:
+    known = noted(facts(FUNCTION, 5, 6), (5, 5))
+
+    made = plan(replace(known, epochs=frozenset({1, 2})))
+
+    assert made.verdict is Verdict.DUPLICATES_POSSIBLE
+    assert "batch 6 is" in made.reasons[0]
+    assert discarded(made) == [5]
+
+
+def test_a_batch_that_was_planned_anew_is_not_the_one_that_was_finished_under_its_number() -> None:
+    """Epoch 1 finished up to 7; the run of epoch 2 planned its own batches from 6 on, and died in its 6."""
+    known = noted(facts(FUNCTION, 5, 6), (7, 7), (6, 5))
+
+    made = plan(replace(known, turns={2: 6}))
+
+    assert discarded(made) == [5]
+    assert Verdict.DUPLICATES_POSSIBLE in {finding.verdict for finding in made.findings}
+
+
+def test_a_restore_that_accepts_a_loss_discards_no_batch_that_is_planned_anew() -> None:
+    made = plan(noted(facts(FUNCTION, 5, planned_to=9), (9, 9)))
+
+    assert made.verdict is Verdict.LOSS_POSSIBLE
+    assert made.queries["q"].discarded_to == 5
+
+
+def test_another_job_with_its_own_output_discards_nothing() -> None:
+    made = plan(noted(facts(FUNCTION, 5, 6), (6, 6)), same_output=False)
+
+    assert made.queries["q"].discarded_to == -1
