@@ -62,6 +62,7 @@ with DAG(
         driver_memory="1g",
         start_from="{{ params.start_from }}",
         wait_for="finished",
+        repeatable=["long_delays"],  # it writes by key: a batch that comes again changes nothing
         checkpoint_interval=timedelta(seconds=2),
     )
     leader = SparkHaLeaderSensor(task_id="wait_for_leader", job_id="{{ params.job_id }}", timeout=timedelta(minutes=15))

@@ -42,7 +42,7 @@ def print_plan(made: RestorePlan) -> None:
         ([name, *_row(query)] for name, query in made.queries.items()),
         empty="the cut holds no query",
     )
-    for line in _names(made):
+    for line in (*_again(made), *_names(made)):
         console.out.print(console.escaped(line))
     partitions = list(_partitions(made))
     if partitions:
@@ -72,6 +72,17 @@ def _findings(made: RestorePlan) -> Iterator[str]:
         yield from (f"  way out: {way}" for way in finding.ways_out)
     if made.unknown:
         yield f"Refused until this is known, or {', '.join(made.unknown)} named with --accept-unverified"
+
+
+def _again(made: RestorePlan) -> Iterator[str]:
+    """Say which recorded batches a sink gets again, or does not, because of what is declared or noted."""
+    for name, query in made.queries.items():
+        batches = [entry.batch for entry in query.replay]
+        if discarded := [batch for batch in batches if batch <= query.discarded_to]:
+            what = "its function has finished them, so their output is discarded"
+            yield f"{name}: batches {discarded[0]} to {discarded[-1]} are executed again; {what}"
+        if batches and query.sink.repeatable:
+            yield f"{name}: batches {batches[0]} to {batches[-1]} are given again; it is declared repeatable"
 
 
 def _names(made: RestorePlan) -> Iterator[str]:

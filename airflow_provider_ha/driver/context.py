@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipLostError
+from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, LeadershipLostError
 
 
 if TYPE_CHECKING:  # each process of a driver imports this module, and only one of them needs the notes
@@ -35,6 +35,7 @@ class DriverContext:
     :param rehearsal: Whether a restore drill or a proof runs the script, beside the job itself: up to the start of one
         query, and no further. Job, run and epoch are then empty, 0 and 0. The environment says so as well:
         ``SPARK_HA_REHEARSAL=1``.
+    :param past: Query -> the id of its past; ``None`` for a query that has none yet.
     """
 
     job_id: str
@@ -44,8 +45,27 @@ class DriverContext:
     lease_left: Callable[[], float]
     given: Callable[[str], GivenLog] | None = None
     rehearsal: bool = False
+    past: Callable[[str], str | None] = lambda _: None
 
     _current: ClassVar[DriverContext | None] = None
+
+    def query_id(self, query: str) -> str:
+        """Return the id of a query's past: it changes with a start from nothing, and with no recovery or restore.
+
+        The numbers of batches begin again at 0 with such a start. A sink that drops numbers which it has, as a Delta
+        table does with ``txnAppId`` and ``txnVersion``, has to remember them by this id. A restore that gives the
+        query a fresh id (``reset_query_ids``) changes it, too.
+
+        :param query: Its name.
+        :raises JobStateError: The query has not been started yet.
+        """
+        found = self.past(query)
+        if found is None:
+            raise JobStateError(
+                f"query {query!r} of job {self.job_id!r} has no id before it is started",
+                next_step="Ask for it inside of its foreachBatch function, with the name of the query",
+            )
+        return found
 
     def fenced(self, function: Callable[[Any, int], None], *, repeatable: bool = False) -> Callable[[Any, int], None]:
         """Return a ``foreachBatch`` function that refuses to run without a valid lease, and notes what it was given.

@@ -17,9 +17,12 @@ from pathlib import Path
 from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.format.layout import METADATA
+from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import Successor
@@ -292,5 +295,12 @@ class Driver:
                 restored_from=origin.source,
                 lease_left=self._led.leadership.lease_left,
                 given=lambda query: GivenLog(self._area.tree(self._keys.given(query))),
+                past=lambda query: _past(origin.directory / query),
             )
         )
+
+
+def _past(directory: Tree) -> str | None:
+    """Return the id of the query that works in *directory*; ``None`` before it has one."""
+    now = directory.fresh()
+    return read_query_id(now) if now.has(METADATA) else None

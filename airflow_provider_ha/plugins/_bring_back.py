@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from airflow_provider_ha.checkpoints.connectors.sinks import what_comes_again
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.control.job.requests import LATEST, IfLost, RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
@@ -106,6 +107,17 @@ def recovery_refused(snapshot: JobSnapshot, quarantined: str | None) -> str:
     if snapshot.state is not JobState.LOST:
         return f"The job is {snapshot.state.value}: only a lost driver is recovered."
     return ""
+
+
+def effects_on_sinks(snapshot: JobSnapshot) -> tuple[str, ...]:
+    """Return what a recovery means for each output: of each query, the batch in flight is executed again."""
+    status = snapshot.status
+    found = {**status.not_started, **status.queries} if status is not None else {}
+    if not found:
+        return ("Which outputs get the batch in flight again is not known: no query of the job has been seen.",)
+    return tuple(
+        f"{name} ({query.sink or 'not known'}): {what_comes_again(query.sink)}." for name, query in found.items()
+    )
 
 
 def if_lost_at_first(snapshot: JobSnapshot) -> str:

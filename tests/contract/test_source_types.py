@@ -44,7 +44,7 @@ def entry(batch: int, reel: int) -> BatchEntry:
 
 @pytest.mark.parametrize(("end", "verdict"), [(18, Verdict.SAFE), (23, Verdict.LOSS_POSSIBLE)])
 def test_a_restore_is_judged_by_what_is_read_again(end: int, verdict: Verdict) -> None:
-    cut = QueryCut(batch=4, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), entries=(entry(4, 10),))
+    cut = QueryCut(batch=4, sink=QuerySink(kind=SinkKind.FOREACH_BATCH, repeatable=True), entries=(entry(4, 10),))
     known = QueryFacts(cut, {5: entry(5, end)}, planned_to=5, complete=True)
     chosen = Chosen("checkpoint", "1", "d", {"q": cut}, 1, 1, "graph", "4.2.0", NOON)
     facts = RestoreFacts(chosen=chosen, at=NOON, queries={"q": known})

@@ -33,6 +33,7 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_ha.jobs.model import StartKind
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
@@ -87,7 +88,16 @@ def test_a_sink_that_nobody_names_may_be_written_to_again(copy: JobContext, else
 
     assert made.verdict is Verdict.DUPLICATES_POSSIBLE
     assert any("its sink is not named" in reason for reason in made.reasons)
-    assert plan(copy, elsewhere, sinks={QUERY: "foreachBatch"}).verdict is Verdict.SAFE
+
+
+def test_a_function_may_have_the_batch_in_flight_unless_it_is_declared_repeatable(
+    copy: JobContext, elsewhere: Path
+) -> None:
+    function = {QUERY: "foreachBatch"}
+
+    assert plan(copy, elsewhere, sinks=function).verdict is Verdict.DUPLICATES_POSSIBLE
+    assert plan(copy, elsewhere, sinks=function, repeatable=(QUERY,)).verdict is Verdict.SAFE
+    assert plan(copy, elsewhere, sinks=function, options=HaOptions(repeatable=(QUERY,))).verdict is Verdict.SAFE
 
 
 def test_a_sink_whose_log_is_gone_cannot_be_gone_on_with(copy: JobContext, elsewhere: Path, out: Path) -> None:

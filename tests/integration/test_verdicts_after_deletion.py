@@ -159,7 +159,7 @@ def run_that_began_anew_and_whose_directory_is_gone(job: JobContext) -> None:
         (work_after_a_stop_that_failed, TOPIC, "LOSS_POSSIBLE"),
         (query_that_the_script_does_not_have_any_more, FUNCTION, "SAFE"),
         (query_that_the_script_does_not_have_any_more, TOPIC, "SAFE"),
-        (batch_in_flight_that_the_stop_has_recorded, FUNCTION, "SAFE"),
+        (batch_in_flight_that_the_stop_has_recorded, FUNCTION, "DUPLICATES_POSSIBLE"),
         (batch_in_flight_that_the_stop_has_recorded, TOPIC, "DUPLICATES_POSSIBLE"),
         (epoch_that_published_nothing, FUNCTION, "LOSS_POSSIBLE"),
         (epoch_that_published_nothing_and_whose_directory_is_gone, FUNCTION, "LOSS_POSSIBLE"),

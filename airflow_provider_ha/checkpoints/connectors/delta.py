@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place, place_of
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
-from airflow_provider_ha.checkpoints.connectors.sink_type import Conf, QueryMemory, SinkType
+from airflow_provider_ha.checkpoints.connectors.sink_type import SKIPS, Conf, QueryMemory, SinkType
 from airflow_provider_ha.checkpoints.connectors.table_judgement import judge_table, readable_place
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.files import names, read
@@ -77,6 +77,10 @@ class DeltaSink(SinkType):
     def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:
         """Return the log of the table."""
         return DeltaLog(sink.table, reach) if sink.table is not None else None
+
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
+        """It skips what it has."""
+        return SKIPS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge by the highest batch that the table has: it skips what is not above that."""

@@ -30,7 +30,7 @@ from airflow_provider_ha.checkpoints.connectors.sink_connector import (
     SinkCase,
     SinkState,
 )
-from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
+from airflow_provider_ha.checkpoints.connectors.sink_type import SKIPS, SinkType
 from airflow_provider_ha.checkpoints.connectors.stored_sink_log import StoredSinkLog
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog, entry_names
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
@@ -79,6 +79,10 @@ class FileSinks(SinkType):
     def connector(self, sink: QuerySink, reach: Reach) -> FileSink:
         """Return the log of the output."""
         return FileSink(sink.path, reach)
+
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
+        """It skips what it has."""
+        return SKIPS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge by the log."""

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.connectors.other_sink import judge_given, judge_repeated
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
-from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
+from airflow_provider_ha.checkpoints.connectors.sink_type import BY_KEY, SinkType
 from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.tree import WritableTree
@@ -43,6 +43,15 @@ class ForeachBatchSink(SinkType):
     def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # it has none
         """Return the function's sink; where that writes, nothing shows."""
         return QuerySink(kind=SinkKind.FOREACH_BATCH, format=source)
+
+    def again(self, sink: QuerySink) -> str:
+        """Its function is called again, unless its notes say that it has finished the batch."""
+        if sink.repeatable:
+            return BY_KEY
+        return (
+            "its foreachBatch function is called again with a batch that comes again, unless it is fenced and has "
+            "finished it; what it does not write by key may be there twice"
+        )
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge what the function may have been given, and gets again: all but what its notes say it has finished."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, is_s3, output_place, place_of
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
-from airflow_provider_ha.checkpoints.connectors.sink_type import Conf, QueryMemory, SinkType
+from airflow_provider_ha.checkpoints.connectors.sink_type import SKIPS, Conf, QueryMemory, SinkType
 from airflow_provider_ha.checkpoints.connectors.table_judgement import judge_table, readable_place
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.files import names, read
@@ -68,6 +68,10 @@ class IcebergSink(SinkType):
     def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:
         """Return the metadata of the table."""
         return IcebergMetadata(sink.table, reach) if sink.table is not None else None
+
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
+        """It skips what it has."""
+        return SKIPS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge by the highest batch that the table has: it drops the rows of what is not above that."""

@@ -29,6 +29,12 @@ class OtherSink(SinkType):
         """A sink that was not named, too."""
         return sink.kind is SinkKind.OTHER
 
+    def again(self, sink: QuerySink) -> str:
+        """It takes the rows again."""
+        if sink.format in _TRANSIENT_FORMATS:
+            return "what its sink has ends with the driver"
+        return super().again(sink)
+
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge what it may have, and what it is given again."""
         if case.top is None or (sink.format or "").lower() in _TRANSIENT_FORMATS:

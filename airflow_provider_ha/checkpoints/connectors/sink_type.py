@@ -14,6 +14,8 @@ from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 
 
+BY_KEY = "its sink has each row once: it is declared repeatable"
+SKIPS = "its sink has each row once: it skips a batch that it has"
 Conf = Callable[[str], "str | None"]
 """Returns a value of the session's conf."""
 
@@ -96,6 +98,10 @@ class SinkType:
     def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:  # noqa: ARG002  # of those that have one
         """Return the output that remembers the query; ``None`` when it has none, or cannot be read from here."""
         return None
+
+    def again(self, sink: QuerySink) -> str:
+        """Return what a batch that comes again does to it, as the end of a sentence about the query."""
+        return BY_KEY if sink.repeatable else "its sink may have the rows of a batch that comes again twice"
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Note what the sink makes of a restore; return what has to be set aside there: batch -> digest. Pure."""

@@ -10,7 +10,7 @@ from airflow_provider_ha.checkpoints.connectors.kafka_sink import KafkaSink
 from airflow_provider_ha.checkpoints.connectors.other_sink import OtherSink
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkConnector
-from airflow_provider_ha.checkpoints.connectors.sink_type import QueryMemory, SinkType
+from airflow_provider_ha.checkpoints.connectors.sink_type import SKIPS, QueryMemory, SinkType
 from airflow_provider_ha.checkpoints.connectors.unread_table import UnreadTable
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.tree import Tree
@@ -36,6 +36,17 @@ def type_of_format(source: str) -> SinkType:
 def type_of(sink: QuerySink) -> SinkType:
     """Return the type of a recorded sink."""
     return next(each for each in SINK_TYPES if each.owns(sink))
+
+
+def what_comes_again(shown: str | None) -> str:
+    """Return what a batch that comes again does to a sink, as the end of a sentence about its query.
+
+    :param shown: The sink as a job's status shows it: the place of an output that knows its batches, or a format.
+    """
+    if shown is not None and "/" in shown:
+        return SKIPS
+    sink = QuerySink(kind=SinkKind.OTHER, format=shown)
+    return (type_of_format(shown) if shown is not None else type_of(sink)).again(sink)
 
 
 def sink_named(said: str | None, reach: Reach | None = None) -> QuerySink:

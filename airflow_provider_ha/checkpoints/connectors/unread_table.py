@@ -23,6 +23,10 @@ class UnreadTable(SinkType):
         """The format, in any case."""
         return source.lower() in _FORMATS
 
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
+        """It may skip what it has; that is not read here."""
+        return "it is not known whether its table skips a batch that it has"
+
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:  # noqa: ARG002  # all of it
         """Judge nothing: what it has is unknown, which is a finding by itself."""
         return {}

@@ -89,7 +89,7 @@ def plan(kafka: Kafka, checkpoint: Path, *, servers: str | None = None) -> Resto
     recorded = {entry.batch: entry for entry in readable(LocalTree(checkpoint))}
     cut = QueryCut(
         batch=CUT,
-        sink=QuerySink(kind=SinkKind.FOREACH_BATCH),
+        sink=QuerySink(kind=SinkKind.FOREACH_BATCH, repeatable=True),
         entries=tuple(recorded[batch] for batch in sorted(recorded) if batch >= CUT),
     )
     adopted = AdoptedCheckpoint(

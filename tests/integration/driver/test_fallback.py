@@ -14,6 +14,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import BatchEntry, CheckpointKind, SinkKind, Verdict
@@ -92,7 +93,14 @@ class LostRun:
             self.query.commit()
         self.publisher.publish(CheckpointKind.PERIODIC)
 
-    def planner(self, *, run: int = 1, known: tuple[str, ...] = (QUERY,), writers_dead: bool = True) -> FallbackPlanner:
+    def planner(
+        self,
+        *,
+        run: int = 1,
+        known: tuple[str, ...] = (QUERY,),
+        writers_dead: bool = True,
+        repeatable: tuple[str, ...] = (QUERY,),
+    ) -> FallbackPlanner:
         return FallbackPlanner(
             store=self.job.objects,
             area=self.area,
@@ -101,7 +109,7 @@ class LostRun:
             keys=self.job.keys,
             run=a_run(run),
             epoch=2,
-            options=HaOptions(),
+            options=HaOptions(repeatable=repeatable),
             clock=SystemClock(),
             known=known,
             writers_dead=writers_dead,
@@ -370,6 +378,30 @@ def test_a_query_that_the_checkpoint_does_not_hold_needs_a_decision(lost: LostRu
 
     with pytest.raises(DecisionNeededError, match="does not hold late"):
         lost.start(known=(QUERY, "late"))
+
+
+def test_batches_that_a_function_has_finished_are_not_given_to_it_again_without_a_decision(lost: LostRun) -> None:
+    lost.publish()
+    lost.damage_pin(2)
+    lost.empty_newest_entry()
+
+    with pytest.raises(DecisionNeededError, match="batch 3 is given to the function again") as caught:
+        lost.start(repeatable=())
+
+    assert "--accept-verdict DUPLICATES_POSSIBLE" in caught.value.next_step
+
+
+def test_batches_that_a_fenced_function_has_finished_need_no_decision(lost: LostRun) -> None:
+    lost.publish()
+    lost.damage_pin(2)
+    notes = GivenLog(lost.area.tree(lost.job.keys.given(QUERY)))
+    notes.begin(1, 3)
+    notes.finish(1, 3)
+    lost.empty_newest_entry()
+
+    origin = lost.start(repeatable=())
+
+    assert (origin.plans[QUERY].discarded_to, [entry.batch for entry in origin.recorded(QUERY)]) == (3, [3])
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_its_batches_are_executed_again(lost: LostRun) -> None:

@@ -191,7 +191,7 @@ class ManagedJob:
             modules=uploaded.modules,
             arguments=tuple(arguments),
             conf=CONF | (conf or {}),
-            options=options or HaOptions(checkpoint_interval=0),
+            options=(options or HaOptions(checkpoint_interval=0)).model_copy(update={"repeatable": ("rows",)}),
         )
         graphs = JobGraphStore(self.coordinator, self.store, self.paths)
         blob = graphs.write_graph(graph)

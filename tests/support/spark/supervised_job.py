@@ -43,6 +43,7 @@ class SupervisedJob:
 
     :param queries: Which of the script's queries it starts.
     :param options: By default a lost driver stays lost until the test recovers it.
+    :param repeatable: Queries that write by key, whose plans are SAFE although batches come again.
     :param master: Spark master.
     :param engine_options: Of the target, such as another Spark.
     """
@@ -55,6 +56,7 @@ class SupervisedJob:
     options: HaOptions = field(
         default_factory=lambda: HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False)
     )
+    repeatable: tuple[str, ...] = ("rows",)
     master: str = "local[2]"
     engine_options: dict[str, str] = field(default_factory=dict)
 
@@ -85,7 +87,7 @@ class SupervisedJob:
                 master=self.master,
                 engine_options=self.engine_options,
                 driver_memory="1g",
-                options=self.options,
+                options=self.options.model_copy(update={"repeatable": self.repeatable}),
                 start_from=start_from,
             )
         )

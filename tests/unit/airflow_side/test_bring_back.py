@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, Verdict
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.plugins._bring_back import Choice, Way, restore_command, restore_conf, same_job
+from airflow_provider_ha.plugins._bring_back import (
+    Choice,
+    Way,
+    effects_on_sinks,
+    restore_command,
+    restore_conf,
+    same_job,
+)
 from airflow_provider_ha.plugins._brought_back import brought_back
 from airflow_provider_ha.views.checkpoints import CheckpointListView, CheckpointRow
 from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistoryView
@@ -215,3 +223,24 @@ def test_a_dag_run_belongs_to_the_job_of_its_cluster() -> None:
     assert not same_job(conf, "test", "flights")
     assert not same_job(conf, "prod", "other")
     assert not same_job({}, "prod", "other")
+
+
+def test_a_recovery_says_for_each_sink_what_a_batch_that_comes_again_does_to_it() -> None:
+    sinks = {"files": "/data/out", "function": "foreachBatch", "topic": "kafka", "table": "delta", "hudi": "hudi"}
+    queries = {name: SimpleNamespace(sink=sink) for name, sink in sinks.items()}
+    snapshot: Any = SimpleNamespace(status=SimpleNamespace(queries=queries, not_started={}))
+
+    said = dict(zip(sinks, effects_on_sinks(snapshot), strict=True))
+
+    assert said["files"] == "files (/data/out): its sink has each row once: it skips a batch that it has."
+    assert "each row once" in said["table"]
+    assert "called again" in said["function"]
+    assert "may be there twice" in said["function"]
+    assert "twice" in said["topic"]
+    assert "not known" in said["hudi"]
+
+
+def test_a_job_whose_queries_nothing_has_seen_is_promised_nothing() -> None:
+    snapshot: Any = SimpleNamespace(status=None)
+
+    assert "is not known" in effects_on_sinks(snapshot)[0]

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from airflow_provider_ha.checkpoints.model import (
+    BatchEntry,
     GivenBatches,
     KafkaPartition,
     PlanFinding,
@@ -74,6 +75,18 @@ def test_everything_that_is_known_is_shown_to_people(capsys: pytest.CaptureFixtu
         "1311",
     ):
         assert text in shown
+
+
+def test_batches_that_are_discarded_and_batches_that_come_again_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    replay = tuple(BatchEntry(batch=batch, offsets="v1") for batch in (5, 6))
+    fenced = PLAN.queries["hourly"].model_copy(update={"replay": replay})
+    declared = fenced.model_copy(update={"sink": QuerySink(kind=SinkKind.FOREACH_BATCH, repeatable=True)})
+
+    print_plan(PLAN.model_copy(update={"queries": {"fenced": fenced, "declared": declared}}))
+
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "fenced: batches 5 to 5 are executed again; its function has finished them" in shown
+    assert "declared: batches 5 to 6 are given again; it is declared repeatable" in shown
 
 
 def test_everything_that_is_known_is_in_the_document() -> None:

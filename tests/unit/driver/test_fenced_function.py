@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog, summary
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.context import DriverContext, Fenced
-from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipLostError
+from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, LeadershipLostError
 
 
 def context(folder: Path, *, epoch: int = 3, lease: float = 5.0) -> DriverContext:
@@ -92,3 +93,14 @@ def test_one_fenced_function_is_that_of_one_query(tmp_path: Path) -> None:
 
 def test_a_query_without_a_fenced_function_has_no_notes(tmp_path: Path) -> None:
     assert summary(GivenLog(LocalTree(tmp_path / "q")).epochs()) is None
+
+
+def test_a_query_has_the_id_of_its_past_once_it_is_started(tmp_path: Path) -> None:
+    ids: dict[str, str] = {}
+    leader = replace(context(tmp_path), past=ids.get)
+
+    with pytest.raises(JobStateError, match="query 'q' of job 'job' has no id before it is started"):
+        leader.query_id("q")
+
+    ids["q"] = "an-id"
+    assert leader.query_id("q") == "an-id"
