@@ -144,6 +144,18 @@ EFFECTS = (
         query=("replay",),
     ),
     Effect(
+        "Of these, what a fenced function has finished is executed with its output discarded, unless it is repeatable.",
+        Moment.START,
+        "checkpoints.model:QueryPlan",
+        query=("given", "sink", "batch", "replay"),
+    ),
+    Effect(
+        "Batches come again to a function that the plan calls repeatable only where it is declared so now.",
+        Moment.START,
+        "driver.query_start:QueryStarter._finished",
+        query=("sink", "batch", "replay"),
+    ),
+    Effect(
         "A table is not given again what it has under the id that the query had before.",
         Moment.START,
         "driver.query_start:QueryStarter._in_table",
@@ -178,7 +190,6 @@ SHOWN_ONLY = frozenset(
         "created_at",
         "input_files",
         "inputs",
-        "given",
     }
 )
 """Fields of both models that nothing follows from: they are shown, and recorded."""
