@@ -115,8 +115,8 @@ class GivenLog:
     def finished_in(self, run: int) -> int:
         """Return the highest batch that the function has returned from in the epochs of a run; -1 for none.
 
-        A run goes on with the batches that it has planned. So each of these has one meaning, whatever other runs have
-        planned under its number.
+        A run goes on with the batches that it has planned. So each number stands for one batch, which may be another
+        one than in the runs before.
 
         :raises StorageUnavailableError, RecordCorruptError: As :meth:`epochs` does.
         """

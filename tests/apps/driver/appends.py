@@ -12,7 +12,9 @@ from airflow_provider_ha.driver import context
 
 
 source, output, how = sys.argv[1:]
-leader = context.current()
+found = context.current()
+assert found is not None, "it has to run as a job"
+leader: context.DriverContext = found
 
 
 def append(frame: DataFrame, batch: int) -> None:

@@ -31,10 +31,14 @@ def lost_after_three_batches(client: HaClient, root: Path, how: str) -> tuple[Su
     for batch in range(3):
         feed(job.stream.source, batch)
         job.await_committed(1, batch)
-        job.await_alive(lambda least=batch: len(job.job.snapshot().checkpoint_numbers) > least, "a checkpoint")
+        await_checkpoints(job, batch + 1)
     job.kill()
     first = f"checkpoint-{min(job.job.snapshot().checkpoint_numbers)}"
     return job, RestoreRequest(job_id="orders", request_id=new_id(), start_from=first, if_lost=IfLost.RESTART)
+
+
+def await_checkpoints(job: SupervisedJob, count: int) -> None:
+    job.await_alive(lambda: len(job.job.snapshot().checkpoint_numbers) >= count, "a checkpoint")
 
 
 def submit(job: SupervisedJob, root: Path, how: str, start_from: str = "latest") -> None:
