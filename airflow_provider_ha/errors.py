@@ -40,6 +40,8 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
+from airflow_provider_ha.query_names import shown
+
 
 __all__ = [
     "ApplicationRefusedError",
@@ -87,9 +89,9 @@ class HaError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
-        self.message = message
-        self.next_step = next_step
-        super().__init__(f"{message}. {next_step}." if next_step else f"{message}.")
+        self.message = shown(message)
+        self.next_step = shown(next_step)
+        super().__init__(f"{self.message}. {self.next_step}." if next_step else f"{self.message}.")
 
 
 class ConfigurationError(HaError, ValueError):

@@ -10,6 +10,7 @@ import hashlib
 import re
 
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.query_names import RESERVED, is_query_directory
 
 
 # Children of the cluster node that are not jobs.
@@ -46,6 +47,18 @@ def check_name(name: str, what: str) -> str:
             next_step="Use 1 to 128 letters, digits, dots, dashes or underscores; the first and last a letter or digit",
         )
     return name
+
+
+def check_query(written: str) -> str:
+    """Return how a query is written in a record, when that is safe as a file name.
+
+    :raises ConfigurationError: No query is written so.
+    """
+    if written in RESERVED:
+        raise ConfigurationError(f"query name {written!r} is reserved", next_step="Give the query another name")
+    if not is_query_directory(written):
+        raise ConfigurationError(f"query name {written!r} of a record is not one that this package writes")
+    return written
 
 
 def check_savepoint_id(savepoint_id: str) -> str:

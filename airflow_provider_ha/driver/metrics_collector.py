@@ -20,6 +20,7 @@ from airflow_provider_ha.jobs.metrics import Metric, MetricKind
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.query_names import shown
 from airflow_provider_ha.recovery.restart import attempts_used
 from airflow_provider_ha.recovery.timeline import RecoveryTimes, restarts_since
 
@@ -72,7 +73,7 @@ class DriverMetrics(Collector):
         """Note what a query has reported."""
         if not trigger.executed:
             return
-        self._batches.labels(*self._common, query).observe(trigger.seconds)
+        self._batches.labels(*self._common, shown(query)).observe(trigger.seconds)
         self._rows[query] = self._rows.get(query, 0) + trigger.input_rows  # by the thread that looks, alone
         self._first_commit = self._first_commit or trigger.ended_at
 
@@ -88,7 +89,7 @@ class DriverMetrics(Collector):
         made = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
         family = made(metric.name, metric.help, labels=names)
         for labels, value in values:
-            family.add_metric((*self._common, *labels), value)
+            family.add_metric((*self._common, *map(shown, labels)), value)
         return family
 
     def _values(self) -> Mapping[Metric, Values]:

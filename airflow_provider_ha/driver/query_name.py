@@ -12,20 +12,21 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.sink_names import name_after
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of_format
-from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.driver.writer_notes import WriterNotes, notes
 from airflow_provider_ha.errors import ApplicationRefusedError
-from airflow_provider_ha.names import check_name
+from airflow_provider_ha.query_names import query_directory
 
 
 _PACKAGE = Path(__file__).parents[1]
 
 
 def name_query(writer: Any, path: str | None) -> str:
-    """Return the query's name; a writer that has none gets one from its sink, for this and every later start.
+    """Return the query's name as it is written in directories and records (:mod:`~airflow_provider_ha.query_names`).
+
+    A writer that has none gets one from its sink, for this and every later start.
 
     :param path: What the script gave to ``start()``.
-    :raises ApplicationRefusedError: It has none and its sink gives none, or it cannot be a directory.
+    :raises ApplicationRefusedError: It has none, and its sink gives none.
     """
     noted = notes(writer)
     if path is not None:
@@ -35,11 +36,7 @@ def name_query(writer: Any, path: str | None) -> str:
         writer.queryName(_after_its_sink(noted, default))
         noted.is_named_by_sink = True
     assert noted.name is not None, "it was named just now"  # noqa: S101  # for the type checker
-    try:
-        refuse_reserved(noted.name)
-        return check_name(noted.name, "query name")
-    except ValueError as error:
-        raise ApplicationRefusedError(str(error)) from error
+    return query_directory(noted.name)
 
 
 def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
@@ -48,7 +45,7 @@ def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
     :param taken: Names of the queries that run, or must not be started again.
     :raises ApplicationRefusedError: It is one.
     """
-    if noted.name not in taken:
+    if noted.name is None or query_directory(noted.name) not in taken:
         return
     what = f"two streaming queries of one run are named {noted.name!r}"
     if noted.is_named_by_sink:

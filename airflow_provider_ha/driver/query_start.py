@@ -146,6 +146,8 @@ def check_writer(
     default = session.conf.get("spark.sql.sources.default")
     check_options(name, noted)
     own_root = take_location(session, root)
+    if name != noted.name:  # Spark would name the directory as the query
+        writer._jwrite = writer._jwrite.option("checkpointLocation", f"{root}/{name}")  # noqa: SLF001  # the patched one keeps a script's own location
     # guard: relative-output-of-a-query-is-taken
     refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
     refuse_unfenced(name, noted, default, lambda key: session.conf.get(key, None))

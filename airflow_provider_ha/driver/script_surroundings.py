@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from airflow_provider_ha.query_names import shown
+
 
 # Used in other threads of a driver: their lines at DEBUG and INFO are not those of the script alone.
 _OF_THE_DRIVER_TOO = ("boto3", "botocore", "py4j", "s3transfer", "urllib3")
@@ -28,7 +30,7 @@ def log_beside_the_script() -> None:
     Libraries that the driver uses in other threads would fill the log of a script that wants every DEBUG line.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     for name in (__name__.partition(".")[0], "kazoo"):
         logger = logging.getLogger(name)
         logger.addHandler(handler)
@@ -36,6 +38,14 @@ def log_beside_the_script() -> None:
         logger.propagate = False
     for name in _OF_THE_DRIVER_TOO:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class _Formatter(logging.Formatter):
+    """Names queries as the script does."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return shown(super().format(record))
 
 
 class ExitFunctions:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 from airflow_provider_ha.jobs.history.progress_history import RESOLUTION, ProgressPoint
 from airflow_provider_ha.plugins._timeline import Axis
+from airflow_provider_ha.query_names import own_name
 
 
 _POINTS = 180  # of a query: one every few pixels
@@ -72,7 +73,7 @@ def charts_of(axis: Axis, points: Sequence[ProgressPoint]) -> Charts:
     position = {query: number for number, query in enumerate(queries)}
     newest = sorted(merged.items(), key=lambda item: (-item[0][0].timestamp(), item[0][1]))
     return Charts(
-        queries=tuple(queries),
+        queries=tuple(map(own_name, queries)),
         rows=tuple(ChartRow(position[point.query], point) for _, point in newest),
         begin=int(axis.begin.timestamp()),
         end=int(axis.end.timestamp()),

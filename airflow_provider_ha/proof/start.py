@@ -38,6 +38,7 @@ from airflow_provider_ha.driver.writer_notes import WriterNotes, notes
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.proof.further_starts import may_start_again
 from airflow_provider_ha.proof.spark_errors import chain
+from airflow_provider_ha.query_names import query_directory
 
 
 _LOOK_SECONDS = 0.1
@@ -198,11 +199,11 @@ def start_query(request: ProofRequest, say: Callable[[Answer], None], leave: Cal
 def is_wanted(request: ProofRequest, noted: WriterNotes) -> bool:
     """Whether a query is that of the checkpoint: by the name that was asked for, else by where the script keeps it."""
     if request.query is not None:
-        return noted.name == request.query
+        return request.query in {noted.name, query_directory(noted.name or "")}
     location = noted.options.get("checkpointlocation")
     if location is not None:
         return _place(location) == _place(request.original)
-    return noted.name == request.original.rstrip("/").rpartition("/")[2]
+    return request.original.rstrip("/").rpartition("/")[2] in {noted.name, query_directory(noted.name or "")}
 
 
 def _place(location: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_provider_ha.names import check_job_id, check_name, check_savepoint_id
+from airflow_provider_ha.names import check_job_id, check_name, check_query, check_savepoint_id
 
 
 JOBS = "jobs/"
@@ -157,7 +157,7 @@ class JobKeys:
 
     def given(self, query: str) -> str:
         """Directory of the notes about what a query's fenced function was given, one file per epoch."""
-        return f"{self.notes}{check_name(query, 'query name')}"
+        return f"{self.notes}{check_query(query)}"
 
     @property
     def submissions(self) -> str:

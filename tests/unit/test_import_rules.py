@@ -17,6 +17,7 @@ import airflow_provider_ha
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 SHARED = {"argument_secrets", "errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
+SHARED.add("query_names")
 AIRFLOW_FACING = {
     "compat",
     "hooks",
@@ -70,6 +71,7 @@ ALLOWED: dict[str, set[str]] = {
 # What views are made from: snapshots and records, nothing that reads or writes.
 VIEWED = {
     "argument_secrets",
+    "query_names",
     "checkpoints.comparison.compare",
     "checkpoints.connectors.sink_names",
     "checkpoints.model",

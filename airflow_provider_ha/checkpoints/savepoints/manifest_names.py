@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savep
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.working.pins import SINKS, refuse_reserved
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
-from airflow_provider_ha.names import check_name
+from airflow_provider_ha.names import check_query
 
 
 # Only what is computed here can be compared with the bytes of a directory.
@@ -83,7 +83,7 @@ def _check_words(savepoint: Savepoint) -> None:
     try:
         release(savepoint.spark_version)
         for query in savepoint.queries:
-            check_name(query, "query name")
+            check_query(query)
             refuse_reserved(query)
     except ConfigurationError as error:
         raise _bad(error.message) from None

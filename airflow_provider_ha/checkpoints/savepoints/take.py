@@ -25,7 +25,7 @@ from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.pins import SINKS, closure_of, refuse_reserved
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
-from airflow_provider_ha.names import check_name
+from airflow_provider_ha.names import check_query
 
 
 # Each needs a purge, or a replaced file, in the milliseconds of a copy: a query that does it five times is not slow,
@@ -192,7 +192,7 @@ def _batch(layout: Layout[At, Dir], source: SavepointSource[At]) -> int:
 
 
 def _check_names(sources: Sequence[SavepointSource[At]]) -> None:
-    queries = [check_name(source.query, "query name") for source in sources]
+    queries = [check_query(source.query) for source in sources]
     if not sources or len(set(queries)) < len(queries):
         raise ConfigurationError(
             f"a savepoint needs one name per query: {len(queries)} queries, {len(set(queries))} names",

@@ -21,6 +21,7 @@ from airflow_provider_ha.checkpoints.trees.links import building, link
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.query_names import RESERVED
 
 
 KEPT = ".restored"  # hidden: no query can have this name
@@ -109,7 +110,7 @@ def refuse_reserved(query: str) -> None:
 
     :raises ConfigurationError: It is one of them.
     """
-    if query in (SINKS, "manifest.json"):
+    if query in RESERVED:
         raise ConfigurationError(f"query name {query!r} is reserved", next_step="Give the query another name")
 
 

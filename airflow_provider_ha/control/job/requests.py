@@ -14,6 +14,7 @@ from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.query_names import QueryDirectory, is_query_directory, query_directory
 
 
 LATEST = "latest"
@@ -76,7 +77,11 @@ def named_directories(start_from: str | Mapping[str, str]) -> Mapping[str, str]:
     """
     if not isinstance(start_from, str):
         return dict(start_from)
-    return {PurePosixPath(urlsplit(start_from).path).name: start_from} if "/" in start_from else {}
+    if "/" not in start_from:
+        return {}
+    last = PurePosixPath(urlsplit(start_from).path).name
+    # The directory of a query of ours has the name that it is written with; another one that of the query itself.
+    return {QueryDirectory(last) if is_query_directory(last) else last: start_from}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +207,14 @@ class RestoreRequest:
     allow_remote_executors: bool = False
     if_lost: IfLost | None = None
     lineage: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take the names of queries as their script has them."""
+        for name in ("adopt", "sinks", "kafka_bootstrap"):
+            written = {query_directory(query): value for query, value in getattr(self, name).items()}
+            object.__setattr__(self, name, written)
+        for name in ("accept_unverified", "reset_query_ids"):
+            object.__setattr__(self, name, frozenset(map(query_directory, getattr(self, name))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from airflow_provider_ha.control.restore.choices import options_of, restore_choi
 from airflow_provider_ha.control.restore.external_state import external_queries
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.names import check_name
+from airflow_provider_ha.names import check_query
 from airflow_provider_ha.pointers.ownership import ClaimMode
 
 
@@ -68,7 +68,7 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
 
 def _check_names(request: RestoreRequest) -> None:
     for query in request.adopt:
-        check_name(query, "query name")
+        check_query(query)
         refuse_reserved(query)
     unknown = sorted(set(request.sinks) - set(request.adopt))
     if unknown:

@@ -16,6 +16,7 @@ from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.restore.choices import options_of
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.query_names import own_name
 
 
 def external_queries(
@@ -48,7 +49,9 @@ class _Brokers:
         :raises ConfigurationError: The brokers are not configured, or cannot be asked.
         :raises RestoreUnknownError: They do not answer.
         """
-        servers = self._request.kafka_bootstrap.get(query) or self._said(lambda each: each.kafka_bootstrap.get(query))
+        servers = self._request.kafka_bootstrap.get(query) or self._said(
+            lambda each: each.kafka_bootstrap.get(own_name(query))
+        )
         properties = self._request.kafka_properties or self._said(lambda each: each.kafka_properties)
         if servers is None:
             raise ConfigurationError(

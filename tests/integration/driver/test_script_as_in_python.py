@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
+from airflow_provider_ha.query_names import query_directory
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, finished
 
@@ -113,3 +114,30 @@ def test_a_script_with_nothing_but_a_console_runs_and_stops(job: ManagedJob, tmp
     assert answer.state is OperationState.COMPLETED, answer.error
     assert process.wait(PATIENCE) == ExitCode.DONE, job.log(run)
     assert "row 0" in job.log(run)
+
+
+def test_a_query_has_any_name_that_spark_takes(job: ManagedJob, tmp_path: Path) -> None:
+    names = ("Flattened Orders", "Flattened~20Orders", "a/b", "Заказы")
+    written = tuple(map(query_directory, names))
+    feed(tmp_path / "in", 0)
+    run = job.submit(APPS / "names.py", [str(tmp_path / "in"), str(tmp_path / "out"), *names])
+    first = job.start(run)
+    job.await_consumed(first, written, 0)
+    wait_until(lambda: job.status and job.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
+    job.kill(first)
+    feed(tmp_path / "in", 1)
+
+    second = job.start(run, job.resubmit(run))
+    job.await_consumed(second, written, 1)
+    answer = job.await_operation(job.ask(OperationKind.STOP, mode="terminate"))
+
+    assert answer.state is OperationState.COMPLETED, answer.error
+    assert second.wait(PATIENCE) == ExitCode.DONE, job.log(run, 2)
+    newest = job.newest_checkpoint()
+    assert newest is not None
+    assert newest.cut == dict.fromkeys(written, 1)
+    assert "query Flattened Orders started at" in job.log(run, 2)
+    for number in range(len(names)):
+        files = (tmp_path / "out" / str(number)).glob("*.json")
+        lines = [line for path in files for line in path.read_text().splitlines()]
+        assert sorted(lines) == ['{"value":"row 0"}', '{"value":"row 1"}']

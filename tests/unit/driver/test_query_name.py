@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_ha.driver.query_name import name_query, refuse_taken
 from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.query_names import query_directory
 from tests.support.checkpoints.writer_helpers import writer_of
 
 
@@ -94,10 +95,10 @@ def test_two_queries_without_names_on_one_output_are_refused_with_the_line() -> 
     assert f"a separate output and name (test_query_name.py, line {at});" in str(refused.value.next_step)
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", "sinks", "manifest.json", "-a"])
-def test_a_name_that_cannot_be_a_directory_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["a/b", "..", "sinks", "manifest.json", "-a", "Flattened Orders"])
+def test_a_name_that_cannot_be_a_directory_is_written_as_one_and_stays_the_name_for_spark(name: str) -> None:
     named = writer("noop")
     notes(named).name = name
 
-    with pytest.raises(ApplicationRefusedError):
-        name_query(named, None)
+    assert name_query(named, None) == query_directory(name) != name
+    assert notes(named).name == name

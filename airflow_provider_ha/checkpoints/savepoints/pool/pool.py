@@ -33,7 +33,7 @@ from airflow_provider_ha.errors import (
     ObjectMissingError,
     RecordCorruptError,
 )
-from airflow_provider_ha.names import check_name
+from airflow_provider_ha.names import check_name, check_query
 from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.reading import Listed
 from airflow_provider_ha.storage.s3 import S3Store
@@ -183,7 +183,7 @@ def _checked(savepoint: Savepoint, key: str) -> Savepoint:
         if not _MEMBER.fullmatch(file.member):  # guard: members-lead-out-of-the-pool
             raise CheckpointCorruptError(key, f"file {name!r} is said to be {file.member!r}, which no pool has")
     for query, part in savepoint.queries.items():
-        check_name(query, "query name")
+        check_query(query)
         if not savepoint.files.keys() >= {f"{query}/{name}" for name in part.files}:
             raise CheckpointCorruptError(key, f"not all files of query {query!r} are described")
     return savepoint

@@ -1,0 +1,172 @@
+"""How the name of a query is written in directories and records, and shown to people."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_ha.control.job.requests import RestoreRequest, named_directories
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.query_names import QueryDirectory, is_query_directory, own_name, query_directory, shown
+from airflow_provider_ha.views.view import View
+
+
+PLAIN = ["orders", "Orders", "a", "q-1", "counts_by.day", "1", "x" * 128]
+ODD = [
+    "Flattened Orders",
+    " ",
+    " orders",
+    "orders ",
+    "a/b",
+    "/",
+    "..",
+    ".",
+    "a..b",
+    ".hidden",
+    "_ha_base",
+    "a.",
+    "-a",
+    "sinks",
+    "manifest.json",
+    "Заказы",
+    "注文",
+    "é",
+    "e\u0301",
+    "\ud800",
+    "a\x00b",
+    "a\nb",
+    "a:b",
+    "a%20b",
+    "a~20b",
+    "a~b",
+    "~",
+    "Flattened~20Orders",
+    "q\"uo'te",
+    "<b>",
+    "x" * 129,
+    "x" * 128 + " ",
+    "é" * 500,
+    "é" * 501,
+]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_safe_name_stays_as_it_is(name: str) -> None:
+    assert query_directory(name) == name
+
+
+@pytest.mark.parametrize("name", PLAIN + ODD)
+def test_every_name_is_written_safely_and_in_the_same_way_at_every_start(name: str) -> None:
+    written = query_directory(name)
+
+    assert written == query_directory(name) == query_directory(written)
+    assert is_query_directory(str(written))
+    assert len(written.encode()) <= 160
+    assert written.isascii()
+    assert written.isprintable()
+    assert not set(written) & set(" /\\:*?\"'<>|%#")
+    assert ".." not in written
+    assert written[0] not in "._-"
+    assert written not in {"sinks", "manifest.json"}
+
+
+def test_two_names_are_never_written_alike() -> None:
+    rng = random.Random(7)
+    some = ["".join(rng.choices("ab .~/2E0é", k=rng.randint(1, 6))) for _ in range(20_000)]
+    names = set(some) | set(PLAIN) | set(ODD)
+    names |= {str(query_directory(name)) for name in itertools.islice(sorted(names), 5000)}  # as another is written
+
+    assert len({query_directory(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("name", [name for name in PLAIN + ODD if len(name) <= 128 and name != "\ud800"])
+def test_its_own_name_is_shown(name: str) -> None:
+    assert own_name(query_directory(name)) == name
+
+
+def test_of_a_very_long_name_its_beginning_is_shown() -> None:
+    assert own_name(query_directory("é" * 500)) == "é" * 16 + "…"
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("query 'Flattened~20Orders' failed", "query 'Flattened Orders' failed"),
+        ("waiting for Flattened~20Orders.", "waiting for Flattened Orders."),
+        ("Flattened~20Orders", "Flattened Orders"),
+        ("['a', 'b~20c']: 2", "['a', 'b c']: 2"),
+        ("/work/live/e1/Flattened~20Orders is gone", "/work/live/e1/Flattened~20Orders is gone"),
+        ("Flattened~20Orders/offsets/3", "Flattened~20Orders/offsets/3"),
+        ("home ~20 and a~b and a~zz", "home   and a~b and a~zz"),
+        ("a~41b is not how anything is written", "a~41b is not how anything is written"),
+    ],
+)
+def test_a_text_names_queries_as_their_script_does_and_paths_as_they_are(text: str, read: str) -> None:
+    assert shown(text) == read
+
+
+def test_what_is_written_already_is_not_written_again() -> None:
+    assert query_directory(QueryDirectory("a~20b")) == "a~20b"
+    assert query_directory("a~20b") == "a~7E20b"
+
+
+class Named(View):
+    """A view with queries in every place."""
+
+    query: str
+    queries: dict[str, int]
+    reason: str
+    path: str
+    rows: tuple[str, ...]
+
+
+def test_a_view_names_queries_as_their_script_does() -> None:
+    written = query_directory("Flattened Orders")
+    view = Named(
+        query=str(written),
+        queries={str(written): 3, "plain": 4},
+        reason=f"query {str(written)!r} failed",
+        path=f"/work/{written}",
+        rows=(str(written), "plain"),
+    )
+
+    assert view.to_json() == {
+        "query": "Flattened Orders",
+        "queries": {"Flattened Orders": 3, "plain": 4},
+        "reason": "query 'Flattened Orders' failed",
+        "path": "/work/Flattened~20Orders",
+        "rows": ["Flattened Orders", "plain"],
+    }
+
+
+def test_an_error_names_queries_as_their_script_does() -> None:
+    error = ConfigurationError("query 'Flattened~20Orders' has no sink", next_step="Name it (--sink a~2Fb=PATH)")
+
+    assert str(error) == "query 'Flattened Orders' has no sink. Name it (--sink a/b=PATH)."
+
+
+def test_a_request_takes_the_names_of_the_script_once() -> None:
+    request = RestoreRequest(
+        job_id="j",
+        request_id="r",
+        adopt={"Flattened Orders": "/cp/Flattened Orders"},
+        sinks={"Flattened Orders": "/out"},
+        kafka_bootstrap={"a/b": "host:1"},
+        accept_unverified=frozenset({"a/b"}),
+    )
+
+    again = replace(request, request_id="s")
+
+    assert dict(again.adopt) == {"Flattened~20Orders": "/cp/Flattened Orders"}
+    assert dict(again.sinks) == {"Flattened~20Orders": "/out"}
+    assert (dict(again.kafka_bootstrap), again.accept_unverified) == ({"a~2Fb": "host:1"}, {"a~2Fb"})
+
+
+@pytest.mark.parametrize("directory", ["/cp/Flattened Orders", "/savepoints/s1/Flattened~20Orders"])
+def test_a_directory_is_of_the_query_that_it_is_named_after(directory: str) -> None:
+    request = RestoreRequest(job_id="j", request_id="r", adopt=named_directories(directory))
+
+    assert dict(request.adopt) == {"Flattened~20Orders": directory}
