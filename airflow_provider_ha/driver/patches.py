@@ -10,6 +10,7 @@ Patches only note, wait and hand over: what a start really does is the starter's
 from __future__ import annotations
 
 import functools
+import inspect
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.own_location import OPTION
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.stopper import GracefulStop
+from airflow_provider_ha.driver.stopper import GracefulStop, has_ended
 from airflow_provider_ha.driver.table_sink import write_to_table
 from airflow_provider_ha.driver.worker_imports import import_wheels, search_archive
 from airflow_provider_ha.driver.writer_notes import notes
@@ -45,6 +46,8 @@ class Patches:
         self.lifecycle = lifecycle
         self.registry = registry
         self.starter = starter
+        self._left: Callable[[], None] | None = None  # ends the session that the script has stopped
+        self._stops = False
 
     def apply(self) -> None:
         """Patch pyspark."""
@@ -72,12 +75,16 @@ class Patches:
         self._patch(StreamingQuery, "stop", self._stop_query)
         self._patch(SparkSession, "stop", self._stop_session)
         self._patch(SparkContext, "stop", self._stop_session)
+        self._patch(SparkSession.Builder, "getOrCreate", self._after_the_old_session)
+        self._patch(SparkContext, "getOrCreate", self._after_the_old_session)
+        self._patch(SparkContext, "__init__", self._after_the_old_session)
         self._patch(SparkContext, "_do_init", search_archive)
         import_wheels(SparkContext)
 
     def _patch(self, owner: type, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         original = getattr(owner, name)
-        setattr(owner, name, functools.wraps(original)(make(original)))
+        made = functools.wraps(original)(make(original))
+        setattr(owner, name, staticmethod(made) if inspect.ismethod(original) else made)
 
     def _start(self, _: Callable[..., Any]) -> Callable[..., Any]:
         def start(  # noqa: PLR0917  # its parameters are pyspark's own
@@ -162,12 +169,33 @@ class Patches:
 
         return stop
 
-    def _stop_session(self, _: Callable[..., Any]) -> Callable[..., Any]:
-        def stop(__: Any) -> None:
+    def _stop_session(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def stop(session: Any) -> None:
             """The session is ours to end: the queries of the script may still be on their way to a boundary."""
+            if self._stops:
+                original(session)
+                return
             self.lifecycle.wait_when_stopping()
+            self._left = lambda: original(session)
 
         return stop
+
+    def _after_the_old_session(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def make(*values: Any, **named: Any) -> Any:
+            """Make a session, when the one that the script has stopped is over, with its queries, as in plain Spark."""
+            left, self._left = self._left, None
+            if left is not None:
+                for query in self.registry.started:
+                    if not has_ended(query.handle):
+                        GracefulStop(query).run(OWN_STOP_SECONDS)
+                self._stops = True
+                try:
+                    left()
+                finally:
+                    self._stops = False
+            return original(*values, **named)
+
+        return make
 
 
 def apply_keywords(

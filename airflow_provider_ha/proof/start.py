@@ -171,9 +171,12 @@ class ProvingPatches(Patches):
         return await_any
 
     def _stop_session(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        leave = super()._stop_session(original)
+
         def stop(session: Any) -> None:
-            self._proving.wait("the end of its session")
-            original(session)
+            if not self._stops:
+                self._proving.wait("the end of its session")
+            leave(session)
 
         return stop
 

@@ -141,3 +141,23 @@ def test_a_query_has_any_name_that_spark_takes(job: ManagedJob, tmp_path: Path) 
         files = (tmp_path / "out" / str(number)).glob("*.json")
         lines = [line for path in files for line in path.read_text().splitlines()]
         assert sorted(lines) == ['{"value":"row 0"}', '{"value":"row 1"}']
+
+
+def test_a_session_that_is_stopped_and_built_again_is_another_one(job: ManagedJob, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0)
+    output = tmp_path / "out"
+    output.mkdir()
+    run = job.submit(APPS / "two_sessions.py", [str(tmp_path / "in"), str(output)])
+    process = job.start(run)
+    job.await_consumed(process, ("first", "second"), 0)
+    wait_until(lambda: job.status and job.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
+
+    answer = job.await_operation(job.ask(OperationKind.STOP, mode="suspend"))
+
+    assert answer.state is OperationState.COMPLETED, answer.error
+    assert process.wait(PATIENCE) == ExitCode.DONE, job.log(run)
+    assert (output / "conf").read_text() == "second 7"
+    assert (output / "ended").read_text() == "False 0"
+    newest = job.newest_checkpoint()
+    assert newest is not None
+    assert newest.cut == {"first": 0, "second": 0}
