@@ -8,6 +8,7 @@ from argparse import Namespace
 
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.app import run
+from airflow_provider_ha.cli.outcome import exit_code
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 
@@ -20,7 +21,7 @@ def run_words(args: Namespace) -> None:
         from airflow_provider_ha.hooks._spark_connection import known_place  # noqa: PLC0415  # as the comment says
     except ConfigurationError as error:
         console.print_error(error, as_json="--json" in args.words)
-        raise SystemExit(2) from None
+        raise SystemExit(exit_code(error)) from None
     run(
         [args.subcommand, *args.words],
         prog_name="airflow ha",

@@ -16,6 +16,7 @@ from airflow_provider_ha.cli.job_history import history
 from airflow_provider_ha.cli.job_logs import logs
 from airflow_provider_ha.cli.job_move import move
 from airflow_provider_ha.cli.job_submit import SUBMIT_EXAMPLES, submit
+from airflow_provider_ha.cli.outcome import RootGroup
 from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
 from airflow_provider_ha.cli.session import DriverPlace, Target
@@ -26,10 +27,13 @@ from airflow_provider_ha.config import HaConfig
 
 app = typer.Typer(
     name="spark-ha",
-    help=(
-        "High availability of Spark Structured Streaming jobs. Exit codes: 0 done or true, 1 the answer is no, "
-        "2 the answer is unknown, 130 Ctrl-C came before the answer of `job stop`, `job cancel`, `checkpoint trigger` "
-        "or `savepoint trigger`; `job submit` exits with 2 then."
+    cls=RootGroup,
+    help="High availability of Spark Structured Streaming jobs.",
+    epilog=(
+        "Example: spark-ha job submit count.py --job-id count -- in out\n\n"
+        "Exit codes: 0 done or true, 1 the answer is no, 2 the answer is unknown, 64 called wrongly, 130 Ctrl-C came "
+        "before the answer of `job stop`, `job cancel`, `checkpoint trigger` or `savepoint trigger`; of `job submit` "
+        "it is 2."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -47,7 +47,7 @@ def examples(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the example DAGs and their application. Needs no cluster. Exit 2: a file is there already; see --force."""
+    """Copy the example DAGs and their application. Needs no cluster. Exit 64: a file is there already; see --force."""
     with reported(as_json=as_json):
         copied = copy_examples(directory.absolute(), force=force)
     if as_json:

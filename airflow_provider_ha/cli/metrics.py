@@ -69,7 +69,7 @@ def copy_monitoring(
 ) -> None:
     """Copy the Grafana dashboard, the Prometheus alert rules, and the mappings for statsd_exporter. Needs no cluster.
 
-    Exit 2: a file is there already.
+    Exit 64: a file is there already.
     """
     with reported(as_json=as_json):
         names = sorted(path.name for path in MONITORING.iterdir() if path.suffix in (".json", ".yaml"))

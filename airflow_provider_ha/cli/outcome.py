@@ -1,4 +1,6 @@
-"""Exit codes: 0 done or true, 1 the answer is no, 2 the answer is unknown, 130 Ctrl-C came before the answer.
+"""Exit codes: 0 done or true, 1 no, 2 unknown, 64 called wrongly, 130 Ctrl-C came before the answer.
+
+Only 2 is worth a repetition: what was called wrongly, or has wrong settings, fails again in the same way.
 
 A script that calls ``spark-ha leader show`` must be able to distinguish "the job has no leader" from "ZooKeeper did not
 answer": only the first is a reason to act.
@@ -6,7 +8,13 @@ answer": only the first is a reason to act.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
 
 from airflow_provider_ha import errors
 
@@ -17,8 +25,12 @@ class Exit(IntEnum):
     YES = 0
     NO = 1
     UNKNOWN = 2
+    WRONG_CALL = 64  # EX_USAGE of sysexits.h: an argument, an option, a setting or a file that the call names
     INTERRUPTED = 130
 
+
+# Older releases of typer use click's, newer ones bring it along.
+_USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 
 # A server or the storage answered, and the answer is no. Every other error leaves the question open.
 _ANSWERED_NO = (
@@ -33,4 +45,29 @@ _ANSWERED_NO = (
 
 def exit_code(error: errors.HaError) -> Exit:
     """Return the exit code that an error stands for."""
+    if isinstance(error, errors.ConfigurationError):
+        return Exit.WRONG_CALL
     return Exit.NO if isinstance(error, _ANSWERED_NO) else Exit.UNKNOWN
+
+
+class RootGroup(TyperGroup):
+    """The command with all of its verbs. A wrong option or argument exits with :attr:`Exit.WRONG_CALL`."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Parse the options before the verb."""
+        with _wrong_call():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse and run the verb."""
+        with _wrong_call():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _wrong_call() -> Iterator[None]:
+    try:
+        yield
+    except _USAGE_ERROR as error:
+        error.exit_code = Exit.WRONG_CALL
+        raise

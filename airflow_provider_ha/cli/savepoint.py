@@ -169,7 +169,7 @@ def dispose(
 ) -> None:
     """Remove a savepoint for good. On S3 only what no other savepoint names goes with it.
 
-    Exit 1: there is none, or a live run or a reader needs it. Exit 2: without --yes there is no terminal to ask at.
+    Exit 1: there is none, or a live run or a reader needs it. Exit 64: without --yes there is no terminal to ask at.
     """
     if is_s3(target):
         savepoint_s3.dispose(target, yes=yes, grace_hours=grace_hours, as_json=as_json)

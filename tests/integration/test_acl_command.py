@@ -122,7 +122,7 @@ def test_without_credentials_nothing_is_repaired(config: HaConfig, spark_ha: Any
 
     code, _, err = spark_ha("acl", "repair")
 
-    assert (code, "no credentials" in err) == (2, True)
+    assert (code, "no credentials" in err) == (64, True)
 
 
 def test_a_cluster_that_does_not_exist_yet_has_nothing_wrong(spark_ha: Any, credentials: Any) -> None:

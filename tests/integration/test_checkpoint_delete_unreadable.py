@@ -30,7 +30,7 @@ from tests.support.checkpoints.three_checkpoints import (
 )
 
 
-YES, NO, UNKNOWN = 0, 1, 2
+YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
 COMMAND = ("checkpoint", "delete", "flights")
 
 
@@ -134,7 +134,7 @@ def test_without_a_confirmation_it_says_what_the_pointer_is_and_changes_nothing(
     code, _, err = spark_ha(*COMMAND, "2")
 
     said = " ".join(err.split())
-    assert (code, pointers(flights), kept(flights)) == (UNKNOWN, [1, 2, 3], [])
+    assert (code, pointers(flights), kept(flights)) == (WRONG_CALL, [1, 2, 3], [])
     assert "unreadable checkpoint-2" in said
     assert "only its pointer goes, and its bytes are kept in jobs/flights/" in said
     assert "Add --yes" in said

@@ -72,7 +72,7 @@ def test_nothing_goes_without_a_confirmation(spark_ha: Any, over: JobContext, wo
         assert code == 0
         assert "planned" in out
     else:
-        assert code == 2
+        assert code == 64
         assert "Add --yes" in out + error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 
-YES, NO, UNKNOWN = 0, 1, 2
+YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
 
 
 def test_listing_an_empty_cluster_is_an_answer(spark_ha: Any) -> None:
@@ -55,7 +55,7 @@ def test_a_zookeeper_that_does_not_answer_is_not_a_no(spark_ha: Any) -> None:
 def test_a_wrong_storage_root_is_one_sentence_and_no_stack_trace(spark_ha: Any) -> None:
     code, _, stderr = spark_ha("--storage-root", "no-scheme", "job", "list")
 
-    assert code == UNKNOWN
+    assert code == WRONG_CALL
     assert "no-scheme" in stderr
     assert "Traceback" not in stderr
 
@@ -63,15 +63,15 @@ def test_a_wrong_storage_root_is_one_sentence_and_no_stack_trace(spark_ha: Any) 
 def test_a_reserved_job_id_is_refused(spark_ha: Any) -> None:
     code, _, stderr = spark_ha("job", "show", "quarantine")
 
-    assert code == UNKNOWN
+    assert code == WRONG_CALL
     assert "reserved" in stderr
 
 
-def test_verifying_what_is_not_there_cannot_be_answered(spark_ha: Any, tmp_path: Path) -> None:
+def test_verifying_what_is_not_there_is_a_wrong_call(spark_ha: Any, tmp_path: Path) -> None:
     code, stdout, _ = spark_ha("checkpoint", "verify", str(tmp_path / "absent"), "--json")
 
     document = json.loads(stdout)
-    assert (code, document["error"]["message"]) == (UNKNOWN, f"{tmp_path}/absent is not a directory of this host")
+    assert (code, document["error"]["message"]) == (WRONG_CALL, f"{tmp_path}/absent is not a directory of this host")
 
 
 def test_an_empty_directory_is_startable_and_said_to_be_empty(spark_ha: Any, tmp_path: Path) -> None:
@@ -98,5 +98,5 @@ def test_a_damaged_checkpoint_is_a_no_with_the_file(spark_ha: Any, tmp_path: Pat
 def test_a_spark_version_that_is_none_is_refused(spark_ha: Any, tmp_path: Path) -> None:
     code, _, stderr = spark_ha("checkpoint", "verify", str(tmp_path), "--spark-version", "soon")
 
-    assert code == UNKNOWN
+    assert code == WRONG_CALL
     assert "soon" in stderr

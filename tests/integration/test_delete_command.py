@@ -36,7 +36,7 @@ from tests.support.spark.recorded_job import QUERY
 
 
 pytestmark = pytest.mark.timeout(300)
-YES, NO, UNKNOWN = 0, 1, 2
+YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
 LOSS = ("--accept-verdict", "LOSS_POSSIBLE")  # its last directory is gone, and a function may have had later batches
 
 
@@ -256,7 +256,7 @@ def test_a_dry_run_changes_nothing(spark_ha: Any, over: JobContext) -> None:
 def test_without_a_terminal_it_asks_for_yes(spark_ha: Any, over: JobContext) -> None:
     code, _, err = spark_ha("job", "delete", "copy")
 
-    assert code == UNKNOWN
+    assert code == WRONG_CALL
     assert "Add --yes" in err
     assert over.snapshot().checkpoint_numbers == (1, 2)
 

@@ -119,5 +119,5 @@ def test_an_outage_leaves_the_list_of_targets_as_it_is(
 def test_a_file_that_cannot_be_written_is_named(spark_ha: Any, coordinator: KazooCoordinator, tmp_path: Path) -> None:
     code, _, said = spark_ha("metrics", "targets", "--output", str(tmp_path / "missing" / "targets.json"))
 
-    assert code == 2
+    assert code == 64
     assert "missing/targets.json cannot be written" in said

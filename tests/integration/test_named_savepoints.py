@@ -23,11 +23,11 @@ def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spar
     code, _, stderr = spark_ha("savepoint", "dispose", "flights", "nightly", "--yes")
     unasked, stdout, advice = spark_ha("savepoint", "dispose", "flights", "nightly-o")
 
-    assert (unasked, stdout, "Add --yes" in advice) == (2, "", True)
+    assert (unasked, stdout, "Add --yes" in advice) == (64, "", True)
     assert shown["savepoint_id"] == "nightly-one"
     assert (verified, json.loads(document)["savepoint_id"]) == (0, "nightly-one")
     assert planned["source_id"] == "nightly-two"
     assert compared == 0
-    assert code == 2
+    assert code == 64
     assert "'nightly' may name 2 savepoints of job 'flights': nightly-two, nightly-one" in stderr
     assert {pointer.savepoint_id for pointer in source.savepoints.list()} == {"nightly-one", "nightly-two"}

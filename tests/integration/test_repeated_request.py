@@ -27,7 +27,7 @@ from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.ctrl_c import spark_ha_with_ctrl_c
 
 
-YES, NO, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
+YES, NO, UNKNOWN, INTERRUPTED, WRONG_CALL = 0, 1, 2, 130, 64
 ASKING = [
     ("job", "stop", "flights", "--mode", "terminate", "--savepoint"),
     ("job", "cancel", "flights", "--savepoint"),
@@ -103,7 +103,7 @@ def test_an_id_that_cannot_be_one_is_refused_before_anything_is_asked(
 ) -> None:
     code, _, err = spark_ha(*words, "--request-id", "a#b")
 
-    assert code == UNKNOWN
+    assert code == WRONG_CALL
     assert "request id 'a#b' is not a valid name" in err
     assert coordinator.children(paths.operations) == []
 

@@ -37,7 +37,7 @@ from tests.support.clusters.coordination_helpers import JOB
 from tests.support.spark import recorded_job
 
 
-YES, NO, UNKNOWN = 0, 1, 2
+YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
 Call = Callable[..., tuple[int, Any, str]]
 
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_saved_is_told_before_anything_is_done(
 
     code, document, stderr = alone("create", *words, "--to", "./sp")
 
-    assert (code, names_in(live.parent)) == (UNKNOWN, [QUERY])
+    assert (code, names_in(live.parent)) == (WRONG_CALL, [QUERY])
     assert reason in stderr
     assert document["error"]["next_step"]
 
@@ -204,7 +204,7 @@ def test_a_job_needs_a_savepoint_and_a_directory_is_one(
 
     code, _, stderr = alone("verify", *words)
 
-    assert code == UNKNOWN
+    assert code == WRONG_CALL
     assert "names no savepoint" in stderr
 
 
@@ -333,7 +333,7 @@ def test_an_archive_whose_manifest_another_release_wrote_is_adopted_with_the_byt
 def test_only_what_a_schedule_made_can_be_given_a_limit(spark_ha: Any, limit: str) -> None:
     code, _, stderr = spark_ha("savepoint", "trigger", JOB, limit, "3")
 
-    assert code == UNKNOWN
+    assert code == WRONG_CALL
     assert "only savepoints of a schedule are ever removed" in stderr
 
 
@@ -341,7 +341,7 @@ def test_only_what_a_schedule_made_can_be_given_a_limit(spark_ha: Any, limit: st
 def test_an_archive_goes_to_one_place(alone: Call, tmp_path: Path, words: tuple[str, ...]) -> None:
     code, _, stderr = alone("import", tmp_path / "sp.tar", *words)
 
-    assert code == UNKNOWN
+    assert code == WRONG_CALL
     assert "one place" in stderr
 
 

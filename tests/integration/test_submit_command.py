@@ -23,7 +23,7 @@ from tests.support.ctrl_c import spark_ha_with_ctrl_c
 
 
 pytestmark = pytest.mark.timeout(300)
-YES, NO, UNKNOWN = 0, 1, 2
+YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
 COPY = ("--job-id", "copy")
 DETACHED = (*COPY, "--env", "STAND_IN=wait", "--wait-for", "none")
 
@@ -116,7 +116,7 @@ def test_a_mistake_is_one_sentence_and_changes_nothing(
 ) -> None:
     code, _, err = spark_ha("job", "submit", app, *DETACHED, *words)
 
-    assert code in {NO, UNKNOWN}
+    assert code in {NO, WRONG_CALL}
     assert reason in " ".join(err.split())
     assert copy.coordinator.find(copy.paths.base) is None
 
@@ -124,7 +124,7 @@ def test_a_mistake_is_one_sentence_and_changes_nothing(
 def test_a_script_that_is_missing_is_refused(spark_ha: Any, copy: JobContext) -> None:
     code, _, err = spark_ha("job", "submit", "/nowhere/app.py", *DETACHED)
 
-    assert code == UNKNOWN
+    assert code == WRONG_CALL
     assert "/nowhere/app.py" in err
     assert copy.coordinator.find(copy.paths.base) is None
 

@@ -112,7 +112,8 @@ class Environment:
         """Return options: what an older Airflow says of the newest providers beside it is no error of ours."""
         if self.cell.airflow == Matrix.read().airflow[-1] and not self.cell.lowest:
             return []
-        return ["-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning"]
+        kinds = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
+        return [word for kind in kinds for word in ("-W", f"ignore::{kind}")]
 
     def _install(self, wheel: Path) -> None:
         python = interpreter([int(self.cell.python.removeprefix("3."))])

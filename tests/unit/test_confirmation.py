@@ -35,7 +35,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_script_is_not_asked(removed: list[str], words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(app, [*DISPOSE, *words], obj=Target(), input="y\n")
 
-    assert done.exit_code == 2
+    assert done.exit_code == 64
     assert "Add --yes" in done.stderr
     assert "savepoints/before-upgrade is not removed without a confirmation" in " ".join(done.stderr.split())
     assert "for good?" not in done.stdout

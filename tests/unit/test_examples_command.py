@@ -38,7 +38,7 @@ def test_a_file_of_somebody_else_is_not_overwritten_and_then_nothing_is_copied(t
 
     done = spark_ha(str(tmp_path))
 
-    assert done.exit_code == 2
+    assert done.exit_code == 64
     assert "stop_job.py" in done.stderr
     assert "--force" in done.stderr
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"stop_job.py": "mine"}
@@ -66,7 +66,7 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None
 
     done = spark_ha(str(tmp_path / "file"))
 
-    assert done.exit_code == 2
+    assert done.exit_code == 64
     assert str(tmp_path / "file") in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -23,7 +23,7 @@ from tests.support.spark.corpus import SHORT_SHAPES, checkpoint_copy
 
 pytestmark = pytest.mark.timeout(300)
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "s3.md"
-YES, NO, UNKNOWN = 0, 1, 2
+YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
 Plan = Callable[..., tuple[int, Any]]
 
 
@@ -120,7 +120,7 @@ def test_a_dry_run_of_a_restore_from_a_place_is_its_plan_and_without_it_a_job_ha
     code, document = plan(place, "--batch", "1")
 
     assert (said.exit_code, without_places(json.loads(said.stdout))) == (code, without_places(document))
-    assert refused.exit_code == UNKNOWN
+    assert refused.exit_code == WRONG_CALL
     assert "spark-ha restore JOB --start-from PATH" in refused.output
 
 
@@ -264,7 +264,7 @@ def test_brokers_that_nobody_named_are_unknown_until_nobody_minds(
 def test_an_option_of_the_other_kind_is_refused(words: str, reason: str, plan: Plan) -> None:
     code, document = plan(*words.split())
 
-    assert (code, document["error"]["type"]) == (UNKNOWN, "ConfigurationError")
+    assert (code, document["error"]["type"]) == (WRONG_CALL, "ConfigurationError")
     assert reason in document["error"]["message"]
 
 

@@ -127,12 +127,12 @@ def test_the_command_takes_a_uri_and_what_the_environment_says(s3: S3Access, sma
 
 
 @pytest.mark.parametrize(("place", "said"), [("nowhere", "nothing lies below"), ("../nobucket-here", "NoSuchBucket")])
-def test_what_is_not_there_leaves_the_question_open(s3: S3Access, bucket: str, place: str, said: str) -> None:
+def test_what_is_not_there_is_a_wrong_call(s3: S3Access, bucket: str, place: str, said: str) -> None:
     uri = f"s3://{place.removeprefix('../')}" if place.startswith("../") else f"s3://{bucket}/{place}"
 
     code, output = command(s3, s3.endpoint, uri)
 
-    assert code == 2
+    assert code == 64
     assert said in output
     assert "Traceback" not in output
 
@@ -142,7 +142,7 @@ def test_the_prefix_above_a_checkpoint_offers_it(s3: S3Access, bucket: str, smal
 
     code, output = command(s3, s3.endpoint, above)
 
-    assert code == 2
+    assert code == 64
     assert f"{above} is no checkpoint: it holds one, {query}" in output
     assert f"spark-ha checkpoint verify {small}" in output
 

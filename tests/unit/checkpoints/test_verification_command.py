@@ -82,7 +82,7 @@ def test_a_sink_that_is_not_there_leaves_the_question_open(tmp_path: Path) -> No
 def test_a_sink_on_another_file_system_is_refused_with_the_next_step(tmp_path: Path) -> None:
     code, output = verify(str(tmp_path), "--sink", "abfss://container@account/out")
 
-    assert code == 2
+    assert code == 64
     assert "(abfss:) that cannot be read from here" in output
     assert "Name a mounted path, s3://bucket/prefix or hdfs://" in output
     assert "Traceback" not in output
@@ -91,7 +91,7 @@ def test_a_sink_on_another_file_system_is_refused_with_the_next_step(tmp_path: P
 def refusal(*arguments: str) -> dict[str, str]:
     """Return the error of a verification that names no checkpoint; it is all that a program gets."""
     code, output = verify(*arguments, "--json")
-    assert code == 2
+    assert code == 64
     error: dict[str, str] = json.loads(output[output.index("{") :])["error"]
     return error
 
@@ -99,7 +99,7 @@ def refusal(*arguments: str) -> dict[str, str]:
 def test_a_path_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
     code, output = verify(str(tmp_path / "nowhere"))
 
-    assert code == 2
+    assert code == 64
     assert output.strip().startswith(f"error {tmp_path}/nowhere is not a directory of this host. Correct the path")
     assert "FINDING" not in output
     assert refusal(str(tmp_path / "nowhere"))["message"] == f"{tmp_path}/nowhere is not a directory of this host"
