@@ -38,7 +38,6 @@ from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.working.started_queries import read_started
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock
-from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import (
     CheckpointError,
     ConfigurationError,
@@ -172,7 +171,7 @@ class FallbackPlanner:
                 last=LastDirectory(self.area, lost.directory, lost.epoch, lost.run, replayed),
                 starts={self.run.number: self._start()},  # guard: fallbacks-replay-a-timeline-that-was-left
                 candidates=selection.candidates,
-                external=external_queries(self.options, self.area, self.keys, self.reach.s3),
+                external=external_queries(self.options, self.area, self.keys, self.reach),
                 reach=self.reach,
                 writers_dead=self.writers_dead,  # guard: fallbacks-take-the-living-for-dead
             )
@@ -224,7 +223,7 @@ class FallbackPlanner:
         )
 
 
-def external_queries(options: HaOptions, area: WorkArea, keys: JobKeys, s3: S3Options | None) -> ExternalQueries:
+def external_queries(options: HaOptions, area: WorkArea, keys: JobKeys, reach: Reach) -> ExternalQueries:
     """Return what asks around the queries of a cut, with what the options of the run say."""
     properties = Path(options.kafka_properties) if options.kafka_properties else None
 
@@ -239,7 +238,7 @@ def external_queries(options: HaOptions, area: WorkArea, keys: JobKeys, s3: S3Op
         return held_offsets(servers, topics, properties=properties)
 
     return ExternalQueries(
-        ask_kafka=held, ask_inputs=partial(look_for, s3=s3), given=lambda query: area.tree(keys.given(query))
+        ask_kafka=held, ask_inputs=partial(look_for, reach=reach), given=lambda query: area.tree(keys.given(query))
     )
 
 

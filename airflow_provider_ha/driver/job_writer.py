@@ -92,11 +92,14 @@ class JobWriter:
             epoch=self._leadership.epoch,
             directory=origin.key,
             fallback=origin.fallback,  # guard: fallback-is-not-written-down
+            lossy=dict(origin.lossy),
         )
         self._journal.generation(generation)
         message = f"from {origin.source}" if origin.source else "fresh"
         if origin.fallback is not None and origin.kind is OriginKind.FALLBACK:
             message = public(origin.fallback.sentence)
+        if origin.message:
+            message = public(origin.message)
         with self._lock:
             self._message = message
             facts, status = self._facts(None), self._status(None)

@@ -23,6 +23,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import Successor
@@ -37,6 +38,7 @@ from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import reserve
 from airflow_provider_ha.driver.fallback import FallbackPlanner
 from airflow_provider_ha.driver.fallback_start import start_from_fallback
+from airflow_provider_ha.driver.in_flight import InFlight, InFlightJudge
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.jvm.file_system import prepare_file_system
 from airflow_provider_ha.driver.jvm.s3a_conf import s3a_conf
@@ -208,6 +210,7 @@ class Driver:
                 reach=Reach.of(self._spec.config),
                 refusal=refusal,
                 lengths=self._lengths_in(previous),
+                judge=self._judge,
                 fall_back=lambda lost, error: self._fall_back(lost, error, f"{key}-restored", refused=bool(refusal)),
             )
         except DecisionNeededError as error:
@@ -220,6 +223,12 @@ class Driver:
         writer.begin(origin)
         log.info("epoch %d works in %s (%s %s)", self._led.leadership.epoch, key, origin.kind.value, origin.source)
         return origin
+
+    def _judge(self, lost: Tree, previous: Generation) -> InFlight:
+        """Return what the recovery of a lost directory executes again by consent."""
+        newest = RunStore(self._led.coordinator, self._led.paths).get(self._led.run.number).newest
+        accepted = newest is not None and newest.submission.accept_loss
+        return InFlightJudge(self._led.run, self._led.graph, Reach.of(self._spec.config), accepted).judge(lost, previous)
 
     def _refusal_of(self, previous: Generation | None) -> str:
         """Return what Spark said when it refused the last working directory of this run; empty when it did not."""

@@ -42,6 +42,8 @@ class Origin:
     :param output: What the log of a sink with another output directory is seeded with.
     :param reach: How the file systems of outputs are reached.
     :param writers_dead: Whether the earlier drivers of the run are proven dead.
+    :param lossy: Query -> batch in flight that is executed without input files that are gone, by consent.
+    :param message: What its user has to know about the recovery; empty for nothing.
     """
 
     kind: OriginKind
@@ -57,6 +59,8 @@ class Origin:
     fallback: Fallback | None = None
     reach: Reach = field(default_factory=Reach)
     writers_dead: bool = True
+    lossy: Mapping[str, int] = field(default_factory=dict)
+    message: str = ""
 
     @property
     def plans(self) -> Mapping[str, QueryPlan]:

@@ -26,6 +26,7 @@ from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drai
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried
 from airflow_provider_ha.checkpoints.working.work_area import Successor, WorkArea
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.driver.in_flight import InFlight
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -44,6 +45,8 @@ from airflow_provider_ha.storage.store import ObjectStore
 log = logging.getLogger(__name__)
 FallBack = Callable[[Generation, HaError], Origin]
 """Makes the directory that a run goes on in, given the lost one and why that cannot be continued."""
+Judge = Callable[[Tree, Generation], InFlight]
+"""Judges what the recovery of a lost directory executes again; raises :class:`DecisionNeededError`."""
 
 
 def prepare_start(
@@ -60,6 +63,7 @@ def prepare_start(
     lengths: Mapping[str, Mapping[str, int]] | None = None,
     fall_back: FallBack | None = None,
     reach: Reach | None = None,
+    judge: Judge | None = None,
 ) -> Origin:
     """Make the working directory *key* for *run* and say where it comes from.
 
@@ -75,6 +79,7 @@ def prepare_start(
     :param lengths: Query -> relative path -> bytes of the files of the last checkpoint that was taken there.
     :param fall_back: Makes another one when that directory cannot be continued; without it, its error is raised.
     :param reach: How the file systems of outputs are reached; as the environment says by default.
+    :param judge: Judges what a recovery executes again.
     :raises DecisionNeededError: It cannot be continued, and the way on is a decision of the user.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
     :raises RecordCorruptError: The generation or the plan names a directory that is none of the job's; nothing changed.
@@ -98,6 +103,9 @@ def prepare_start(
             check_lengths(
                 area.tree(lost), {name: each for name, each in (lengths or {}).items() if name not in dispensable}
             )
+            if judge is not None:
+                found = judge(area.tree(lost), previous)
+                origin = replace(origin, lossy=found.lossy, message=found.message)
             area.create(key)
             return _recover(area, origin, lost, previous, published or {})
         except (CheckpointCorruptError, CheckpointMissingError, RecordCorruptError) as error:

@@ -323,6 +323,7 @@ class Generation(Record):
     :param epoch: Epoch that made it.
     :param directory: Key of the working directory.
     :param fallback: The fallback of this run that the directory, or one that it was made from, was made by.
+    :param lossy: Query -> batch in flight that is executed without input files that are gone: its user has accepted it.
     """
 
     kind: ClassVar[str] = "generation"
@@ -331,6 +332,7 @@ class Generation(Record):
     epoch: int
     directory: str
     fallback: Fallback | None = None
+    lossy: dict[str, int] = {}
 
 
 class LeaderInfo(Record):

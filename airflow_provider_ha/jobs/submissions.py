@@ -19,6 +19,7 @@ class Submission(Record):
     :param submission_id: Our own id, in the process's environment and in the engine's tags.
     :param requested_by: The submitter: request id, host, pid.
     :param lost_epoch: Epoch whose loss this recovers; ``None`` for the first.
+    :param accept_loss: Whether its request accepts that the batch in flight is executed without input that is gone.
     """
 
     kind: ClassVar[str] = "submission"
@@ -28,6 +29,7 @@ class Submission(Record):
     requested_by: str
     engine: str
     lost_epoch: int | None = None
+    accept_loss: bool = False
     created_at: datetime
 
 

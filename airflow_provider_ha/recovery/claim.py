@@ -24,12 +24,21 @@ from airflow_provider_ha.recovery.unfit import judged
 from airflow_provider_ha.redaction import public
 
 
-def new_submission(job: JobRecords, attempt: int, *, by: str, engine: str, lost_epoch: int | None = None) -> Submission:
+def new_submission(
+    job: JobRecords,
+    attempt: int,
+    *,
+    by: str,
+    engine: str,
+    lost_epoch: int | None = None,
+    accept_loss: bool = False,
+) -> Submission:
     """Return a submission that does not exist yet.
 
     :param by: The submitter.
     :param engine: Name of the engine that runs it.
     :param lost_epoch: Epoch whose loss it recovers.
+    :param accept_loss: Whether the batch in flight may be executed without input that is gone.
     """
     return Submission(
         attempt=attempt,
@@ -37,6 +46,7 @@ def new_submission(job: JobRecords, attempt: int, *, by: str, engine: str, lost_
         requested_by=who(by),
         engine=engine,
         lost_epoch=lost_epoch,
+        accept_loss=accept_loss,
         created_at=job.clock.now(),
     )
 

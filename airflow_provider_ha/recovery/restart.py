@@ -85,13 +85,21 @@ class NeedsDecision:
 Decision = Keep | Over | Resubmit | GiveUp | NeedsDecision
 
 
-def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_is_gone: bool = False) -> Decision:
+def decide(
+    snapshot: JobSnapshot,
+    options: HaOptions,
+    *,
+    now: datetime,
+    newest_is_gone: bool = False,
+    decided: bool = False,
+) -> Decision:
     """Decide about the newest submission of the newest run.
 
     :param snapshot: The job as it was read.
     :param options: The run's options.
     :param now: Wall-clock time, for the delay that is left.
     :param newest_is_gone: Whether the engine has proven that no process of the newest submission is left.
+    :param decided: Whether the user has decided that the run goes on.
     """
     run = snapshot.run
     if run is None or run.result is not None:  # guard: ended-run-is-run-again
@@ -100,7 +108,7 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
     lost = snapshot.state is JobState.LOST or (newest_is_gone and snapshot.leader is None)
     if newest is None or not lost:
         return Keep()
-    if (said := _said(newest)) is not None:
+    if (said := _said(newest)) is not None and not (decided and isinstance(said, NeedsDecision)):
         return said
     repeated = repeated_failure(run.submissions, options)
     if repeated is not None and repeated.ends_the_run(options):  # guard: repeated-error-never-ends-the-run

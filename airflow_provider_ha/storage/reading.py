@@ -14,11 +14,13 @@ class Listed:
     :param key: Relative to the root of the reader; one that ends with a slash stands for a directory.
     :param size: Bytes.
     :param etag: Changes whenever the object is replaced by other bytes.
+    :param mtime: When it was written, in milliseconds since 1970, by the storage's clock; 0 when that is not known.
     """
 
     key: str
     size: int
     etag: str
+    mtime: int = 0
 
 
 class ObjectReader(Protocol):

@@ -41,7 +41,7 @@ class S3Reader:
         :raises StorageUnavailableError: The listing could not be completed.
         """
         for key, item in self._bucket.objects(prefix):
-            yield Listed(key, item["Size"], item["ETag"])
+            yield Listed(key, item["Size"], item["ETag"], int(item["LastModified"].timestamp() * 1000))
 
     def read(self, key: str) -> bytes:
         """Return the bytes of an object.

@@ -152,10 +152,10 @@ class FileSink:
             _judge_another_output(case, findings)
             return {}
         if case.state.gone:
-            self._judge_missing_output(case, findings)
+            self.judge_record(case, findings)
             return {}
         set_aside = _judge_log(case, case.top, findings)
-        self.judge_damage(case, findings)
+        self.judge_record(case, findings)
         if set_aside and self.needs_proof and not case.writers_dead:  # guard: entries-of-the-living-are-set-aside
             findings.add(
                 Verdict.LOSS_POSSIBLE,
@@ -167,8 +167,19 @@ class FileSink:
             )
         return set_aside
 
-    def judge_damage(self, case: SinkCase, findings: Findings) -> None:
-        """Judge what Spark will read in the log and not find; what is set aside above *top* is not read."""
+    def judge_record(self, case: SinkCase, findings: Findings) -> None:
+        """Judge what the log lacks of the batches up to *top*; what is set aside above it is read no more."""
+        if case.state.gone:
+            self._judge_missing_output(case, findings)
+            return
+        if case.state.reached < case.batch:
+            findings.add(
+                Verdict.LOSS_POSSIBLE,
+                f"the file sink has batches up to {case.state.reached} only, but the cut is at {case.batch}",
+                "put the output directory back as it was, its log included",
+                f"restore a cut at batch {case.state.reached} or before",
+                OWN_OUTPUT,
+            )
         damaged = {batch: found for batch, found in case.state.damaged.items() if case.top is None or batch <= case.top}
         if not damaged:
             return
@@ -248,14 +259,6 @@ def _judge_log(case: SinkCase, top: int, findings: Findings) -> dict[int, str]:
         # A restore that accepts this plans and writes these batches afresh instead of skipping them.
         lost = range(top + 1, reached + 1)
         set_aside |= {batch: digests[batch] for batch in lost if batch in digests}
-    if reached < case.batch:
-        findings.add(
-            Verdict.LOSS_POSSIBLE,
-            f"the file sink has batches up to {reached} only, but the cut is at {case.batch}",
-            "put the output directory back as it was, its log included",
-            f"restore a cut at batch {reached} or before",
-            OWN_OUTPUT,
-        )
     return set_aside
 
 

@@ -1,41 +1,65 @@
-"""File sources: they record the files of each batch, which are still there or not, on this host or on S3."""
+"""File sources: they record the files of each batch with their time, and these are still there, replaced, or gone."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.connectors.places import LOCAL
+from airflow_provider_ha.checkpoints.connectors.places import HDFS, LOCAL, Reach
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings
 from airflow_provider_ha.checkpoints.connectors.source_type import Reading, SourceType
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput, Verdict
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES
 from airflow_provider_ha.config import S3Options
-from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.storage.s3_reader import S3Reader
+
+
+_SECOND = 1000  # milliseconds
+
+
+class InputFile(NamedTuple):
+    """One input file, as a source's log has it.
+
+    :param path: Its URI.
+    :param timestamp: When it was changed last, in milliseconds since 1970; ``None`` when that is not recorded.
+    """
+
+    path: str
+    timestamp: int | None
+
+    def is_same(self, mtime: int) -> bool:
+        """Whether a file that was changed last at *mtime* is this one: some clocks have whole seconds only."""
+        if self.timestamp is None or mtime == self.timestamp:
+            return True
+        whole = 0 in (mtime % _SECOND, self.timestamp % _SECOND)
+        return whole and mtime // _SECOND == self.timestamp // _SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class InputFiles:
     """Which input files are gone.
 
-    :param missing: Batch -> the files that are gone.
+    :param missing: Batch -> the files that are gone, or are others by now.
     :param asked: Schemes of the files that were looked for.
     :param error: Why the others could not be looked for.
+    :param replaced: Those of *missing* that are others by now.
     """
 
     missing: Mapping[int, tuple[str, ...]]
     asked: frozenset[str]
-    error: StorageUnavailableError | None = None
+    error: HaError | None = None
+    replaced: frozenset[str] = frozenset()
 
 
 class FileSource(SourceType):
-    """Files of a directory, or of S3."""
+    """Files of a directory, of S3 or of HDFS."""
 
     def takes(self, reading: Reading) -> bool:
         """An offset in a log of files."""
@@ -52,40 +76,74 @@ class FileSource(SourceType):
         )
 
 
-def judge_files(missing: Mapping[int, tuple[str, ...]], replay: tuple[BatchEntry, ...], findings: Findings) -> None:
-    """Judge file sources: what has to be replayed has to be there."""
+def judge_files(
+    missing: Mapping[int, tuple[str, ...]],
+    replay: Iterable[BatchEntry],
+    findings: Findings,
+    replaced: frozenset[str] = frozenset(),
+) -> None:
+    """Judge file sources: what has to be replayed has to be there, and has to be what it was.
+
+    :param missing: Batch -> input files that are gone, or are others by now.
+    :param replaced: Those that are others by now.
+    """
     for entry in replay:
         gone = missing.get(entry.batch)
         if gone:
+            what = "was replaced since" if gone[0] in replaced else "is gone"
             findings.add(
                 Verdict.IMPOSSIBLE,  # guard: replays-without-their-input
-                f"batch {entry.batch} has to be replayed, but its input {gone[0]} is gone",
-                "put the file back where it was, unchanged",
+                f"batch {entry.batch} has to be replayed, but its input {gone[0]} {what}",
+                "put the file back where it was, unchanged and with its time of change",
                 "restore a newer cut: what it has behind it is not read again",
                 "restore as another job with its own output: nothing is replayed there",
             )
             return
 
 
-def look_for(entries: Iterable[BatchEntry], s3: S3Options | None = None) -> InputFiles:
-    """Ask for every input file of some batches: one request for each that lies on S3.
+def judge_unasked(replay: Iterable[BatchEntry], asked: frozenset[str], findings: Findings) -> None:
+    """Judge file sources on file systems that cannot be asked from here: what lies there is not known."""
+    schemes = sorted({urlsplit(file.path).scheme for entry in replay for file in _files(entry)} - asked)
+    # guard: inputs-on-other-file-systems-are-there
+    for scheme in (scheme for scheme in schemes if scheme not in SCHEMES | {HDFS}):
+        findings.add_unknown(
+            f"input files of the batches that are replayed lie on a file system ({scheme}:) that cannot be asked from "
+            "here",
+            "look whether these files are there, unchanged",
+        )
 
-    :param s3: How S3 is reached; as the environment says by default.
+
+def look_for(entries: Iterable[BatchEntry], reach: Reach | None = None) -> InputFiles:
+    """Ask for every input file of some batches: one request for each that lies on S3 or HDFS.
+
+    :param reach: How S3 and HDFS are reached; as the environment says by default.
     """
-    recorded = {entry.batch: tuple(_paths(entry)) for entry in entries}
-    every = {path for paths in recorded.values() for path in paths}
-    gone = {path for path in every if urlsplit(path).scheme in LOCAL and not _is_here(path)}
-    on_s3 = sorted(path for path in every if urlsplit(path).scheme in SCHEMES)
-    failed: StorageUnavailableError | None = None
-    try:
-        gone |= set(_gone_from_s3(on_s3, s3 or S3Options.from_env()))
-    except StorageUnavailableError as error:
-        failed = error
-    missing = {batch: tuple(path for path in paths if path in gone) for batch, paths in recorded.items()}
+    reach = reach or Reach()
+    recorded = {entry.batch: tuple(_files(entry)) for entry in entries}
+    every = sorted({file for files in recorded.values() for file in files})
+    changed: dict[InputFile, int | None] = {}
+    asked, failed = LOCAL, None
+    ways: tuple[tuple[frozenset[str], Callable[[list[InputFile]], Iterable[int | None]]], ...] = (
+        (LOCAL, lambda files: map(_mtime_here, files)),
+        (SCHEMES, lambda files: _mtimes_on_s3(files, reach.s3 or S3Options.from_env())),
+        (frozenset({HDFS}), lambda files: _mtimes_on_hdfs(files, reach)),
+    )
+    for schemes, ask in ways:
+        files = [file for file in every if urlsplit(file.path).scheme in schemes]
+        try:
+            changed |= zip(files, ask(files), strict=True) if files else ()
+            asked |= schemes
+        except (StorageUnavailableError, ConfigurationError) as error:
+            failed = failed or error
+    # guard: replaced-inputs-are-the-same
+    replaced = {file for file, mtime in changed.items() if mtime is not None and not file.is_same(mtime)}
+    gone = {file for file, mtime in changed.items() if mtime is None} | replaced
+    missing = {batch: tuple(file.path for file in files if file in gone) for batch, files in recorded.items()}
     return InputFiles(
         missing={batch: paths for batch, paths in missing.items() if paths},
-        asked=LOCAL if failed else LOCAL | SCHEMES,
+        asked=asked,
         error=failed,
+        replaced=frozenset(file.path for file in replaced),
     )
 
 
@@ -96,23 +154,45 @@ def _scheme(line: str) -> str:
         return ""
 
 
-def _paths(entry: BatchEntry) -> Iterator[str]:
+def _files(entry: BatchEntry) -> Iterator[InputFile]:
     for lines in entry.sources.values():
-        yield from (str(json.loads(line).get("path", "")) for line in lines)
+        for line in lines:
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue
+            timestamp = said.get("timestamp")
+            yield InputFile(str(said.get("path", "")), timestamp if isinstance(timestamp, int) else None)
 
 
-def _is_here(path: str) -> bool:
-    place = unquote(urlsplit(path).path)
-    return not place or Path(place).exists()
+def _mtime_here(file: InputFile) -> int | None:
+    """Return when a file of this host was changed last; ``None`` when it is not there."""
+    place = unquote(urlsplit(file.path).path)
+    try:
+        return Path(place).stat().st_mtime_ns // 1_000_000 if place else file.timestamp or 0
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StorageUnavailableError(f"input file {place} cannot be looked up: {error}") from error
 
 
-def _gone_from_s3(uris: list[str], options: S3Options) -> Iterator[str]:
+def _mtimes_on_s3(files: list[InputFile], options: S3Options) -> list[int | None]:
     reader = cache(lambda bucket: S3Reader(f"s3://{bucket}", options))
 
-    def is_there(uri: str) -> bool:
-        parts = urlsplit(uri)
+    def ask(file: InputFile) -> int | None:
+        parts = urlsplit(file.path)
         key = unquote(parts.path).lstrip("/")
         first = next(reader(parts.netloc).list(key), None)  # of all that begin so, the shortest key comes first
-        return first is not None and first.key == key
+        return first.mtime if first is not None and first.key == key else None
 
-    return (uri for uri, there in zip(uris, each(is_there, uris), strict=True) if not there)
+    return each(ask, files)
+
+
+def _mtimes_on_hdfs(files: list[InputFile], reach: Reach) -> list[int | None]:
+    def ask(file: InputFile) -> int | None:
+        parts = urlsplit(file.path)
+        folder, _, name = unquote(parts.path).rpartition("/")
+        found = reach.files(f"{HDFS}://{parts.netloc}{folder}").info(name)
+        return found.mtime if found is not None else None
+
+    return each(ask, files)

@@ -68,8 +68,9 @@ class Surroundings:
     :param table_batch: Highest batch that a table has of this query; ``None`` when the sink is none, or not known.
     :param given: Epoch -> what its fenced ``foreachBatch`` function was given.
     :param unknown: What could not be found out.
-    :param missing: Batch -> input files of its record that are gone.
-    :param asked: Schemes of the input files that were looked for.
+    :param missing: Batch -> input files of its record that are gone, or are others by now.
+    :param asked: Schemes of the input files that were looked for; ``None`` when none had to be.
+    :param replaced: Those of *missing* that are others by now.
     """
 
     initial: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +80,8 @@ class Surroundings:
     given: Mapping[int, ForeachBatchRecord] = field(default_factory=dict)
     unknown: tuple[Unknown, ...] = ()
     missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    asked: frozenset[str] = frozenset()
+    asked: frozenset[str] | None = None
+    replaced: frozenset[str] = frozenset()
 
 
 def look_around(
@@ -120,7 +122,7 @@ def _with_kafka(around: Surroundings, ask: Callable[[], Mapping[Partition, Parti
 
 
 def _with_inputs(around: Surroundings, found: InputFiles) -> Surroundings:
-    around = replace(around, missing=found.missing, asked=found.asked)
+    around = replace(around, missing=found.missing, asked=found.asked, replaced=found.replaced)
     # guard: inputs-that-cannot-be-asked-for-are-there
     return around if found.error is None else _unknown(around, found.error)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_ha.checkpoints.connectors.input_files import judge_files
+from airflow_provider_ha.checkpoints.connectors.input_files import judge_files, judge_unasked
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of
 from airflow_provider_ha.checkpoints.connectors.source_type import SourceFacts
@@ -150,7 +150,7 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     _judge_drained(facts, replay, judgement)
     _judge_unknown(facts, judgement)
     judge_timeline(facts, judgement)
-    judge_files(facts.missing_inputs, replay, judgement)
+    _judge_files(facts, replay, judgement)
     judge_inputs(inputs, judgement)
     given = facts.given
     case = SinkCase(
@@ -184,7 +184,15 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
 def _known(facts: QueryFacts) -> SourceFacts:
     if facts.around is None:
         return SourceFacts()
-    return SourceFacts(facts.around.initial, facts.around.kafka, facts.around.missing, facts.around.asked)
+    asked = facts.around.asked or frozenset()
+    return SourceFacts(facts.around.initial, facts.around.kafka, facts.around.missing, asked)
+
+
+def _judge_files(facts: QueryFacts, replay: tuple[BatchEntry, ...], judgement: Judgement) -> None:
+    around = facts.around
+    judge_files(facts.missing_inputs, replay, judgement, around.replaced if around is not None else frozenset())
+    if around is not None and around.asked is not None:
+        judge_unasked(replay, around.asked, judgement)
 
 
 def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: Judgement) -> None:

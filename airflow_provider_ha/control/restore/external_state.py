@@ -9,6 +9,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.control.job.context import JobContext
@@ -30,7 +31,7 @@ def external_queries(
     asked = _Brokers(source, request, chosen)
     return ExternalQueries(  # guard: inputs-of-a-job-are-not-asked-for
         ask_kafka=asked.held,
-        ask_inputs=partial(look_for, s3=source.config.s3) if replays else None,
+        ask_inputs=partial(look_for, reach=Reach.of(source.config)) if replays else None,
         given=lambda query: source.area.tree(source.keys.given(query)),
     )
 

@@ -82,7 +82,13 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
             # guard: a-restore-gives-the-job-away
             return Prepared(graph=blob, start=start, owner=owner_of_job(job))  # a restore keeps the owner
 
-        return submit_run(job, request.request_id, prepare, on_lost=partial(choose_for_restore, job, request))
+        return submit_run(
+            job,
+            request.request_id,
+            prepare,
+            on_lost=partial(choose_for_restore, job, request),
+            accept_loss=Verdict.LOSS_POSSIBLE in request.accept_verdicts,
+        )
 
 
 def accepted_graph(job: JobContext, request: RestoreRequest, chosen: Chosen, plan: RestorePlan) -> JobGraph:

@@ -62,19 +62,27 @@ def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
 
 
 def claim(
-    job: JobContext, run: int, attempt: int, *, by: str, engine: str, lost_epoch: int | None = None
+    job: JobContext,
+    run: int,
+    attempt: int,
+    *,
+    by: str,
+    engine: str,
+    lost_epoch: int | None = None,
+    accept_loss: bool = False,
 ) -> Submission | None:
     """Create the node of a submission; ``None`` when another one has its number, or the run is over or canceled.
 
     :param engine: Name of the engine that is to run it.
     :param lost_epoch: Epoch whose loss this recovers.
+    :param accept_loss: Whether the batch in flight may be executed without input that is gone.
     :raises LeadershipError: This process acts for the cluster and does not lead it any more.
     :raises ConfigurationError: This process has no such engine, or a driver would not outlive the task on this host;
         nothing was made.
     :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
     """
     refuse_this_host(job, engine)  # guard: pods-recover-local-drivers
-    submission = new_submission(job, attempt, by=by, engine=engine, lost_epoch=lost_epoch)
+    submission = new_submission(job, attempt, by=by, engine=engine, lost_epoch=lost_epoch, accept_loss=accept_loss)
     return submission if claim_submission(job, run, submission) else None
 
 

@@ -21,7 +21,13 @@ log = logging.getLogger(__name__)
 
 
 def recover(
-    job: JobContext, *, by: str, wait: bool = True, overdue: bool = False, run_number: int | None = None
+    job: JobContext,
+    *,
+    by: str,
+    wait: bool = True,
+    overdue: bool = False,
+    run_number: int | None = None,
+    accept_loss: bool = False,
 ) -> SubmittedRun:
     """Submit the newest run again when its driver is lost; find it again when it is not, or when it was recovered.
 
@@ -32,6 +38,8 @@ def recover(
     :param overdue: Whether the newest submission has had all its time to lead. One that was started and does
         not lead is given up; should it come up after all, it refuses itself, for it is not the newest any more.
     :param run_number: The run that is meant; the newest one when left out.
+    :param accept_loss: Whether its user has decided that it goes on, also without input that is gone: a run that waits
+        for a decision is submitted again.
     :raises DecisionNeededError: Its user has to decide what it goes on from; nothing was changed.
     :raises JobStateError: The run has a result, or has used up its attempts (it is FAILED now), or a cancel of it was
         open (it is CANCELED now), or it is not the newest one.
@@ -42,7 +50,7 @@ def recover(
         run = _run(snapshot)
         if run_number not in (None, run.run.number):  # guard: lost-run-is-recovered-whatever-its-number
             raise JobStateError(f"run {run_number} of job {job.job_id!r} is not the newest, which is {run.run.number}")
-        decision = _decide(job, snapshot, run, overdue=overdue)
+        decision = _decide(job, snapshot, run, overdue=overdue, decided=accept_loss)
         log.info("job %s run %d: %s", job.job_id, run.run.number, decision)
         if isinstance(decision, Over):
             raise _over(job.job_id, run)
@@ -62,7 +70,7 @@ def recover(
             waited.add(decision.attempt)
             job.sleep(decision.after)
             continue
-        if _resubmit(job, run, decision, by):
+        if _resubmit(job, run, decision, by, accept_loss=accept_loss):
             return SubmittedRun(job_id=job.job_id, run=run.run.number, attempt=decision.attempt, created=True)
 
 
@@ -90,7 +98,7 @@ def _open_cancel(job: JobContext, run: RunView) -> Operation | None:
     return next(iter(operations.open_cancels(job.coordinator, job.paths, run.run.number)), None)
 
 
-def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bool) -> Decision:
+def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bool, decided: bool) -> Decision:
     options = job.graph_of(run.run).options
     newest = run.newest
     gone = False
@@ -98,13 +106,21 @@ def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bo
         engine = job.engines.get(newest.submission.engine)
         seen = engine.observe(newest.submission.submission_id, newest.started.handle)
         gone = isinstance(seen, Gone) or (overdue and not isinstance(seen, Pending))  # guard: overdue-replaced
-    return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone)
+    return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone, decided=decided)
 
 
-def _resubmit(job: JobContext, run: RunView, decision: Resubmit, by: str) -> bool:
+def _resubmit(job: JobContext, run: RunView, decision: Resubmit, by: str, *, accept_loss: bool) -> bool:
     lost = run.newest
     engine = lost.submission.engine if lost is not None else job.graph_of(run.run).target.engine
-    made = claim(job, run.run.number, decision.attempt, by=by, engine=engine, lost_epoch=decision.lost_epoch)
+    made = claim(
+        job,
+        run.run.number,
+        decision.attempt,
+        by=by,
+        engine=engine,
+        lost_epoch=decision.lost_epoch,
+        accept_loss=accept_loss,
+    )
     if made is None:
         return False
     launch(job, run.run, made)

@@ -77,6 +77,7 @@ def submit_run(
     on_lost: Callable[[LostRun], IfLost] | None = None,
     engine: str = LocalEngine.name,
     arrives: bool = False,
+    accept_loss: bool = False,
 ) -> SubmittedRun:
     """Find the run of a request, or make it, and ensure that it is submitted.
 
@@ -86,6 +87,7 @@ def submit_run(
     :param on_lost: Says what becomes of a live run of another request that has lost its driver, or refuses; left out,
         it is refused.
     :param arrives: Whether the run ends the move of the job to this cluster.
+    :param accept_loss: Whether the request accepts what a lost run waits for (:func:`recover`).
     :raises JobStateError: The job has a live run of another request, or was moved to another cluster.
     :raises CheckpointMissingError: What the run was to begin from was removed in that time; no run was made.
     :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
@@ -97,7 +99,7 @@ def submit_run(
         numbers = job.runs.numbers()
         known = _find_request(job, numbers, request_id)
         if known.number is not None:
-            if (found := _found(job, known, request_id)) is not None:
+            if (found := _found(job, known, request_id, accept_loss=accept_loss)) is not None:
                 return found
             continue
         refuse_removed(job, request_id)
@@ -222,7 +224,7 @@ def _find_request(job: JobContext, numbers: list[int], request_id: str) -> _Know
     return _Known(None, own=False, next_use=uses + 1)
 
 
-def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | None:
+def _found(job: JobContext, known: _Known, request_id: str, *, accept_loss: bool = False) -> SubmittedRun | None:
     """Return the run that a request has led to; ``None`` when it has ended since, and has to be read again."""
     number = known.number
     assert number is not None, "there is a run"  # noqa: S101  # checked by the caller
@@ -230,7 +232,7 @@ def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | No
         attempt = ensure_submitted(job, number, by=request_id)
         return SubmittedRun(job_id=job.job_id, run=number, attempt=attempt, created=False)
     try:
-        submitted = recover(job, by=request_id, wait=False, run_number=number)
+        submitted = recover(job, by=request_id, wait=False, run_number=number, accept_loss=accept_loss)
     except (JobStateError, LeadershipError):
         if job.runs.result(number) is None:
             raise

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles, look_for
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan, Verdict
-from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.restore import external_state
 from airflow_provider_ha.control.restore.restore import plan_for
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.s3.s3_faults import FOR_EVER, Fault, noted, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
@@ -36,15 +37,16 @@ def bucket(s3: S3Access, bucket: str) -> str:
 
 
 @pytest.fixture
-def elsewhere(bucket: str, tmp_path: Path) -> Path:
+def elsewhere(s3: S3Access, bucket: str, tmp_path: Path) -> Path:
     """The checkpoint of a query whose sink has two batches more than it, the first of them read from S3."""
     directory = copy_live(tmp_path / "elsewhere") / QUERY
     for batch in (READ, LAST):
         for path in (directory / "commits").glob(f"*{batch}*"):
             path.unlink()
     entry = directory / "sources" / "0" / str(READ)
+    read = {"path": f"s3a://{bucket}/{KEY}", "timestamp": s3.changed_at(bucket, KEY)}
     version, line = entry.read_text(encoding="utf-8").splitlines()
-    entry.write_text("\n".join([version, json.dumps(json.loads(line) | {"path": f"s3a://{bucket}/{KEY}"})]))
+    entry.write_text("\n".join([version, json.dumps(json.loads(line) | read)]))
     entry.with_name(f".{READ}.crc").unlink()
     return directory
 
@@ -83,6 +85,23 @@ def test_a_replay_whose_input_is_gone_is_impossible(
     assert made.queries[QUERY].inputs[0].gone == 1
 
 
+def test_a_replay_whose_input_was_replaced_is_impossible(
+    copy: JobContext, s3: S3Access, bucket: str, elsewhere: Path, tmp_path: Path
+) -> None:
+    first = s3.changed_at(bucket, KEY)
+
+    def replaced() -> bool:
+        s3.client().put_object(Bucket=bucket, Key=KEY, Body=b"[]")
+        return s3.changed_at(bucket, KEY) != first
+
+    wait_until(replaced, timeout=10, what="another time of change")
+
+    made = plan(copy, s3, elsewhere, tmp_path / "out")
+
+    assert made.verdict is Verdict.IMPOSSIBLE
+    assert f"its input s3a://{bucket}/{KEY} was replaced since" in made.reasons[0]
+
+
 def test_an_input_that_cannot_be_asked_for_is_not_known_to_be_there(
     copy: JobContext, s3: S3Access, elsewhere: Path, tmp_path: Path
 ) -> None:
@@ -102,9 +121,9 @@ def test_nothing_is_asked_for_where_nothing_is_replayed(
     """A job that goes on in another output plans the batches after the cut afresh."""
     asked: list[int] = []
 
-    def noting(entries: Sequence[BatchEntry], s3: S3Options | None) -> InputFiles:
+    def noting(entries: Sequence[BatchEntry], reach: Reach | None) -> InputFiles:
         asked.append(len(entries))
-        return look_for(entries, s3)
+        return look_for(entries, reach)
 
     monkeypatch.setattr(external_state, "look_for", noting)
     job = dataclasses.replace(copy, job_id=job_id)

@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from tests.docs.blocks import blocks_of
-from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
+from tests.support.checkpoints.portable_helpers import QUERY, changed_at, checkpoint, reading_files
 from tests.support.s3.s3_checkpoints import put_directory
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, noted, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
@@ -43,24 +43,14 @@ def plan(s3: S3Access) -> Plan:
     return call
 
 
-def reading_files(directory: Path, inputs: list[str]) -> Path:
-    """Make a checkpoint of a stateless query whose batch k has read file k of *inputs*."""
-    checkpoint(directory, range(len(inputs)))
-    (directory / "sources" / "0").mkdir(parents=True)
-    for batch, path in enumerate(inputs):
-        offsets = directory / "offsets" / str(batch)
-        offsets.write_text("\n".join([*offsets.read_text().splitlines()[:2], json.dumps({"logOffset": batch})]))
-        line = json.dumps({"path": path, "timestamp": 1_700_000_000_000, "batchId": batch})
-        (directory / "sources" / "0" / str(batch)).write_text(f"v1\n{line}")
-    return directory
-
-
 @pytest.fixture
 def read_on_s3(s3: S3Access, bucket: str, tmp_path: Path) -> str:
     """The URI of a checkpoint of batches 0 to 2, each of which has read an object of the bucket."""
     for number in range(3):
         s3.client().put_object(Bucket=bucket, Key=f"in/a {number}.json", Body=b"{}")
-    inputs = [f"s3a://{bucket}/in/a%20{number}.json" for number in range(3)]
+    inputs = [
+        (f"s3a://{bucket}/in/a%20{number}.json", s3.changed_at(bucket, f"in/a {number}.json")) for number in range(3)
+    ]
     put_directory(s3, bucket, "q", reading_files(tmp_path / "q", inputs))
     return f"s3://{bucket}/q"
 
@@ -95,7 +85,7 @@ def test_a_directory_and_its_copy_on_s3_have_one_plan(s3: S3Access, bucket: str,
     inputs = [str(tmp_path / f"{number}.json") for number in range(3)]
     for path in inputs:
         Path(path).touch()
-    here = reading_files(tmp_path / "q", inputs)
+    here = reading_files(tmp_path / "q", [(path, changed_at(Path(path))) for path in inputs])
     out = sink_log(s3, bucket, tmp_path / "out", 3)
     put_directory(s3, bucket, "q", here)
 

@@ -40,6 +40,27 @@ def checkpoint(directory: Path, batches: Iterable[int] = range(3)) -> Path:
     return directory
 
 
+def reading_files(directory: Path, inputs: Iterable[tuple[str, int]]) -> Path:
+    """Make a checkpoint of a stateless query whose batch k has read file k of *inputs*.
+
+    :param inputs: URI of each file, and when it was changed last, in milliseconds since 1970.
+    """
+    read = list(inputs)
+    checkpoint(directory, range(len(read)))
+    (directory / "sources" / "0").mkdir(parents=True)
+    for batch, (path, timestamp) in enumerate(read):
+        offsets = directory / "offsets" / str(batch)
+        offsets.write_text("\n".join([*offsets.read_text().splitlines()[:2], json.dumps({"logOffset": batch})]))
+        line = json.dumps({"path": path, "timestamp": timestamp, "batchId": batch})
+        (directory / "sources" / "0" / str(batch)).write_text(f"v1\n{line}")
+    return directory
+
+
+def changed_at(path: Path) -> int:
+    """Return when a file was changed last, as Spark notes it."""
+    return path.stat().st_mtime_ns // 1_000_000
+
+
 def savepoint(place: Path) -> tuple[Path, Savepoint]:
     """Make a savepoint of such a checkpoint below *place*."""
     live = checkpoint(place / "live" / QUERY)

@@ -71,6 +71,10 @@ class S3Access:
         client.close()
         return bucket
 
+    def changed_at(self, bucket: str, key: str) -> int:
+        """Return when an object was written, in milliseconds since 1970, as Spark notes it."""
+        return int(self.client().head_object(Bucket=bucket, Key=key)["LastModified"].timestamp() * 1000)
+
     def store(self, bucket: str, endpoint: str | None = None, limits: S3Limits | None = None) -> S3Store:
         """Return a store below a prefix of a bucket."""
         return S3Store(f"s3://{bucket}/prefix/cluster", self.options(endpoint), limits)

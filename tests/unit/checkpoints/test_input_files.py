@@ -1,0 +1,79 @@
+"""The input files of batches that are executed again: there, gone, replaced, or on a file system that is not asked."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.connectors.input_files import judge_files, judge_unasked, look_for
+from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
+from airflow_provider_ha.checkpoints.restore.judgement import Judgement
+from tests.support.checkpoints.portable_helpers import changed_at
+
+
+def entry(path: str, timestamp: int | None) -> BatchEntry:
+    line = {"path": path, "batchId": 0} | ({} if timestamp is None else {"timestamp": timestamp})
+    return BatchEntry(batch=0, offsets="", sources={"0": (json.dumps(line),)})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "a b.json"
+    found.write_text("{}")
+    return found
+
+
+def test_a_file_with_its_time_is_the_one_that_was_read(file: Path) -> None:
+    found = look_for([entry(file.as_uri(), changed_at(file)), entry(str(file), None)])
+
+    assert (found.missing, found.replaced, found.error) == ({}, frozenset(), None)
+
+
+def test_a_clock_of_whole_seconds_replaces_nothing(file: Path) -> None:
+    os.utime(file, ns=(0, 1_700_000_000_250_000_000))
+
+    assert not look_for([entry(file.as_uri(), 1_700_000_000_000)]).missing
+
+
+@pytest.mark.parametrize("timestamp", [1_700_000_000_251, 1_699_999_999_000, 1_700_000_001_000])
+def test_a_file_that_was_replaced_is_impossible_to_replay_as_one_that_is_gone(file: Path, timestamp: int) -> None:
+    os.utime(file, ns=(0, 1_700_000_000_250_000_000))
+    recorded = entry(file.as_uri(), timestamp)
+    found, judgement = look_for([recorded]), Judgement("q")
+
+    judge_files(found.missing, [recorded], judgement, found.replaced)
+
+    assert [finding.verdict for finding in judgement.findings] == [Verdict.IMPOSSIBLE]
+    assert "was replaced since" in judgement.findings[0].reason
+
+
+def test_a_file_that_is_gone_is_impossible_to_replay(tmp_path: Path) -> None:
+    recorded = entry((tmp_path / "gone.json").as_uri(), 1)
+    found, judgement = look_for([recorded]), Judgement("q")
+
+    judge_files(found.missing, [recorded], judgement, found.replaced)
+
+    assert "is gone" in judgement.findings[0].reason
+
+
+def test_a_file_on_a_name_node_that_is_not_configured_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (name for name in os.environ if "HDFS" in name):
+        monkeypatch.delenv(name)
+
+    found = look_for([entry("hdfs://namenode:8020/in/a.json", 1)])
+
+    assert found.error is not None
+    assert "hdfs" not in found.asked
+
+
+@pytest.mark.parametrize("scheme", ["gs", "abfss", "dbfs"])
+def test_a_file_on_a_file_system_that_cannot_be_asked_is_unknown(scheme: str) -> None:
+    recorded = entry(f"{scheme}://place/in/a.json", 1)
+    found, judgement = look_for([recorded]), Judgement("q")
+
+    judge_unasked([recorded], found.asked, judgement)
+
+    assert f"({scheme}:)" in judgement.unknown[0]
