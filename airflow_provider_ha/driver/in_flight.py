@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import is_seeding
 from airflow_provider_ha.checkpoints.connectors.input_files import judge_files, look_for
+from airflow_provider_ha.checkpoints.connectors.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
@@ -72,7 +73,7 @@ class InFlightJudge:
         sinks = started.sinks if started is not None else {}
         consent = self.accepted or self.graph.conf.get(IGNORE_MISSING, "").lower() == "true"
         lossy, gone, other = dict[str, int](), list[str](), list[str]()
-        for query in queries(lost):
+        for query in (name for name in queries(lost) if not _is_for_a_look(sinks.get(name))):
             inputs = self._inputs(query, lost / query)
             if inputs.findings:
                 batch = progress(lost / query).planned
@@ -118,3 +119,8 @@ class InFlightJudge:
             f"{'; '.join([*gone, *other])}",
             next_step=f"{steps[0][0].upper()}{'; '.join(steps)[1:]}",
         )
+
+
+def _is_for_a_look(sink: QuerySink | None) -> bool:
+    """Whether a query is for a look at rows only: it never keeps its job from being recovered."""
+    return sink is not None and (sink.format or "").lower() in DEBUG_FORMATS

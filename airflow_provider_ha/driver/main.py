@@ -23,7 +23,6 @@ from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import Successor
@@ -228,7 +227,9 @@ class Driver:
         """Return what the recovery of a lost directory executes again by consent."""
         newest = RunStore(self._led.coordinator, self._led.paths).get(self._led.run.number).newest
         accepted = newest is not None and newest.submission.accept_loss
-        return InFlightJudge(self._led.run, self._led.graph, Reach.of(self._spec.config), accepted).judge(lost, previous)
+        return InFlightJudge(self._led.run, self._led.graph, Reach.of(self._spec.config), accepted).judge(
+            lost, previous
+        )
 
     def _refusal_of(self, previous: Generation | None) -> str:
         """Return what Spark said when it refused the last working directory of this run; empty when it did not."""
