@@ -213,7 +213,12 @@ class JobError(HaError):
 
 
 class UnknownJobError(JobError):
-    """No job of that id is known in this cluster."""
+    """No job of that id is known in this cluster.
+
+    :ivar known: Ids of those that are.
+    """
+
+    known: tuple[str, ...] = ()
 
 
 class JobStateError(JobError):

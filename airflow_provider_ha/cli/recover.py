@@ -15,8 +15,9 @@ from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import AsJson, cluster
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome
+from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome, recover_one
 from airflow_provider_ha.errors import LeadershipUnavailableError
+from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.views.recovery import LeadingLineView, reconciled_line, recovery_view
 
 
@@ -34,6 +35,9 @@ _NOT_FINISHED = frozenset({ReconcileOutcome.NOT_KNOWN, ReconcileOutcome.PENDING}
 
 def recover(
     context: typer.Context,
+    job_id: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Recover this job alone, at once; every lost job without it.")
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Wait until the cluster has no leader, then recover until the end.")
     ] = False,
@@ -50,7 +54,16 @@ def recover(
     Exit 0: nothing is left to be done (with --watch: it was stopped). 1: another process leads the cluster, or a job
     needs a person (it is in quarantine, or has used up its attempts). 2: the state of a job was still unknown
     after the wait, or the leadership was lost: a fresh process has to be started.
+
+    With a job: submit that one again if its driver is lost, without the delay of its restart strategy, and without
+    leading the cluster. Exit 0: it is submitted, on its way, or led already. 1: it is in quarantine, or over.
     """
+    if job_id is not None:
+        if watch:
+            raise typer.BadParameter("--watch is for every job of the cluster: leave the job out")
+        with cluster(context, as_json=as_json) as client:
+            _show(client, 0, [recover_one(client, check_job_id(job_id), by=who())], as_json=as_json)
+        return
     with cluster(context, as_json=as_json) as client:
         leader = ClusterLeader(client, by=who(), address=address)
         code = _watch(leader, as_json=as_json) if watch else _once(client, leader, wait, as_json=as_json)
@@ -62,6 +75,11 @@ def _once(client: HaClient, leader: ClusterLeader, wait: float, *, as_json: bool
         leader.lead(timeout=0)
         epoch, attended = leader.epoch, leader.settle(wait)
         leader.collect_blobs()  # guard: recoveries-keep-old-graphs
+    _show(client, epoch, attended, as_json=as_json)
+    return _exit(attended)
+
+
+def _show(client: HaClient, epoch: int, attended: Sequence[Reconciled], *, as_json: bool) -> None:
     if as_json:
         console.print_json(recovery_view(client.config.cluster_id, epoch, attended))
     else:
@@ -70,7 +88,6 @@ def _once(client: HaClient, leader: ClusterLeader, wait: float, *, as_json: bool
             ([each.job_id, each.outcome.value, each.detail] for each in attended),
             empty="no job is known in this cluster",
         )
-    return _exit(attended)
 
 
 def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:

@@ -121,7 +121,8 @@ def warning(snapshot: JobSnapshot, watching: Watched) -> str:
     )
     return (
         f"No task follows job {snapshot.job_id!r} and no cluster leader watches it: {now}. "
-        "Recover it once: spark-ha recover. For good: spark-ha recover --watch, or unpause the DAG recover_jobs"
+        f"Recover it once: spark-ha recover {snapshot.job_id}. "
+        "For good: spark-ha recover --watch, or unpause the DAG recover_jobs"
     )
 
 

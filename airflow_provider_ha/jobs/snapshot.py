@@ -236,7 +236,9 @@ def _has_led(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
 def _unknown(coordinator: Coordinator, paths: JobPaths) -> UnknownJobError:
     root, _, cluster_id = paths.base.removesuffix(f"/{paths.job_id}").rpartition("/")
     known = list_jobs(coordinator, ClusterPaths(root, cluster_id))
-    return UnknownJobError(
+    error = UnknownJobError(
         f"job {paths.job_id!r} is not known in cluster {cluster_id!r}",
         next_step=f"Choose one of {known}" if known else "Submit a job first: the cluster has none",
     )
+    error.known = tuple(known)
+    return error

@@ -18,7 +18,7 @@ TASK_FAILED = "task_failed"  # no event of a trigger: a callback of a task
 _KNOWN: Mapping[str, tuple[str, str]] = {
     "no_leader": (
         "has no leader",
-        "Unpause the DAG recover_jobs, or run `spark-ha recover`. If it stays so: `spark-ha job show {job}` says why.",
+        "Unpause the DAG recover_jobs, or run `spark-ha recover {job}`. `spark-ha job show {job}` says more.",
     ),
     "quarantined": (
         "is in quarantine: nothing recovers it",

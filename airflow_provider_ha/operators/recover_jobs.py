@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException, BaseOperator
 from airflow_provider_ha.compat.triggers import TimeDeltaTrigger
-from airflow_provider_ha.errors import JobStateError, LeadershipUnavailableError
+from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaJobsLink
 from airflow_provider_ha.operators._failures import airflow_errors
@@ -89,25 +89,12 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         return self._recover(context, waiting or {}, waited)
 
     def _recover_one(self, job_id: str, asks: str) -> dict[str, Any]:
-        from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome  # noqa: PLC0415  # as below
-        from airflow_provider_ha.jobs.quarantine import quarantine_reason  # noqa: PLC0415  # as below
+        from airflow_provider_ha.control.reconcile.reconciler import recover_one  # noqa: PLC0415  # as below
 
         with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
-            # guard: one-recovery-ignores-quarantine
-            if (reason := quarantine_reason(client.coordinator, client.paths, job_id)) is not None:
-                raise JobStateError(
-                    f"job {job_id!r} is in quarantine: {reason}",
-                    next_step=f"Repair the cause, then `spark-ha job release {job_id}`",
-                )
-            job = client.job(job_id)
-            if job.snapshot().leader is not None:
-                outcome = ReconcileOutcome.LEFT_ALONE
-            else:
-                made = job.recover(by=asks, wait=False)
-                outcome = ReconcileOutcome.RECOVERED if made.created else ReconcileOutcome.ON_ITS_WAY
-                self.log.info("%s: attempt %d of run %d", job_id, made.attempt, made.run)
-        self.log.info("%s: %s", job_id, outcome.value)
-        return RecoveredJobsView.model_validate({outcome.value: [job_id]}).to_json()
+            done = recover_one(client, job_id, by=asks)
+        self.log.info("%s: %s (%s)", job_id, done.outcome.value, done.detail)
+        return RecoveredJobsView.model_validate({done.outcome.value: [job_id]}).to_json()
 
     def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]], waited: float = 0.0) -> dict[str, Any]:
         from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader  # noqa: PLC0415  # as above

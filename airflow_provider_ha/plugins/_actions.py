@@ -21,7 +21,7 @@ from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.plugins._forms import CheckedForm, Intent, checked_form, token_of
-from airflow_provider_ha.plugins._offers import Action, Offer, offer, saved_cancel
+from airflow_provider_ha.plugins._offers import DANGEROUS, Action, Offer, offer, saved_cancel
 from airflow_provider_ha.plugins._outcome import Followed, Sent, follow_operation, mark_of, not_known, send
 from airflow_provider_ha.plugins._rendering import render
 from airflow_provider_ha.plugins._security import SeenJob, SeenJobDep, acting_job
@@ -58,6 +58,7 @@ def confirm(
         "action.html",
         job=job,
         offer=shown,
+        dangerous=action.value in DANGEROUS,
         command=_quoted(shown.command, job.job_id),
         token=token_of(job.permissions.user, intent),
         wants_label=action is Action.SAVEPOINT,

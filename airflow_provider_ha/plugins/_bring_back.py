@@ -83,6 +83,16 @@ class Return:
     title: str
     refused: str
 
+    @property
+    def name(self) -> str:
+        """The name of it in addresses."""
+        return self.way.value
+
+    @property
+    def place(self) -> str:
+        """Where it leads, from the address of the job."""
+        return self.way.value
+
 
 def returns(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Return, ...]:
     """Return the buttons of a job.
@@ -101,7 +111,7 @@ def recovery_refused(snapshot: JobSnapshot, quarantined: str | None) -> str:
     if snapshot.run is None:
         return "The job has no run."
     if snapshot.run.result is not None:
-        return f"Run {snapshot.run.run.number} is {snapshot.run.result.state.value}, and is never run again."
+        return f"Run {snapshot.run.run.number} is {snapshot.run.result.state.value}."
     if quarantined is not None:
         return "The job is in quarantine: release it first."
     if snapshot.state is not JobState.LOST:

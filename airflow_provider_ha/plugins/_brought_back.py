@@ -18,6 +18,7 @@ from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistory
 
 
 _NOUNS = {Way.RECOVER: "recovery", Way.RESTORE: "restore"}
+_DONE = {Way.RECOVER: "Recovered", Way.RESTORE: "Restored"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class BroughtBack:
     :param sentence: For people.
     :param final: Whether nothing more is to come of it, or to be known.
     :param failed: Whether it came to nothing: not when what it has brought back ended later.
+    :param done: Whether the job is back, with a checkpoint to go on from after the next loss.
     :param run: Number of the run that the job goes on with; ``None`` while there is none.
     :param epoch: The submission that the DAG run has led to.
     :param checkpoint: Number of the first checkpoint of that run or submission.
@@ -35,6 +37,7 @@ class BroughtBack:
     sentence: str
     final: bool = False
     failed: bool = False
+    done: bool = False
     run: int | None = None
     epoch: EpochView | None = None
     checkpoint: int | None = None
@@ -49,6 +52,7 @@ def brought_back(
     *,
     way: Way = Way.RESTORE,
     asked_at: datetime | None = None,
+    replayed: int | None = None,
 ) -> BroughtBack:
     """Return what a DAG run has done for the job. A run of the job that came of it counts more than how the DAG ended.
 
@@ -56,6 +60,7 @@ def brought_back(
     :param failed_tasks: Ids of the tasks that failed.
     :param requests: Ids of the requests of its tasks.
     :param asked_at: When the DAG run was made.
+    :param replayed: How many batches the new driver has executed again; ``None`` when it has not told.
     """
     which = f"task {', '.join(failed_tasks)}" if failed_tasks else "it"
     found = _found(requests, history)
@@ -66,12 +71,15 @@ def brought_back(
     if found is None and state == "success" and history.runs and history.runs[0].epochs:
         found = history.runs[0], history.runs[0].epochs[0]  # another process was faster
     if found is None:
-        return BroughtBack(f"The DAG run is {state}. No run of the job has come of it yet.")
+        return BroughtBack(f"The DAG run is {state}. The job has not been started yet.")
     run, epoch = found
     # A submission of the run after this one also goes on with what was restored.
     epochs = {each.epoch for each in run.epochs if each.attempt >= epoch.attempt}
     first = min((each.number for each in checkpoints.checkpoints if each.epoch in epochs), default=None)
     sentence, final = _told(run, first)
+    done = first is not None and run.state is None and run.epochs[0].end == "leads"
+    if done:
+        sentence = f"{_DONE[way]}. {_again(replayed)}{sentence}"
     failed = run.state == JobState.FAILED.value and first is None
     if state == "failed":
         worked = first is not None or (run.state is not None and not failed)
@@ -79,7 +87,15 @@ def brought_back(
         sentence = f"{sentence} The DAG run has {since}."
         lost = run.state is None and run.epochs[0].end == "lost"
         final, failed = final or lost, failed or (lost and not worked)
-    return BroughtBack(sentence, final=final, failed=failed, run=run.run, epoch=run.epochs[0], checkpoint=first)
+    return BroughtBack(
+        sentence, final=final, failed=failed, done=done, run=run.run, epoch=run.epochs[0], checkpoint=first
+    )
+
+
+def _again(replayed: int | None) -> str:
+    if replayed is None:
+        return ""
+    return f"{replayed or 'No'} {'batch was' if replayed == 1 else 'batches were'} executed again. "
 
 
 def _found(requests: Sequence[str], history: HistoryView) -> tuple[RunHistoryView, EpochView] | None:

@@ -18,11 +18,13 @@ from airflow.exceptions import DagNotFound, DagRunAlreadyExists
 from airflow.models.dag import DagModel
 from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
+from airflow.models.pool import Pool
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from airflow.utils.types import DagRunTriggeredByType
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.links.page_urls import base_url
@@ -43,6 +45,8 @@ class ShownDagRun:
     :param conf: Its parameters.
     :param tasks: Task id -> state; ``None`` before the scheduler has looked at it. In the order of their start.
     :param asked_at: When it was asked for; a run that is cleared keeps that.
+    :param waits: What it waits for, when Airflow has not begun it or its next task; empty otherwise.
+    :param waits_since: Since when, as far as that is known.
     """
 
     dag_id: str
@@ -51,6 +55,8 @@ class ShownDagRun:
     conf: Mapping[str, Any]
     tasks: Mapping[str, str | None]
     asked_at: datetime
+    waits: str = ""
+    waits_since: datetime | None = None
 
     @property
     def url(self) -> str:
@@ -73,10 +79,12 @@ class Refusal:
     """Why a DAG is not triggered.
 
     :param next_step: What helps, with the exact command or setting.
+    :param url: Page of the DAG in Airflow, where that helps; empty otherwise.
     """
 
     reason: str
     next_step: str
+    url: str = ""
 
 
 def dag_of(way: Way) -> str:
@@ -115,7 +123,9 @@ def refusal_of_dag(way: Way, wanted: Mapping[str, Any], allowed: Permissions) ->
         )
     if paused:  # guard: the-page-triggers-a-paused-dag
         return Refusal(
-            f"DAG {dag_id} is paused: a run of it would wait without a word", f"airflow dags unpause {dag_id}"
+            f"DAG {dag_id} is paused, so nothing would happen",
+            f"Unpause it on its page in Airflow, then load this page again (in a shell: airflow dags unpause {dag_id})",
+            f"{base_url()}/dags/{quote(dag_id, safe='')}",
         )
     return None
 
@@ -162,4 +172,32 @@ def read_dag_run(dag_id: str, run_id: str) -> ShownDagRun | None:
         )
         shown = {task_id: str(getattr(state, "value", state)) if state else None for task_id, state in tasks}
         state = str(getattr(run.state, "value", run.state))
-        return ShownDagRun(dag_id, run_id, state, dict(run.conf or {}), shown, run.run_after)
+        waits, since = _waits(session, run, state)
+        return ShownDagRun(dag_id, run_id, state, dict(run.conf or {}), shown, run.run_after, waits, since)
+
+
+def _waits(session: Session, run: DagRun, state: str) -> tuple[str, datetime | None]:
+    """Return what Airflow waits for before it begins the run, or its next task, and since when."""
+    if state == "queued":
+        most = session.scalar(select(DagModel.max_active_runs).where(DagModel.dag_id == run.dag_id))
+        running = select(func.count()).where(DagRun.dag_id == run.dag_id, DagRun.state == "running")
+        count = session.scalar(running) or 0
+        full = f": {count} of its runs {'is' if count == 1 else 'are'} running, and {most} may" if count else ""
+        return f"The scheduler has not begun this run of {run.dag_id} yet{full}", run.queued_at
+    task = session.scalar(
+        select(TaskInstance)
+        .where(
+            TaskInstance.dag_id == run.dag_id,
+            TaskInstance.run_id == run.run_id,
+            TaskInstance.state.in_(("scheduled", "queued")),
+        )
+        .order_by(TaskInstance.scheduled_dttm)
+        .limit(1)
+    )
+    if task is None:
+        return "", None
+    pool = session.scalar(select(Pool).where(Pool.pool == task.pool))
+    free = max(0, pool.open_slots(session=session)) if pool is not None else 0
+    slots = f"{free:g} of {pool.slots} slots are free" if pool is not None else "there is no such pool"
+    what = "a free slot of" if task.state == "scheduled" else "a worker, with a slot of"
+    return f"Task {task.task_id} waits for {what} pool {task.pool} ({slots})", task.queued_dttm or task.scheduled_dttm

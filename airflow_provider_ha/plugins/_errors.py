@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import cast
 from urllib.parse import urlencode, urlsplit
@@ -25,6 +26,7 @@ from airflow_provider_ha.plugins._rendering import SECURITY_HEADERS, render
 
 
 log = logging.getLogger(__name__)
+_LINKED = 20  # jobs
 _STATUS: tuple[tuple[type[HaError], HTTPStatus], ...] = (
     (UnknownJobError, HTTPStatus.NOT_FOUND),
     (JobStateError, HTTPStatus.CONFLICT),
@@ -55,6 +57,9 @@ def status_of(error: HaError) -> HTTPStatus:
 
 def _ha_error(request: Request, error: Exception) -> Response:
     known = cast("HaError", error)
+    if isinstance(known, UnknownJobError) and known.known:
+        others = known.known[:_LINKED]
+        return _page(request, status_of(known), sentence(known.message), "Choose another job", links=others)
     return _page(request, status_of(known), sentence(known.message), known.next_step)
 
 
@@ -84,7 +89,14 @@ def _unexpected(request: Request, error: Exception) -> Response:
     return response
 
 
-def _page(request: Request, status: HTTPStatus, title: str, next_step: str, detail: str = "") -> Response:
+def _page(  # noqa: PLR0917  # each is a part of the page
+    request: Request,
+    status: HTTPStatus,
+    title: str,
+    next_step: str,
+    detail: str = "",
+    links: Sequence[str] = (),
+) -> Response:
     return render(
         request,
         "error.html",
@@ -93,6 +105,8 @@ def _page(request: Request, status: HTTPStatus, title: str, next_step: str, deta
         detail=detail,
         next_step=next_step,
         at=status.value,
+        links=links,
+        cluster=request.query_params.get("cluster", "") if links else "",
         login=_login(request) if status is HTTPStatus.UNAUTHORIZED and request.method == "GET" else "",
     )
 

@@ -6,6 +6,7 @@ there. What is shown is bounded, and has no secret that is known or looks like o
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -29,6 +30,7 @@ router = APIRouter(prefix="/jobs/{job_id}")
 LINES = 500
 MOST = 256 * 1024  # bytes that are read
 NOT_FOUND = 404
+_ERROR = re.compile(r"\b(ERROR|FATAL|CRITICAL)\b|^Traceback \(|^(Caused by: )?([\w$]+\.)*[\w$]*(Error|Exception)\b")
 Number = Annotated[int | None, Query(ge=1, le=2_000_000_000)]
 
 
@@ -71,7 +73,13 @@ def log(
         with clusters.client(job.cluster) as client:
             return read_log(client, job.job_id, number, attempt)
 
-    return render(request, "log.html", job=job, log=clusters.storage(job.cluster).call(read))
+    shown: LogShown = clusters.storage(job.cluster).call(read)
+    return render(request, "log.html", job=job, log=shown, errors=errors_in(shown.text))
+
+
+def errors_in(text: str) -> frozenset[int]:
+    """Return the positions of the lines that tell of an error: of log4j, of Python and of Java."""
+    return frozenset(number for number, line in enumerate(text.splitlines()) if _ERROR.search(line))
 
 
 @router.get("/spark-ui")

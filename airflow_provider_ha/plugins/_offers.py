@@ -1,9 +1,11 @@
-"""Which buttons a job has in its state, what each would do, and why one is disabled. Pure."""
+"""Which buttons a job has in its state, how they are arranged, what each would do, and why one is disabled. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
@@ -34,6 +36,75 @@ class Offer:
     effects: tuple[str, ...]
     refused: str
     command: str
+
+    @property
+    def name(self) -> str:
+        """The name of it in addresses."""
+        return self.action.value
+
+    @property
+    def place(self) -> str:
+        """Where it leads, from the address of the job."""
+        return f"actions/{self.action.value}"
+
+
+class Button(Protocol):
+    """What a button of a job's page has."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def refused(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """The buttons of a job as its page arranges them.
+
+    :param primary: What a person most likely wants in this state; ``None`` when that is nothing.
+    :param others: What else can be done.
+    :param dangerous: What ends the job for good, or gives rows away.
+    :param refused: Reason -> titles of the buttons that are disabled for it.
+    """
+
+    primary: Button | None
+    others: tuple[Button, ...]
+    dangerous: tuple[Button, ...]
+    refused: dict[str, tuple[str, ...]]
+
+
+_PRIMARY = {
+    "QUARANTINED": ("release",),
+    JobState.LOST.value: ("recover",),
+    JobState.RUNNING.value: ("savepoint",),
+    JobState.STALLED.value: ("savepoint",),
+    JobState.STARTING.value: ("savepoint",),
+    **{state.value: ("restore",) for state in (JobState.FAILED, JobState.FINISHED, JobState.CANCELED)},
+}
+DANGEROUS = frozenset({"cancel", "drain"})
+
+
+def menu_of(buttons: Sequence[Button], state: str) -> Menu:
+    """Return the buttons of a job in a state, arranged.
+
+    :param state: As the page shows it.
+    """
+    enabled = [each for each in buttons if not each.refused]
+    primary = next((each for each in enabled if each.name in _PRIMARY.get(state, ())), None)
+    refused: dict[str, tuple[str, ...]] = {}
+    for each in buttons:
+        if each.refused:
+            refused[each.refused] = (*refused.get(each.refused, ()), each.title)
+    return Menu(
+        primary=primary,
+        others=tuple(each for each in enabled if each is not primary and each.name not in DANGEROUS),
+        dangerous=tuple(each for each in enabled if each.name in DANGEROUS),
+        refused=refused,
+    )
 
 
 _TITLES = {

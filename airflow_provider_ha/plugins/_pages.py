@@ -17,10 +17,11 @@ from airflow_provider_ha.plugins._charts import charts_of
 from airflow_provider_ha.plugins._clusters import Clusters, MissingConnectionError
 from airflow_provider_ha.plugins._job_page import SHOWN, Known, Stored, read_known, read_stored, shown_job
 from airflow_provider_ha.plugins._listing import read_page
-from airflow_provider_ha.plugins._offers import offers
+from airflow_provider_ha.plugins._offers import menu_of, offers
 from airflow_provider_ha.plugins._rendering import render
+from airflow_provider_ha.plugins._safety import Seen, safety_of
 from airflow_provider_ha.plugins._security import FORBIDDEN, PermissionsDep, SeenJobDep, visible_jobs
-from airflow_provider_ha.plugins._timeline import Axis, Span, axis_of, timeline, verdicts_of
+from airflow_provider_ha.plugins._timeline import Axis, Span, axis_of, fitting, timeline, verdicts_of
 from airflow_provider_ha.views.overview import ATTENTION, STATES, Asked, OverviewView, SortKey
 
 
@@ -111,7 +112,7 @@ def job(  # noqa: PLR0917  # each is a part of the address
     clusters: ClustersDep,
     seen: SeenJobDep,
     cluster: Cluster = DEFAULT_CONN_ID,
-    span: Span = Span.DAY,
+    span: Span | None = None,
     run: Annotated[int | None, Query(ge=1, le=2_000_000_000)] = None,
 ) -> Response:
     """Show one job, with its buttons; *run* is that of the task which led here."""
@@ -121,15 +122,27 @@ def job(  # noqa: PLR0917  # each is a part of the address
             return read_known(client, seen.snapshot)
 
     known = clusters.zookeeper(cluster).call(read)
+    span = span or fitting(known.history, now=known.now)
     axis = axis_of(span, known.history, now=known.now)
     stored = _stored(clusters, cluster, known, axis)
     verdicts = verdicts_of(stored.plan.value)
+    shown, checkpoints = shown_job(known, stored.options.value), known.checkpoints.checkpoints
     marked = known.checkpoints.checkpoints[:SHOWN], known.savepoints.savepoints[:SHOWN]
     return render(
         request,
         "job.html",
         cluster=cluster,
-        job=shown_job(known, stored.options.value),
+        job=shown,
+        safety=safety_of(
+            Seen(
+                job=shown,
+                quarantine=known.quarantine,
+                newest=checkpoints[0] if checkpoints else None,
+                record=stored.newest,
+                verification=stored.verification,
+                drills=stored.drills,
+            )
+        ),
         known=known,
         stored=stored,
         span=span,
@@ -140,8 +153,13 @@ def job(  # noqa: PLR0917  # each is a part of the address
         most=SHOWN,
         charts=charts_of(axis, stored.progress.value or ()),
         now=known.now,
-        offers=offers(known.snapshot, known.quarantine or None),
-        returns=returns(known.snapshot, known.quarantine or None),
+        menu=menu_of(
+            [
+                *offers(known.snapshot, known.quarantine or None),
+                *returns(known.snapshot, known.quarantine or None),
+            ],
+            "QUARANTINED" if known.quarantine else shown.state,
+        ),
         may_act=seen.permissions.may_act(seen.owner),
         may_read_log=seen.permissions.may_read_log(seen.owner),
     )

@@ -133,6 +133,8 @@ def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: Operation
         with clusters.client(job.cluster) as client:
             history = history_view(read_history(client.coordinator, client.paths.job(job.job_id)))
             checkpoints = checkpoint_list(job.job_id, client.job(job.job_id).checkpoints.list())
+            leader, status = job.snapshot.leader, job.snapshot.status
+            told = leader is not None and status is not None and status.epoch == leader.epoch
             return brought_back(
                 found.state,
                 found.failed_tasks,
@@ -141,6 +143,7 @@ def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: Operation
                 checkpoints,
                 way=way,
                 asked_at=found.asked_at,
+                replayed=sum(each.replayed for each in status.queries.values()) if told and status else None,
             )
 
     made: BroughtBack = clusters.zookeeper(job.cluster).call(read)

@@ -16,7 +16,7 @@ from fastapi.responses import RedirectResponse
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.administration.overview import Detail, read_details
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._rendering import render, root_of
 from airflow_provider_ha.plugins._security import Permissions, SeenDag, SeenDagDep, owner_of
@@ -37,8 +37,8 @@ _INDEX = re.compile(r"\d{1,9}")
 class TabRow:
     """A job that the user may see.
 
-    :param row: As the list shows it; ``None`` when its cluster cannot be read.
-    :param problem: Why it cannot.
+    :param row: As the list shows it; ``None`` when its cluster cannot be read, or has no such job any more.
+    :param problem: Why there is none.
     """
 
     told: ToldJob
@@ -106,7 +106,9 @@ def _rows(clusters: Clusters, allowed: Permissions, jobs: list[ToldJob]) -> list
             continue
         for job, detail in zip(here, details, strict=True):
             owner = owner_of(detail.snapshot) if detail.snapshot is not None else None
-            if allowed.may_see(owner):  # guard: tabs-show-jobs-of-strangers
+            if allowed.may_see(owner) and isinstance(detail.error, UnknownJobError):
+                shown[job] = TabRow(job, problem="It was removed from the cluster since")
+            elif allowed.may_see(owner):  # guard: tabs-show-jobs-of-strangers
                 shown[job] = TabRow(job, overview_row(detail, now=SystemClock().now()))
     return [shown[job] for job in jobs if job in shown]
 

@@ -19,8 +19,9 @@ _LEAST = 0.4  # percent: what is shorter is still seen
 
 
 class Span(str, Enum):
-    """How much time a page shows, up to now."""
+    """How much time a page shows, up to now, or to the end of the newest run."""
 
+    RUN = "run"
     HOUR = "1h"
     HOURS = "6h"
     DAY = "24h"
@@ -29,7 +30,7 @@ class Span(str, Enum):
 
     @property
     def length(self) -> timedelta | None:
-        """How much that is; ``None`` for all there is."""
+        """How much that is; ``None`` for a run, and for all there is."""
         return {
             Span.HOUR: timedelta(hours=1),
             Span.HOURS: timedelta(hours=6),
@@ -94,8 +95,20 @@ class Timeline:
     savepoints: tuple[Mark, ...]
 
 
+def fitting(history: HistoryView, *, now: datetime) -> Span:
+    """Return the span that a page begins with: the newest run, or the last day of one that is longer."""
+    if not history.runs or (history.runs[0].ended_at or now) - history.runs[0].created_at > timedelta(days=1):
+        return Span.DAY
+    return Span.RUN
+
+
 def axis_of(span: Span, history: HistoryView, *, now: datetime) -> Axis:
-    """Return the axis of a span of time that ends now."""
+    """Return the axis of a span of time that ends now, or with the newest run."""
+    if span is Span.RUN and history.runs:
+        run = history.runs[0]
+        end = run.ended_at or now
+        begin = min(run.created_at, end - timedelta(minutes=1))
+        return Axis(begin, now if run.ended_at is None else end + (end - begin) / 50)  # its end is seen
     if span.length is not None:
         return Axis(now - span.length, now)
     known = [epoch.led_at or epoch.submitted_at for run in history.runs for epoch in run.epochs]

@@ -31,7 +31,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.repeated import repeated_failure
 
 
-_WITHOUT_A_WORD = "its leadership ended without a report from its supervisor"
+_WITHOUT_A_WORD = "the driver and its supervisor stopped without reporting a reason (host lost?)"
 
 
 @dataclass(frozen=True, slots=True)

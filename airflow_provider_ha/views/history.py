@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from airflow_provider_ha.jobs.model import StartKind
+from airflow_provider_ha.jobs.model import JobState, StartKind
 from airflow_provider_ha.views.unreadable import UnreadableView
 from airflow_provider_ha.views.view import View
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 # What became of a submission.
-End = Literal["leads", "starting", "finished", "lost", "never led"]
+End = Literal["leads", "starting", "finished", "failed", "lost", "never led"]
 
 
 class EpochView(View):
@@ -33,7 +33,8 @@ class EpochView(View):
     :param led_at: When it became the leader.
     :param ended_at: When it ended, as far as that is known: its processes were dead, its run had its result, its loss
         was recovered, or the next submission was made. ``null`` while it lives.
-    :param end: ``leads``, ``starting``, ``finished`` (its run ended with it), ``lost`` or ``never led``.
+    :param end: ``leads``, ``starting``, ``finished`` (its run ended with it), ``failed`` (it FAILED with it), ``lost``
+        or ``never led``.
     :param reason: Why it ended, in one line.
     :param recovered_by: Who recovered its loss.
     :param recovered_at: When.
@@ -164,7 +165,7 @@ def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leading
 def _end(history: RunHistory, attempt: Attempt, later: Attempt | None, leading: int | None) -> End:
     led, result = attempt.led, history.result
     if later is None and result is not None:
-        return "finished"
+        return "failed" if result.state is JobState.FAILED else "finished"
     if led is not None and led.epoch == leading and attempt.exit is None:
         return "leads"
     if led is not None:
@@ -185,7 +186,7 @@ def _ended_at(history: RunHistory, attempt: Attempt, later: Attempt | None) -> d
 def _reason(history: RunHistory, attempt: Attempt, end: End) -> str:
     if end in {"leads", "starting"}:
         return ""
-    if end == "finished" and history.result is not None:
+    if end in {"finished", "failed"} and history.result is not None:
         state = history.result.state.value
         return f"{state}: {history.result.reason}" if history.result.reason else state
     if attempt.exit is None:

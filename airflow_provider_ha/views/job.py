@@ -116,6 +116,11 @@ class LastFailureView(View):
     in_a_row: int
     log: str
 
+    @property
+    def position(self) -> str:
+        """Where it failed, for people: the query and the batch; empty when that is not known."""
+        return Failure(query=self.query, batches=self.batches).position if self.batches is not None else ""
+
 
 class JobView(View):
     """One job.

@@ -31,7 +31,7 @@ class RecoveryView(View):
     """All jobs of a cluster.
 
     :param cluster: Namespace of the jobs.
-    :param epoch: Epoch of the leadership of the cluster.
+    :param epoch: Epoch of the leadership of the cluster; 0 for one job that was named.
     :param jobs: One entry for each.
     """
 

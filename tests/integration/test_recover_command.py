@@ -130,3 +130,26 @@ def test_watching_goes_on_until_it_is_stopped_and_then_gives_the_cluster_up_at_o
     wait_until(
         lambda: read_cluster_leader(cluster.coordinator, cluster.client.paths) is None, timeout=1, what="a free cluster"
     )
+
+
+def test_one_job_is_recovered_alone_and_at_once(cluster: Cluster, spark_ha: Any) -> None:
+    for job_id in ("flights", "trains"):
+        cluster.exited(job_id, restart_delay=3600.0)
+
+    code, printed = spark_ha("recover", "flights")
+    again, told = spark_ha("recover", "flights")
+
+    assert (code, printed["epoch"]) == (again, told["epoch"]) == (YES, 0)
+    assert [(job["job_id"], job["outcome"]) for job in printed["jobs"]] == [("flights", "recovered")]
+    assert [(job["job_id"], job["outcome"]) for job in told["jobs"]] == [("flights", "on its way")]
+    attempts = {name: cluster.client.job(name).snapshot().run for name in ("flights", "trains")}
+    assert {name: len(run.submissions) for name, run in attempts.items() if run} == {"flights": 2, "trains": 1}
+
+
+def test_one_job_that_needs_no_recovery_or_a_person_is_told_so(cluster: Cluster, spark_ha: Any) -> None:
+    cluster.led("led", cluster.coordinator)
+    cluster.ended("over")
+
+    assert spark_ha("recover", "led")[1]["jobs"][0]["outcome"] == "left alone"
+    assert spark_ha("recover", "over")[0] == NO
+    assert spark_ha("recover", "nowhere")[0] == NO

@@ -35,7 +35,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.host.log_place import log_place
 from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
+from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.recoverable import Action, JobObservation, Judgement, judge, look
 from airflow_provider_ha.recovery.restart import Resubmit, decide
 
@@ -297,3 +297,25 @@ def _facts(sight: JobObservation) -> tuple[object, ...]:
 def _proven_dead(sight: JobObservation) -> bool:
     newest = sight.snapshot.run.newest if sight.snapshot is not None and sight.snapshot.run is not None else None
     return newest is not None and newest.exit is not None
+
+
+def recover_one(client: HaClient, job_id: str, *, by: str) -> Reconciled:
+    """Recover one job that a person names: at once, without the delay of its restart strategy or the cluster's lock.
+
+    :param by: Caller, as recorded for people.
+    :raises JobStateError: It is in quarantine, or has nothing to recover.
+    """
+    # guard: one-recovery-ignores-quarantine
+    if (reason := quarantine_reason(client.coordinator, client.paths, job_id)) is not None:
+        raise JobStateError(
+            f"job {job_id!r} is in quarantine: {reason}",
+            next_step=f"Repair the cause, then `spark-ha job release {job_id}`",
+        )
+    job = client.job(job_id)
+    leader = job.snapshot().leader
+    if leader is not None:
+        detail = f"led by {leader.host}, epoch {leader.epoch}"
+        return Reconciled(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail=detail)
+    made = job.recover(by=by, wait=False)
+    outcome = ReconcileOutcome.RECOVERED if made.created else ReconcileOutcome.ON_ITS_WAY
+    return Reconciled(job_id=job_id, outcome=outcome, detail=f"attempt {made.attempt} of run {made.run}")

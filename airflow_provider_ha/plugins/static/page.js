@@ -38,8 +38,10 @@
         const same = keyed(next, open);
         if (same) same.open = true;
       }
+      const atEnd = region.scrollTop + region.clientHeight >= region.scrollHeight - 4;
       const focused = region.contains(document.activeElement) ? document.activeElement : null;
       region.replaceChildren(...Array.from(next.childNodes, (node) => document.importNode(node, true)));
+      if (atEnd && "end" in region.dataset) region.scrollTop = region.scrollHeight;
       const again = focused && keyed(region, focused);
       if (again) again.focus({ preventScroll: true });
       changed = true;
@@ -63,6 +65,7 @@
   });
 
   localize(document);
+  for (const region of document.querySelectorAll("[data-end]")) region.scrollTop = region.scrollHeight;
   const button = document.getElementById("refresh");
   const status = document.getElementById("refreshed");
   if (!button || !status) return;

@@ -166,8 +166,10 @@ def test_a_jobs_page_shows_what_the_last_verification_has_found(shown_page: Page
 def test_a_lost_jobs_page_says_why_and_what_happens_next(shown_page: Page) -> None:
     shown = shown_page.get("/jobs/payments").text
 
-    assert "Its driver is lost:" in shown
-    assert "nothing is there to make it" in shown
+    assert "<strong>Its driver is lost.</strong>" in shown
+    assert "<strong>Last failure, attempt 1:</strong>" in shown
+    assert "Recover it: no process will restart it." in shown
+    assert "the next attempt is due" not in shown
     assert "unpause the DAG recover_jobs" in shown
 
 
@@ -192,6 +194,20 @@ def test_a_job_that_is_not_there_is_named(page: Page) -> None:
 
     assert answer.status_code == 404
     assert "Job &#39;nothing&#39; is not known" in answer.text
+
+
+def test_a_job_that_is_not_there_leads_to_those_that_are(shown_page: Page) -> None:
+    shown = shown_page.get("/jobs/nothing").text
+
+    assert '<a href="../jobs/orders">orders</a>' in shown
+    assert "Choose one of [" not in shown
+
+
+def test_a_run_that_failed_has_a_bar_that_says_so(shown_page: Page) -> None:
+    shown = shown_page.get("/jobs/clicks").text
+
+    assert 'class="bar bar-failed"' in shown
+    assert "bar-finished" not in shown
 
 
 def test_without_storage_a_page_shows_what_zookeeper_knows_and_what_is_missing(
@@ -239,7 +255,7 @@ def test_a_jobs_page_has_the_figures_of_its_batches_and_queries_by_any_name(show
 def test_a_jobs_page_without_a_history_says_so_and_shows_the_rest(shown_page: Page) -> None:
     shown = shown_page.get("/jobs/clicks").text
 
-    assert "No figures of batches in this time" in shown
+    assert "No batch was committed in this time." in shown
     assert "the same error came 3 times" in shown
 
 
@@ -351,5 +367,5 @@ def test_a_job_that_only_event_triggers_watch_says_that_these_start_dags(
     coordinator.commit(Announcement.of_cluster(cluster_paths, "recoverer").create())
     recovered = page.get("/jobs/payments").text
 
-    assert "Its driver is lost:" in unwatched
+    assert "Its driver is lost." in unwatched
     assert (said in unwatched, said in told, said in recovered) == (False, True, False)

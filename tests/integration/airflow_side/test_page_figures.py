@@ -156,7 +156,7 @@ def test_a_mark_on_the_axis_of_time_says_its_size_and_verdict(page: Page, orders
     orders.submit(at - HOURS, a_plan(orders.store, "orders", at - HOURS, "weekly")).lead(at - HOURS)
     orders.take_savepoint("weekly", at - 2 * HOURS).take_checkpoint(at - MINUTE).take_checkpoint(at)
 
-    titles = re.findall(r"<title>((?:checkpoint|savepoint) [^<]+)</title>", page.get("/jobs/orders").text)
+    titles = re.findall(r"<title>((?:checkpoint|savepoint) [^<]+)</title>", page.get("/jobs/orders?span=24h").text)
 
     assert titles == [
         "checkpoint 2 of epoch 1, record of 48.2 kB",
@@ -193,7 +193,7 @@ def test_a_jobs_page_shows_its_newest_states_and_says_how_many_it_leaves_out(pag
         orders.take_savepoint(f"s{number:02d}", at - (SHOWN + 2 - number) * MINUTE)
         orders.take_checkpoint(at - (SHOWN + 2 - number) * MINUTE)
 
-    shown = page.get("/jobs/orders").text
+    shown = page.get("/jobs/orders?span=24h").text
 
     named = re.findall(r'data-label="Name">(savepoint-s\d+|checkpoint-\d+)', shown)
     assert named[:SHOWN] == [f"savepoint-s{number:02d}" for number in range(SHOWN + 1, 1, -1)]

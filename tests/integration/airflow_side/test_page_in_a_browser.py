@@ -27,6 +27,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.host.driver_spec import write_secrets
 from airflow_provider_ha.jobs.model import JobState, OperationKind
+from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
 from airflow_provider_ha.plugins import _actions, _restore, _tabs
 from airflow_provider_ha.plugins._app import create_app
@@ -132,7 +133,10 @@ def served(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPat
     coordinator, cluster = KazooCoordinator.connect(config), ClusterPaths(config.root, config.cluster_id)
     write_cluster(coordinator, open_store(config), cluster, others=30)
     pictured = config.model_copy(update={"cluster_id": "pictured", "storage_root": f"file://{storage}-pictured"})
-    write_cluster(coordinator, open_store(pictured), ClusterPaths(config.root, "pictured"), odd="hourly")
+    of_pictures = ClusterPaths(config.root, "pictured")
+    write_cluster(coordinator, open_store(pictured), of_pictures, odd="hourly")
+    coordinator.ensure(of_pictures.job("orders").watchers)
+    coordinator.commit(Announcement.of_task(of_pictures.job("orders"), "orders.submit, run 12").create())
     clusters = Clusters(
         names=lambda: ["spark_ha_default"], config_of=lambda name: pictured if name == "pictured" else config
     )
@@ -359,7 +363,7 @@ def test_the_figures_of_the_charts_are_read_with_the_keyboard(open_page: Callabl
 def test_charts_come_with_a_refresh_and_follow_the_theme(open_page: Callable[..., Page], served: Served) -> None:
     job = ShownJob(served.coordinator, open_store(served.config), served.cluster, "sensor-05", epoch=1)
     page = open_page("jobs/sensor-05?span=1h", clock=True)
-    page.get_by_text("No figures of batches in this time").wait_for()
+    page.get_by_text("No batch was committed in this time").wait_for()
     assert page.locator("figure:visible").count() == 0
 
     job.commit_batches(now() - timedelta(hours=1), now())

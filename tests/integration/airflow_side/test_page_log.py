@@ -93,6 +93,23 @@ def test_the_last_of_many_long_lines_is_shown(page: Page, job: ShownJob, write: 
     assert lines_of(shown) == written
 
 
+def test_lines_with_an_error_are_marked(page: Page, job: ShownJob, write: Write) -> None:
+    good = ["26/11/28 INFO Batch: no error here", "an Error in the middle of a sentence", "<b>"]
+    bad = [
+        "26/11/28 03:00:00 ERROR MicroBatchExecution: Query orders terminated",
+        "Traceback (most recent call last):",
+        "KeyError: 'price'",
+        "Caused by: java.io.IOException: <full>",
+        "py4j.protocol.Py4JJavaError: An error occurred",
+    ]
+    write(*good, *bad)
+
+    shown = page.get("/jobs/flights/log").text
+
+    assert [html.unescape(each) for each in re.findall(r"<mark>(.*?)</mark>", shown)] == bad
+    assert "5 with an error are marked" in shown
+
+
 def test_secrets_behind_many_long_lines_are_hidden(page: Page, job: ShownJob, write: Write) -> None:
     home = write(*("x" * 300 for _ in range(300)), "password=geheim", "it is abracadabra-4711")
     write_secrets(DriverHome(home).script_secrets, {"abracadabra-4711"})

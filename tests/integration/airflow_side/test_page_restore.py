@@ -264,6 +264,7 @@ def test_without_its_dag_a_page_names_reason_and_command_and_asks_for_nothing(  
 
     assert reason in shown
     assert step in shown
+    assert (f'/dags/{RECOVER if way == "recover" else RESTORE}" target="_top"' in shown) == (trouble == "paused")
     assert "The same in a shell" in shown
     assert 'name="token"' not in shown
     assert answer.status_code == 409
@@ -295,12 +296,25 @@ def test_the_outcome_follows_the_dag_run_then_the_restored_run(
     restored = carry_out(cluster, at)
     submitted = page.get(at, headers=erin)
 
-    assert "The DAG run is queued. No run of the job has come of it yet." in queued.text
+    assert "The DAG run is queued. The job has not been started yet." in queued.text
     assert f"/dags/{RESTORE}/runs/{run_id(at)}" in queued.text
     assert queued.headers["refresh"] == "2"
     assert (restored.run, lost.runs.numbers()) == (2, [1, 2])
     assert "Run 2 is submitted, and waits for its leader." in submitted.text
     assert submitted.headers["refresh"] == "2"
+
+
+def test_a_recovery_that_waits_for_a_slot_names_the_pool(page: Page, lost: JobContext, erin: Any) -> None:
+    at = confirm(page, erin, "recover")
+    queued = page.get(at, headers=erin).text
+    shipped_dags.set_waiting(RECOVER, run_id(at))
+
+    waiting = page.get(at, headers=erin).text
+
+    assert "The scheduler has not begun this run of recover_jobs yet" in queued
+    assert "Task recover_jobs waits for a free slot of pool default_pool (" in waiting
+    assert "of 128 slots are free)" in waiting
+    assert lost.job_id == "flights"
 
 
 def test_a_dag_run_that_fails_is_a_final_outcome_with_its_task(page: Page, lost: JobContext, erin: Any) -> None:

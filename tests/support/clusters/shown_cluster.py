@@ -145,6 +145,8 @@ class ShownJob:
             "revenue": QueryStatus(planned=311, committed=310, sink="s3a://lake/revenue", lag=lag),
             "late": QueryStatus(planned=309, committed=309, sink="s3a://lake/late"),
         }
+        if self.odd != HOSTILE:
+            queries[self.odd] = QueryStatus(planned=309, committed=309, sink="s3a://lake/hourly")
         status = Status(state=state, run=self.run, epoch=self.epoch, queries=queries, message=message, at=at)
         there = self.coordinator.find(self.paths.status)
         if there is None:
@@ -156,6 +158,7 @@ class ShownJob:
     def take_checkpoint(self, at: datetime) -> ShownJob:
         """Complete a checkpoint."""
         self.checkpoint += 1
+        others = ("late",) if self.odd == HOSTILE else ("late", self.odd)
         pointer = CheckpointPointer(
             number=self.checkpoint,
             epoch=self.epoch,
@@ -164,7 +167,7 @@ class ShownJob:
             payload=f"jobs/{self.job_id}/payloads/{self.checkpoint}",
             sha256="0" * 64,
             size=48_211,
-            cut={"revenue": 300 + self.checkpoint, "late": 299 + self.checkpoint},
+            cut={"revenue": 307 + self.checkpoint, **dict.fromkeys(others, 306 + self.checkpoint)},
             created_at=at,
         )
         self.coordinator.commit(Create(self.paths.checkpoint(self.checkpoint), pointer.to_bytes()))
@@ -325,7 +328,10 @@ def a_plan(store: ObjectStore, job_id: str, at: datetime, savepoint: str) -> Sta
                 query="revenue",
                 verdict=Verdict.DUPLICATES_POSSIBLE,
                 reason="batches 281 to 283 were given to the function and are given to it again",
-                ways_out=("make the function idempotent by its batch id", "accept it: --allow DUPLICATES_POSSIBLE"),
+                ways_out=(
+                    "make the function idempotent by its batch id",
+                    "accept it: --accept-verdict DUPLICATES_POSSIBLE",
+                ),
             ),
         ),
     )
@@ -353,7 +359,7 @@ def write_cluster(
 
     :param odd: Text of others, which a page must not trust: a query's name, a message.
     """
-    at, mistake = now(), a_mistake(odd)
+    at, mistake = now(), a_mistake(odd if odd == HOSTILE else "")
 
     def job(job_id: str) -> ShownJob:
         return ShownJob(coordinator, store, cluster, job_id, odd=odd)
@@ -374,8 +380,8 @@ def write_cluster(
     orders.verify(
         at - 9 * HOURS, findings=[KeptFinding(code="STATE_FALLBACK", file="revenue/state/0/0/283.delta", blocks=False)]
     )
-    orders.drill(at - 80 * HOURS, DrillVerdict.PASSED)
-    orders.drill(at - 10 * HOURS, DrillVerdict.FAILED, reasons=("it took 32 s, and 30 s were allowed",))
+    orders.drill(at - 80 * HOURS, DrillVerdict.FAILED, reasons=("it took 32 s, and 30 s were allowed",))
+    orders.drill(at - 10 * HOURS, DrillVerdict.PASSED)
 
     payments = job("payments").submit(at - 40 * HOURS).lead(at - 40 * HOURS, "worker-3")
     payments.status(at - 40 * HOURS, lag=9_999_999)
@@ -385,7 +391,11 @@ def write_cluster(
         KeptFinding(code="STATE_MISSING", file=lost, blocks=True),
         KeptFinding(code="OF_A_LATER_RELEASE", file=odd),
     ]
-    payments.verify(at - timedelta(minutes=5), problem=f"{lost}: it is not there {odd}", findings=found)
+    payments.verify(
+        at - timedelta(minutes=5),
+        problem=f"{lost}: it is not there {odd if odd == HOSTILE else ''}".rstrip(),
+        findings=found,
+    )
     payments.lose(at - timedelta(minutes=10), failure=mistake)
 
     clicks = job("clicks").submit(at - 50 * HOURS).lead(at - 50 * HOURS, "worker-3").status(at - 50 * HOURS)

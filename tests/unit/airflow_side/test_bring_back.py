@@ -87,8 +87,8 @@ def checkpoints(*taken: tuple[int, int]) -> CheckpointListView:
 @pytest.mark.parametrize(
     ("state", "found", "taken", "sentence", "final"),
     [
-        ("queued", history(), (), "The DAG run is queued. No run of the job has come of it yet.", False),
-        ("running", history(epoch(5, by="another")), (), "No run of the job has come of it yet", False),
+        ("queued", history(), (), "The DAG run is queued. The job has not been started yet.", False),
+        ("running", history(epoch(5, by="another")), (), "The job has not been started yet", False),
         ("failed", history(), (), "The DAG run has failed: task restore did", True),
         ("running", history(epoch(None, end="starting")), (), "Run 2 is submitted, and waits", False),
         ("running", history(epoch(5)), ((7, 4),), "led by worker-1, epoch 5. Its first new checkpoint is not", False),
@@ -244,3 +244,34 @@ def test_a_job_whose_queries_nothing_has_seen_is_promised_nothing() -> None:
     snapshot: Any = SimpleNamespace(status=None)
 
     assert "is not known" in effects_on_sinks(snapshot)[0]
+
+
+@pytest.mark.parametrize(
+    ("way", "replayed", "begins"),
+    [
+        (Way.RESTORE, 1, "Restored. 1 batch was executed again. Run 2 is led by worker-1"),
+        (Way.RESTORE, 0, "Restored. No batches were executed again. Run 2"),
+        (Way.RECOVER, 3, "Recovered. 3 batches were executed again. Run 2"),
+        (Way.RECOVER, None, "Recovered. Run 2"),
+    ],
+)
+def test_a_job_that_is_back_is_told_so_first(way: Way, replayed: int | None, begins: str) -> None:
+    made = brought_back("running", [], [ASKED], history(epoch(5)), checkpoints((8, 5)), way=way, replayed=replayed)
+
+    assert (made.done, made.sentence.startswith(begins)) == (True, True), made.sentence
+
+
+@pytest.mark.parametrize(
+    ("found", "taken"),
+    [
+        (history(epoch(5)), ()),
+        (history(epoch(5, end="lost")), ((8, 5),)),
+        (history(epoch(5), state="FAILED"), ((8, 5),)),
+    ],
+)
+def test_a_job_without_a_leader_or_a_new_checkpoint_is_not_back(
+    found: HistoryView, taken: tuple[tuple[int, int], ...]
+) -> None:
+    made = brought_back("running", [], [ASKED], found, checkpoints(*taken))
+
+    assert (made.done, "Restored" in made.sentence) == (False, False)

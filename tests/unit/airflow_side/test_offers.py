@@ -9,7 +9,8 @@ import pytest
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.plugins._offers import Action, offer, offers, saved_cancel
+from airflow_provider_ha.plugins._bring_back import returns
+from airflow_provider_ha.plugins._offers import Action, menu_of, offer, offers, saved_cancel
 from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_status, a_submission, an_exit
 
 
@@ -108,3 +109,38 @@ def test_each_button_names_the_command_that_does_the_same() -> None:
         "spark-ha job stop flights --mode terminate",
         "spark-ha job cancel flights",
     ]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "quarantined", "primary"),
+    [
+        (a_job(), None, "savepoint"),
+        (a_job(JobState.STOPPING), None, None),
+        (a_job(JobState.LOST), None, "recover"),
+        (a_job(JobState.LOST), "the graph is gone", "release"),
+        (a_job(JobState.FAILED), None, "restore"),
+        (a_job(JobState.FINISHED), None, "restore"),
+    ],
+)
+def test_a_state_has_one_primary_button_and_dangerous_ones_are_apart(
+    snapshot: JobSnapshot, quarantined: str | None, primary: str | None
+) -> None:
+    buttons = [*offers(snapshot, quarantined), *returns(snapshot, quarantined)]
+
+    menu = menu_of(buttons, "QUARANTINED" if quarantined else snapshot.state.value)
+
+    assert (menu.primary.name if menu.primary else None) == primary
+    assert {each.name for each in menu.dangerous} <= {"cancel", "drain"}
+    shown = [*([menu.primary] if menu.primary else []), *menu.others, *menu.dangerous]
+    assert sorted(each.name for each in shown) == sorted(each.name for each in buttons if not each.refused)
+    assert sum(len(titles) for titles in menu.refused.values()) == len(buttons) - len(shown)
+
+
+def test_the_reason_of_several_disabled_buttons_is_told_once() -> None:
+    snapshot = a_job(JobState.FAILED)
+
+    menu = menu_of([*offers(snapshot), *returns(snapshot)], "FAILED")
+
+    [(reason, titles)] = menu.refused.items()
+    assert reason == "Run 1 is FAILED."
+    assert len(titles) == 5

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import Candidate, CheckpointKind, RestorePlan, Verdict
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.plugins._timeline import Axis, Mark, Span, Timeline, axis_of, timeline, verdicts_of
+from airflow_provider_ha.plugins._timeline import Axis, Mark, Span, Timeline, axis_of, fitting, timeline, verdicts_of
 from airflow_provider_ha.views.checkpoints import CheckpointRow
 from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistoryView
 from airflow_provider_ha.views.plan import PlanView, plan_view
@@ -203,3 +203,23 @@ def test_the_axis_of_a_job_without_an_epoch_is_not_empty() -> None:
 
     assert [left for left, _ in found.ticks] == [0, 25, 50, 75, 100]
     assert found.begin < found.end
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "span"), [(10, None, Span.RUN), (2000, 1990, Span.RUN), (1500, None, Span.DAY)]
+)
+def test_a_page_begins_with_the_time_that_the_run_fills(began: int, ended: int | None, span: Span) -> None:
+    (run,) = history().runs
+    run = run.model_copy(update={"created_at": before(began), "ended_at": before(ended)})
+    found = HistoryView(job_id="flights", runs=(run,), left_out=0, unreadable=())
+
+    assert fitting(found, now=NOON) is span
+    axis = axis_of(Span.RUN, found, now=NOON)
+    assert (axis.begin, axis.position(before(ended) or NOON) > 95) == (before(began), True)
+
+
+def test_a_job_without_a_run_has_an_axis() -> None:
+    none = HistoryView(job_id="flights", runs=(), left_out=0, unreadable=())
+
+    assert fitting(none, now=NOON) is Span.DAY
+    assert axis_of(Span.RUN, none, now=NOON).end == NOON

@@ -1,0 +1,205 @@
+"""The first lines of a job's page: is its data safe, what is wrong, and what is to be done. Pure.
+
+Rules: what is known to be bad comes first; data is called safe only when a checkpoint with all
+committed batches was proven, by a verification or a drill; what could not be read is said to be unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_provider_ha.checkpoints.model import Checkpoint, QuerySink, SinkKind
+from airflow_provider_ha.control.administration.losses import LOOPS_FROM
+from airflow_provider_ha.jobs.history.drills import DrillVerdict
+from airflow_provider_ha.jobs.model import QueryStatus
+from airflow_provider_ha.plugins._bounded import Answer
+from airflow_provider_ha.views.checkpoints import CheckpointRow
+from airflow_provider_ha.views.drills import DrillListView
+from airflow_provider_ha.views.job import JobView
+from airflow_provider_ha.views.last_verification import LastVerificationView
+
+
+GOOD, CALM, WARN, BAD = "good", "calm", "warn", "bad"
+_OVER = ("FINISHED", "CANCELED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the answers are made of.
+
+    :param quarantine: Why the job is in quarantine; empty when it is not.
+    :param newest: Its newest retained checkpoint; ``None`` without one.
+    :param record: The record of that one, which names the sinks.
+    """
+
+    job: JobView
+    quarantine: str
+    newest: CheckpointRow | None
+    record: Answer[Checkpoint]
+    verification: Answer[LastVerificationView]
+    drills: Answer[DrillListView]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A checkpoint or savepoint that was judged, by a verification or a drill.
+
+    :param source: ``checkpoint-<n>`` or ``savepoint-<id>``.
+    :param restorable: What it was found to be; ``None`` for no answer.
+    :param at: When.
+    """
+
+    source: str
+    restorable: bool | None
+    at: datetime
+    how: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Safety:
+    """The answers.
+
+    :param level: How they are coloured: ``good``, ``calm``, ``warn`` or ``bad``.
+    :param safe: Whether the data is safe.
+    :param proven: The newest proof that a checkpoint can be restored; ``None`` without one.
+    :param repeats: What a loss of driver and working directory would execute again now, one sentence for each query.
+    :param wrong: What is wrong; empty when nothing is.
+    :param to_do: What a person has to do; empty when nothing.
+    """
+
+    level: str
+    safe: str
+    proven: Proof | None
+    repeats: tuple[str, ...]
+    wrong: tuple[str, ...]
+    to_do: str
+
+
+def safety_of(seen: Seen) -> Safety:
+    """Return the answers."""
+    job, newest = seen.job, seen.newest
+    proofs = sorted(_proofs(seen), key=lambda each: each.at, reverse=True)
+    bad = tuple(_bad(proofs))
+    proven = next((each for each in proofs if each.restorable), None)
+    pending = _pending(job, newest)
+    behind = any(query.committed >= pending[name][0] for name, query in _queries(job).items() if name in pending)
+    wrong = tuple(_wrong(seen))
+    level, safe = _answer(seen, proven, bad, behind=behind)
+    if wrong:
+        level = BAD if level == BAD or job.state in ("LOST", "FAILED") or seen.quarantine else WARN
+    return Safety(
+        level=level,
+        safe=safe,
+        proven=proven,
+        repeats=tuple(_repeats(seen, pending)),
+        wrong=(*bad, *wrong),
+        to_do=_to_do(seen, bad),
+    )
+
+
+def _proofs(seen: Seen) -> Iterator[Proof]:
+    found = seen.verification.value
+    if found is not None:
+        yield Proof(found.source, found.restorable, found.at, f"verification, depth {found.depth}", found.problem)
+    for drill in seen.drills.value.drills if seen.drills.value is not None else ():
+        restorable = {DrillVerdict.PASSED: True, DrillVerdict.FAILED: False}.get(drill.verdict)
+        yield Proof(drill.source, restorable, drill.started_at, "restore drill", "; ".join(drill.reasons))
+
+
+def _bad(proofs: list[Proof]) -> Iterator[str]:
+    """Yield the newest answer of each kind that is no."""
+    told = set[str]()
+    for proof in proofs:
+        if proof.restorable is False and proof.how not in told:
+            what = "The last restore drill FAILED" if proof.how == "restore drill" else "NOT RESTORABLE"
+            yield f"{what}: {proof.source}{f': {proof.why}' if proof.why else ''}"
+        told.add(proof.how)
+
+
+def _queries(job: JobView) -> dict[str, QueryStatus]:
+    return {**job.not_started, **job.queries}
+
+
+def _pending(job: JobView, newest: CheckpointRow | None) -> dict[str, tuple[int, int]]:
+    """Return the batches of each query that are written, or in flight, and that no checkpoint holds."""
+    cut = newest.cut if newest is not None else {}
+    found = {}
+    for name, query in _queries(job).items():
+        first, last = cut.get(name, -1) + 1, max(query.committed, query.planned)
+        if last >= first:
+            found[name] = (first, last)
+    return found
+
+
+def _answer(seen: Seen, proven: Proof | None, bad: tuple[str, ...], *, behind: bool) -> tuple[str, str]:
+    newest = seen.newest
+    if newest is None:
+        return CALM, "There is no checkpoint yet." if behind else "Nothing is committed yet."
+    name = f"checkpoint-{newest.number}"
+    holds = f"All committed batches{' but those below' if behind else ''} are in checkpoint {newest.number}"
+    if bad:
+        return BAD, f"Your data may not be safe. {holds}."
+    if seen.verification.problem or seen.drills.problem:
+        return WARN, f"{holds}. Whether it can be restored is not known now: storage does not answer."
+    if proven is None:
+        return CALM, f"{holds}. No checkpoint has been proven yet."
+    if proven.source == name:
+        return GOOD, f"{'' if behind else 'Safe. '}{holds}."
+    return CALM, f"{holds}."
+
+
+def _repeats(seen: Seen, pending: dict[str, tuple[int, int]]) -> Iterator[str]:
+    sinks = {name: cut.sink for name, cut in seen.record.value.queries.items()} if seen.record.value else {}
+    for name, (first, last) in pending.items():
+        query = _queries(seen.job)[name]
+        batches = f"batch {first}" if first == last else f"batches {first} to {last}"
+        yield f"{name}: {batches}; {_again(sinks.get(name), query.sink or 'its sink')}"
+
+
+def _again(sink: QuerySink | None, where: str) -> str:
+    """Return what a batch that comes again does to a sink."""
+    if sink is None:
+        return f"{where} may get them again"
+    if sink.kind is SinkKind.FILE or sink.table is not None:
+        return f"{where} skips those that it has"
+    if sink.kind is SinkKind.FOREACH_BATCH:
+        return "the foreachBatch function gets them again"
+    return f"{where} may get their rows twice"
+
+
+def _wrong(seen: Seen) -> Iterator[str]:
+    job, last = seen.job, seen.job.failure
+    if seen.quarantine:
+        yield f"The job is in quarantine: {seen.quarantine}"
+    if job.decision:
+        yield f"A decision is needed: {job.decision}"
+    if job.state == "FAILED":
+        yield f"Run {job.run} FAILED"
+    elif job.state == "LOST":
+        yield "Its driver is lost"
+    elif job.state == "STALLED":
+        yield f"It is stalled: {job.message}"
+    if last is not None and last.in_a_row >= LOOPS_FROM:
+        yield f"{last.in_a_row} attempts in a row have failed"
+    if job.warning and job.state not in ("LOST", "FAILED"):
+        yield "No process watches the job"
+
+
+def _to_do(seen: Seen, bad: tuple[str, ...]) -> str:
+    job, last = seen.job, seen.job.failure
+    loops = last is not None and last.in_a_row >= LOOPS_FROM and job.state not in _OVER
+    again = f", it goes on from checkpoint {job.checkpoint}" if job.checkpoint is not None else ""
+    steps = (
+        (bool(seen.quarantine), "Repair the cause, then release the job."),
+        (bool(job.decision), "Decide, as the reason says."),
+        (job.state == "FAILED", f"Repair the cause, then submit the job again{again}; or restore it."),
+        (job.state == "LOST" and not job.watched_by, "Recover it: no process will restart it."),
+        (job.state == "STALLED", "Look at its queries and executors."),
+        (loops, "Read the log and repair the cause; the job is started again by itself."),
+        (bool(job.warning), "Have a process watch it: unpause the DAG recover_jobs, or run spark-ha recover --watch."),
+        (bool(bad), "Take a savepoint, and verify or drill it. Do not restore what is named here."),
+    )
+    return next((step for holds, step in steps if holds), "")

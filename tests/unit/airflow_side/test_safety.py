@@ -1,0 +1,184 @@
+"""The first lines of a job's page: is its data safe, what is wrong, and what is to be done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.control.administration.losses import LastFailure, Losses
+from airflow_provider_ha.jobs.failures import Failure
+from airflow_provider_ha.jobs.history.drills import DrillVerdict
+from airflow_provider_ha.jobs.model import JobState, QueryStatus
+from airflow_provider_ha.jobs.presence import Watched
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.plugins._bounded import Answer
+from airflow_provider_ha.plugins._safety import BAD, CALM, GOOD, WARN, Seen, safety_of
+from airflow_provider_ha.views.checkpoints import CheckpointRow
+from airflow_provider_ha.views.drills import DrillListView, DrillView
+from airflow_provider_ha.views.job import job_view
+from airflow_provider_ha.views.last_verification import LastVerificationView
+from tests.support.clusters.jobs_helpers import (
+    NOON,
+    a_leader,
+    a_result,
+    a_run,
+    a_start,
+    a_status,
+    a_submission,
+    an_exit,
+)
+
+
+FILE = QuerySink(kind=SinkKind.FILE, path="/lake/orders")
+CUT = {"orders": 12}
+
+
+def a_job(state: JobState = JobState.RUNNING, *, planned: int = 12, committed: int = 12, loops: int = 0) -> Any:
+    lost = state is JobState.LOST
+    submission = SubmissionView(a_submission(3), started=a_start(), exit=an_exit() if lost else None)
+    queries = {"orders": QueryStatus(planned=planned, committed=committed, sink="/lake/orders")}
+    snapshot = JobSnapshot(
+        job_id="flights",
+        leader=None if lost or state.terminal or loops else a_leader(1),
+        epoch=1,
+        run=RunView(a_run(1), submissions=(submission,), result=a_result(state) if state.terminal else None),
+        status=a_status(JobState.RUNNING if lost or state.terminal else state).model_copy(update={"queries": queries}),
+        checkpoint_numbers=(7,),
+    )
+    last = None
+    if loops or state in (JobState.LOST, JobState.FAILED):
+        last = LastFailure(
+            attempt=3, at=NOON, reason="", failure=Failure(), times=0, since=None, in_a_row=max(1, loops), log=""
+        )
+    return job_view(snapshot, Losses(attempts=3, last=last, next_attempt_at=None), Watched(tasks=("task submit",)))
+
+
+def a_checkpoint(sink: QuerySink = FILE) -> Checkpoint:
+    return Checkpoint.model_construct(queries={"orders": QueryCut(batch=12, sink=sink)})
+
+
+NEWEST = CheckpointRow(
+    number=7, epoch=1, run=1, reason=CheckpointKind.PERIODIC, payload="p", sha256="0", size=1, cut=CUT, created_at=NOON
+)
+
+
+def verified(source: str = "checkpoint-7", *, restorable: bool | None = True, problem: str = "") -> Any:
+    return LastVerificationView.model_construct(
+        source=source, restorable=restorable, at=NOON, depth="full", problem=problem
+    )
+
+
+def drilled(verdict: DrillVerdict, *, hours: int = 1) -> DrillListView:
+    drill = DrillView.model_construct(
+        source="savepoint-s1", verdict=verdict, started_at=NOON - timedelta(hours=hours), reasons=("a file is gone",)
+    )
+    return DrillListView(job_id="flights", drills=(drill,), unreadable=())
+
+
+HEALTHY = Seen(
+    job=a_job(),
+    quarantine="",
+    newest=NEWEST,
+    record=Answer(a_checkpoint()),
+    verification=Answer(verified()),
+    drills=Answer(drilled(DrillVerdict.PASSED)),
+)
+
+
+def test_an_idle_healthy_job_with_a_proven_checkpoint_is_safe_and_nothing_alarms() -> None:
+    found = safety_of(HEALTHY)
+
+    assert (found.level, found.wrong, found.to_do, found.repeats) == (GOOD, (), "", ())
+    assert found.safe == "Safe. All committed batches are in checkpoint 7."
+    assert found.proven is not None
+    assert (found.proven.source, found.proven.how) == ("checkpoint-7", "verification, depth full")
+
+
+@pytest.mark.parametrize(
+    "verification",
+    [Answer(None), Answer(verified(restorable=None)), Answer(verified("checkpoint-3")), Answer(problem="away")],
+    ids=["never", "no answer", "an older one", "storage is away"],
+)
+def test_what_was_not_proven_is_not_called_safe(verification: Answer[Any]) -> None:
+    found = safety_of(replace(HEALTHY, verification=verification, drills=Answer(None)))
+
+    assert "Safe" not in found.safe
+    assert found.level == (WARN if verification.problem else CALM)
+    assert "All committed batches are in checkpoint 7" in found.safe
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"verification": Answer(verified("checkpoint-3", restorable=False, problem="a file is cut"))},
+         "NOT RESTORABLE: checkpoint-3: a file is cut"),
+        ({"drills": Answer(drilled(DrillVerdict.FAILED))},
+         "The last restore drill FAILED: savepoint-s1: a file is gone"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.LOST, JobState.FINISHED])
+def test_what_is_known_to_be_bad_comes_before_everything_else(
+    changed: dict[str, Any], said: str, state: JobState
+) -> None:
+    found = safety_of(replace(HEALTHY, job=a_job(state), **changed))
+
+    assert (found.level, found.wrong[0]) == (BAD, said)
+    assert found.safe.startswith("Your data may not be safe.")
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        (FILE, "/lake/orders skips those that it has"),
+        (QuerySink(kind=SinkKind.OTHER, table="/lake/orders"), "/lake/orders skips those that it has"),
+        (QuerySink(kind=SinkKind.FOREACH_BATCH), "the foreachBatch function gets them again"),
+        (QuerySink(kind=SinkKind.OTHER, format="kafka"), "/lake/orders may get their rows twice"),
+        (None, "/lake/orders may get them again"),
+    ],
+)
+def test_what_a_loss_repeats_is_told_for_each_sink(sink: QuerySink | None, said: str) -> None:
+    record: Answer[Checkpoint] = Answer(a_checkpoint(sink)) if sink is not None else Answer(problem="away")
+
+    in_flight = safety_of(replace(HEALTHY, job=a_job(planned=13), record=record))
+    behind = safety_of(replace(HEALTHY, job=a_job(planned=15, committed=14), record=record))
+
+    assert in_flight.repeats == (f"orders: batch 13; {said}",)
+    assert in_flight.safe.startswith("Safe. All committed batches are in checkpoint 7")
+    assert behind.repeats == (f"orders: batches 13 to 15; {said}",)
+    assert behind.safe.startswith("All committed batches but those below are in checkpoint 7")
+
+
+@pytest.mark.parametrize(
+    ("job", "level", "wrong", "to_do"),
+    [
+        (a_job(JobState.STARTING, loops=3), WARN, "3 attempts in a row have failed", "Read the log and repair"),
+        (a_job(JobState.LOST), BAD, "Its driver is lost", ""),
+        (a_job(JobState.FAILED), BAD, "Run 1 FAILED", "it goes on from checkpoint 7"),
+    ],
+)
+def test_what_is_wrong_comes_with_what_to_do(job: Any, level: str, wrong: str, to_do: str) -> None:
+    found = safety_of(replace(HEALTHY, job=job))
+
+    assert (found.level, found.wrong) == (level, (wrong,))
+    assert to_do in found.to_do
+
+
+def test_a_job_in_quarantine_says_so_first() -> None:
+    found = safety_of(replace(HEALTHY, quarantine="the graph is gone"))
+
+    assert found.wrong == ("The job is in quarantine: the graph is gone",)
+    assert found.to_do == "Repair the cause, then release the job."
+
+
+def test_a_job_without_a_checkpoint_is_not_called_safe() -> None:
+    fresh = safety_of(replace(HEALTHY, newest=None, job=a_job(planned=-1, committed=-1), record=Answer(None)))
+    behind = safety_of(replace(HEALTHY, newest=None, job=a_job(planned=1, committed=0), record=Answer(None)))
+
+    assert (fresh.safe, fresh.repeats) == ("Nothing is committed yet.", ())
+    assert behind.safe == "There is no checkpoint yet."
+    assert behind.repeats == ("orders: batches 0 to 1; /lake/orders may get them again",)
