@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-from airflow_provider_ha.checkpoints.model import Checkpoint
 from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
 from airflow_provider_ha.control.administration.history import read_history
 from airflow_provider_ha.control.administration.losses import losses_of
@@ -71,7 +70,6 @@ class Stored:
     """What storage has of a job: parts of the page, each with why it cannot be read.
 
     :param options: Its options of high availability; from the graph of the newest run.
-    :param newest: The record of its newest checkpoint.
     :param plan: The last restore plan that a run of it, or a fallback, was made by.
     :param verification: The last verification of one of its checkpoints or savepoints.
     :param drills: The newest :attr:`most_drills`.
@@ -79,7 +77,6 @@ class Stored:
     """
 
     options: Answer[HaOptions]
-    newest: Answer[Checkpoint]
     plan: Answer[PlanView]
     verification: Answer[LastVerificationView]
     drills: Answer[DrillListView]
@@ -125,13 +122,6 @@ def read_stored(client: HaClient, storage: Bounded, known: Known, *, since: date
     def options() -> HaOptions | None:
         return client.job(job_id).graph_of(snapshot.run.run).options if snapshot.run is not None else None
 
-    def newest() -> Checkpoint | None:
-        number = snapshot.latest_checkpoint
-        if number is None:
-            return None
-        checkpoints = client.job(job_id).checkpoints
-        return checkpoints.load(checkpoints.pointer(number))
-
     def plan() -> PlanView | None:
         run, generation = snapshot.run, snapshot.generation
         if run is None:
@@ -152,7 +142,7 @@ def read_stored(client: HaClient, storage: Bounded, known: Known, *, since: date
     def progress() -> Sequence[ProgressPoint]:
         return read_progress(client.store, job_id, since=max(since, known.now - KEPT))
 
-    parts = (options, newest, plan, verification, drills, progress)
+    parts = (options, plan, verification, drills, progress)
     return Stored(**storage.together({part.__name__: part for part in parts}))
 
 

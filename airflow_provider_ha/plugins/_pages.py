@@ -138,7 +138,6 @@ def job(  # noqa: PLR0917  # each is a part of the address
                 job=shown,
                 quarantine=known.quarantine,
                 newest=checkpoints[0] if checkpoints else None,
-                record=stored.newest,
                 verification=stored.verification,
                 drills=stored.drills,
             )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from airflow_provider_ha.checkpoints.model import Checkpoint, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.connectors.sinks import what_comes_again
 from airflow_provider_ha.control.administration.losses import LOOPS_FROM
 from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import QueryStatus
@@ -31,13 +31,11 @@ class Seen:
 
     :param quarantine: Why the job is in quarantine; empty when it is not.
     :param newest: Its newest retained checkpoint; ``None`` without one.
-    :param record: The record of that one, which names the sinks.
     """
 
     job: JobView
     quarantine: str
     newest: CheckpointRow | None
-    record: Answer[Checkpoint]
     verification: Answer[LastVerificationView]
     drills: Answer[DrillListView]
 
@@ -152,22 +150,10 @@ def _answer(seen: Seen, proven: Proof | None, bad: tuple[str, ...], *, behind: b
 
 
 def _repeats(seen: Seen, pending: dict[str, tuple[int, int]]) -> Iterator[str]:
-    sinks = {name: cut.sink for name, cut in seen.record.value.queries.items()} if seen.record.value else {}
     for name, (first, last) in pending.items():
         query = _queries(seen.job)[name]
         batches = f"batch {first}" if first == last else f"batches {first} to {last}"
-        yield f"{name}: {batches}; {_again(sinks.get(name), query.sink or 'its sink')}"
-
-
-def _again(sink: QuerySink | None, where: str) -> str:
-    """Return what a batch that comes again does to a sink."""
-    if sink is None:
-        return f"{where} may get them again"
-    if sink.kind is SinkKind.FILE or sink.table is not None:
-        return f"{where} skips those that it has"
-    if sink.kind is SinkKind.FOREACH_BATCH:
-        return "the foreachBatch function gets them again"
-    return f"{where} may get their rows twice"
+        yield f"{name} ({query.sink or 'not known'}): {batches}; {what_comes_again(query.sink)}"
 
 
 def _wrong(seen: Seen) -> Iterator[str]:

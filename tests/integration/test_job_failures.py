@@ -96,7 +96,7 @@ def test_leader_that_vanished_is_shown_as_such(cluster: Cluster, spark_ha: Any) 
 
     document = show(spark_ha)
 
-    assert "without a report from its supervisor" in document["message"]
+    assert "without reporting a reason" in document["message"]
     assert document["failure"]["attempt"] == 1
 
 

@@ -310,10 +310,8 @@ def test_a_recovery_that_waits_for_a_slot_names_the_pool(page: Page, lost: JobCo
     shipped_dags.set_waiting(RECOVER, run_id(at))
 
     waiting = page.get(at, headers=erin).text
-
     assert "The scheduler has not begun this run of recover_jobs yet" in queued
-    assert "Task recover_jobs waits for a free slot of pool default_pool (" in waiting
-    assert "of 128 slots are free)" in waiting
+    assert re.search(r"waits for a free slot of pool default_pool \(\d+ of 128 slots are free\)", waiting)
     assert lost.job_id == "flights"
 
 
@@ -465,10 +463,9 @@ def test_a_form_of_a_run_that_is_over_brings_no_other_back(  # noqa: PLR0917  # 
     page: Page, cluster: Cluster, lost: JobContext, erin: Any, way: str, dag_id: str
 ) -> None:
     form = token_of(page.get(f"/jobs/flights/{way}", headers=erin).text)
-    cluster.coordinator.commit(lost.runs.result_op(1, a_result()))
-    cluster.coordinator.commit(lost.runs.create_op(a_run(2)), *lost.runs.submission_ops(2, a_submission()))
-    lost_again = Create(lost.paths.submission_exit(2, 1), an_exit().to_bytes())
-    cluster.coordinator.commit(lost_again)
+    again = (lost.runs.create_op(a_run(2)), *lost.runs.submission_ops(2, a_submission()))
+    cluster.coordinator.commit(lost.runs.result_op(1, a_result()), *again)
+    cluster.coordinator.commit(Create(lost.paths.submission_exit(2, 1), an_exit().to_bytes()))
 
     answer = page.request("POST", f"/jobs/flights/{way}", headers=erin, data=form)
 

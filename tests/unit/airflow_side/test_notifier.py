@@ -28,7 +28,7 @@ LOST = {
 }
 
 
-TO_DO = "Unpause the DAG recover_jobs, or run `spark-ha recover`. If it stays so: `spark-ha job show orders` says why."
+TO_DO = "Unpause the DAG recover_jobs, or run `spark-ha recover orders`. `spark-ha job show orders` says more."
 
 
 class Sender(BaseNotifier):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_each_button_names_the_command_that_does_the_same() -> None:
 def test_a_state_has_one_primary_button_and_dangerous_ones_are_apart(
     snapshot: JobSnapshot, quarantined: str | None, primary: str | None
 ) -> None:
-    buttons = [*offers(snapshot, quarantined), *returns(snapshot, quarantined)]
+    buttons: list[Any] = [*offers(snapshot, quarantined), *returns(snapshot, quarantined)]
 
     menu = menu_of(buttons, "QUARANTINED" if quarantined else snapshot.state.value)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.control.administration.losses import LastFailure, Losses
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.history.drills import DrillVerdict
@@ -34,14 +34,19 @@ from tests.support.clusters.jobs_helpers import (
 )
 
 
-FILE = QuerySink(kind=SinkKind.FILE, path="/lake/orders")
 CUT = {"orders": 12}
+OUTPUT = "/lake/orders"
+VERIFICATION: Any = LastVerificationView.model_construct
+DRILL: Any = DrillView.model_construct
+DRILLS: Any = DrillListView.model_construct
 
 
-def a_job(state: JobState = JobState.RUNNING, *, planned: int = 12, committed: int = 12, loops: int = 0) -> Any:
+def a_job(
+    state: JobState = JobState.RUNNING, *, planned: int = 12, committed: int = 12, loops: int = 0, sink: str = OUTPUT
+) -> Any:
     lost = state is JobState.LOST
     submission = SubmissionView(a_submission(3), started=a_start(), exit=an_exit() if lost else None)
-    queries = {"orders": QueryStatus(planned=planned, committed=committed, sink="/lake/orders")}
+    queries = {"orders": QueryStatus(planned=planned, committed=committed, sink=sink)}
     snapshot = JobSnapshot(
         job_id="flights",
         leader=None if lost or state.terminal or loops else a_leader(1),
@@ -58,33 +63,27 @@ def a_job(state: JobState = JobState.RUNNING, *, planned: int = 12, committed: i
     return job_view(snapshot, Losses(attempts=3, last=last, next_attempt_at=None), Watched(tasks=("task submit",)))
 
 
-def a_checkpoint(sink: QuerySink = FILE) -> Checkpoint:
-    return Checkpoint.model_construct(queries={"orders": QueryCut(batch=12, sink=sink)})
-
-
 NEWEST = CheckpointRow(
     number=7, epoch=1, run=1, reason=CheckpointKind.PERIODIC, payload="p", sha256="0", size=1, cut=CUT, created_at=NOON
 )
 
 
 def verified(source: str = "checkpoint-7", *, restorable: bool | None = True, problem: str = "") -> Any:
-    return LastVerificationView.model_construct(
-        source=source, restorable=restorable, at=NOON, depth="full", problem=problem
-    )
+    return VERIFICATION(source=source, restorable=restorable, at=NOON, depth="full", problem=problem)
 
 
 def drilled(verdict: DrillVerdict, *, hours: int = 1) -> DrillListView:
-    drill = DrillView.model_construct(
+    drill = DRILL(
         source="savepoint-s1", verdict=verdict, started_at=NOON - timedelta(hours=hours), reasons=("a file is gone",)
     )
-    return DrillListView(job_id="flights", drills=(drill,), unreadable=())
+    drills: DrillListView = DRILLS(job_id="flights", drills=(drill,), unreadable=())
+    return drills
 
 
 HEALTHY = Seen(
     job=a_job(),
     quarantine="",
     newest=NEWEST,
-    record=Answer(a_checkpoint()),
     verification=Answer(verified()),
     drills=Answer(drilled(DrillVerdict.PASSED)),
 )
@@ -133,23 +132,16 @@ def test_what_is_known_to_be_bad_comes_before_everything_else(
 
 @pytest.mark.parametrize(
     ("sink", "said"),
-    [
-        (FILE, "/lake/orders skips those that it has"),
-        (QuerySink(kind=SinkKind.OTHER, table="/lake/orders"), "/lake/orders skips those that it has"),
-        (QuerySink(kind=SinkKind.FOREACH_BATCH), "the foreachBatch function gets them again"),
-        (QuerySink(kind=SinkKind.OTHER, format="kafka"), "/lake/orders may get their rows twice"),
-        (None, "/lake/orders may get them again"),
-    ],
+    [("/lake/orders", "skips a batch that it has"), ("kafka", "twice"), ("foreachBatch", "called again")],
 )
-def test_what_a_loss_repeats_is_told_for_each_sink(sink: QuerySink | None, said: str) -> None:
-    record: Answer[Checkpoint] = Answer(a_checkpoint(sink)) if sink is not None else Answer(problem="away")
+def test_what_a_loss_repeats_is_told_for_each_sink(sink: str, said: str) -> None:
+    in_flight = safety_of(replace(HEALTHY, job=a_job(planned=13, sink=sink)))
+    behind = safety_of(replace(HEALTHY, job=a_job(planned=15, committed=14, sink=sink)))
 
-    in_flight = safety_of(replace(HEALTHY, job=a_job(planned=13), record=record))
-    behind = safety_of(replace(HEALTHY, job=a_job(planned=15, committed=14), record=record))
-
-    assert in_flight.repeats == (f"orders: batch 13; {said}",)
+    assert in_flight.repeats[0].startswith(f"orders ({sink}): batch 13; ")
+    assert said in in_flight.repeats[0]
     assert in_flight.safe.startswith("Safe. All committed batches are in checkpoint 7")
-    assert behind.repeats == (f"orders: batches 13 to 15; {said}",)
+    assert behind.repeats[0].startswith(f"orders ({sink}): batches 13 to 15; ")
     assert behind.safe.startswith("All committed batches but those below are in checkpoint 7")
 
 
@@ -176,9 +168,9 @@ def test_a_job_in_quarantine_says_so_first() -> None:
 
 
 def test_a_job_without_a_checkpoint_is_not_called_safe() -> None:
-    fresh = safety_of(replace(HEALTHY, newest=None, job=a_job(planned=-1, committed=-1), record=Answer(None)))
-    behind = safety_of(replace(HEALTHY, newest=None, job=a_job(planned=1, committed=0), record=Answer(None)))
+    fresh = safety_of(replace(HEALTHY, newest=None, job=a_job(planned=-1, committed=-1)))
+    behind = safety_of(replace(HEALTHY, newest=None, job=a_job(planned=1, committed=0)))
 
     assert (fresh.safe, fresh.repeats) == ("Nothing is committed yet.", ())
     assert behind.safe == "There is no checkpoint yet."
-    assert behind.repeats == ("orders: batches 0 to 1; /lake/orders may get them again",)
+    assert behind.repeats[0].startswith("orders (/lake/orders): batches 0 to 1; ")
