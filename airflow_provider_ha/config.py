@@ -362,10 +362,12 @@ class HaConfig(BaseModel):
         values["hdfs"] = _group_from_env(_HDFS_ENV)
         values["retention"] = _group_from_env(_RETENTION_ENV)
         values |= {field: value for field, value in overrides.items() if value is not None}
-        for field in ("zookeeper", "storage_root"):
-            if not values.get(field):
-                option = "--" + field.replace("_", "-")
-                raise ConfigurationError(f"{field} is not set", next_step=f"Set {ENVIRONMENT[field]} or give {option}")
+        if missing := [field for field in ("zookeeper", "storage_root") if not values.get(field)]:
+            ways = (f"{ENVIRONMENT[field]} or give --{field.replace('_', '-')}" for field in missing)
+            raise ConfigurationError(
+                f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set",
+                next_step=f"Set {'; and set '.join(ways)}",
+            )
         return cls.build(**values)
 
     @classmethod

@@ -14,7 +14,7 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import job_ids
 from airflow_provider_ha.cli.outcome import Exit, exit_code
-from airflow_provider_ha.config import ENVIRONMENT, HaConfig
+from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, HaError
 
@@ -86,7 +86,7 @@ class Target:
 
         :raises ConfigurationError: Nothing names a cluster, a setting is missing beside others, or a value is wrong.
         """
-        said = any(self.options.values()) or any(os.environ.get(name) for name in ENVIRONMENT.values())
+        said = any(self.options.values()) or any(map(os.environ.get, VARIABLES))
         if self.fallback is not None and not said:
             return self.fallback()
         return HaConfig.from_env(**self.options)

@@ -41,7 +41,7 @@ def test_the_general_help_names_what_ctrl_c_ends_with_130() -> None:
     }
 
     row = next(row for row in PAGE.read_text().splitlines() if row.startswith("| 130 |"))
-    general = group.help.partition("130 ")[2].partition(";")[0]
+    general = group.epilog.partition("130 ")[2].partition(";")[0]
 
     assert {f"spark-ha {words}" for words in re.findall("`(.+?)`", general)} == of_their_help
     assert {f"spark-ha {words}" for words in re.findall("`(.+?)`", row)} == of_their_help

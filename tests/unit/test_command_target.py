@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
-from airflow_provider_ha.config import ENVIRONMENT, HaConfig
+from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 
 
@@ -19,7 +19,7 @@ CONNECTION = HaConfig.build(zookeeper="of-the-connection:2181", storage_root="fi
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ENVIRONMENT.values():
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -36,13 +36,17 @@ def test_without_any_setting_the_connection_counts() -> None:
     [
         ("SPARK_HA_ZOOKEEPER", "storage_root is not set"),
         ("SPARK_HA_STORAGE_ROOT", "zookeeper is not set"),
-        ("SPARK_HA_CLUSTER_ID", "zookeeper is not set"),
+        ("SPARK_HA_CLUSTER_ID", "zookeeper and storage_root are not set"),
+        ("SPARK_HA_TLS", "zookeeper and storage_root are not set"),
+        ("SPARK_HA_SESSION_TIMEOUT", "zookeeper and storage_root are not set"),
+        ("SPARK_HA_RETAINED_DAYS", "zookeeper and storage_root are not set"),
+        ("SPARK_HA_HDFS_USER", "zookeeper and storage_root are not set"),
     ],
 )
 def test_half_of_the_settings_is_an_error_and_not_another_cluster(
     variable: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(variable, "zk:2181")
+    monkeypatch.setenv(variable, "true" if variable == "SPARK_HA_TLS" else "zk:2181")
 
     with pytest.raises(ConfigurationError, match=missing):
         target().config()

@@ -142,7 +142,7 @@ def test_a_private_file_that_cannot_be_used_is_named_without_its_content(
 def test_a_machine_that_says_nothing_is_told_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(CONFIG_FILE_VARIABLE)
 
-    with pytest.raises(ConfigurationError, match="zookeeper is not set") as refused:
+    with pytest.raises(ConfigurationError, match="zookeeper and storage_root are not set") as refused:
         arrived([HOME_OPTION, str(tmp_path / "home")])
 
     assert "'config_file'" in refused.value.next_step
