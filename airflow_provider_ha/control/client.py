@@ -7,7 +7,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.open_work_area import guarded, open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea, costs
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -22,6 +22,7 @@ from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.tick import check_tick
 from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.storage.open import open_store
@@ -51,15 +52,20 @@ class HaClient:
     ) -> None:
         self.config = config
         self.coordinator = coordinator
-        self.store = open_store(config)
+        self.store = open_store(config, RootsOfCluster(config, coordinator))
         self.engines = engines or Engines.of(config)
         self.clock: Clock = clock or SystemClock()
         self._owned = owned
 
     @property
+    def roots(self) -> RootsOfCluster:
+        """Where it keeps its files, as a look can find out."""
+        return RootsOfCluster(self.config, self.coordinator)
+
+    @property
     def area(self) -> WorkArea:
         """Where the jobs of the cluster work."""
-        return open_work_area(self.config)
+        return guarded(open_work_area(self.config), self.roots)
 
     @property
     def paths(self) -> ClusterPaths:
@@ -83,12 +89,14 @@ class HaClient:
 
         :returns: What works at a cost: one sentence each.
         :raises CoordinationError: ZooKeeper does not answer, or refuses.
-        :raises ConfigurationError: The servers report a tick that is too long for the heartbeats.
-        :raises StorageError: Storage cannot be written, with the reason.
+        :raises ConfigurationError: The servers report a tick that is too long for the heartbeats, or the cluster has
+            other roots.
+        :raises StorageError: Storage cannot be written, with the reason, or a root of the cluster is not mounted.
         """
         self.list_jobs()
         check_tick(self.config)
-        self.store.check_writable()
+        self.roots.require()
+        open_store(self.config).check_writable()  # makes no cluster: a wrong root would stay with it
         return costs(self.area)
 
     def list_jobs(self, *, watch: Callable[[], None] | None = None) -> list[str]:

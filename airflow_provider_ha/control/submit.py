@@ -8,6 +8,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import (
     FRESH,
     LATEST,
+    IfLost,
     RestoreRequest,
     SubmitRequest,
     SubmittedRun,
@@ -44,6 +45,7 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
         prepare,
         on_lost=partial(choose_for_submit, job, request),
         engine=request.engine,
+        anew=request.start_from == FRESH and request.if_lost is IfLost.RESTART,
     )
 
 

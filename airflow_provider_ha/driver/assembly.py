@@ -56,6 +56,7 @@ from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.options.component_conf import is_layered, writer_id
 from airflow_provider_ha.jobs.output_claims import OutputClaims
+from airflow_provider_ha.jobs.retention.earlier_life import has_earlier_life
 from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.run_start import start_of_run
 from airflow_provider_ha.jobs.runs import RunStore
@@ -161,7 +162,12 @@ class Assembly:
             ),
             main_thread=MainThread(),
             housekeeping=Housekeeping(
-                RunStore(led.coordinator, led.paths), led.leadership, self.checkpoints, self.area, origin.key
+                RunStore(led.coordinator, led.paths),
+                led.leadership,
+                self.checkpoints,
+                self.area,
+                origin.key,
+                partial(has_earlier_life, led.coordinator, led.paths, JobJournal(led.store, self._keys)),
             ),
             component=component,
         )

@@ -12,7 +12,7 @@ loss may still be reading, and it is what a person wants to see after a loss.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
@@ -33,6 +33,7 @@ class Housekeeping:
 
     :param area: Holds the working directories.
     :param current: Key of this epoch's working directory, which the generation names already.
+    :param earlier_life: Whether the job has directories from before ZooKeeper knew it: then none is removed.
     """
 
     runs: RunStore
@@ -40,6 +41,7 @@ class Housekeeping:
     checkpoints: CheckpointStore
     area: WorkArea
     current: str
+    earlier_life: Callable[[], bool] = lambda: False
 
     def finish_earlier(self, run: int) -> None:
         """Clean up after the runs before *run* whose results are still DIRTY, and after the lost epochs of *run*."""
@@ -86,6 +88,8 @@ class Housekeeping:
             self._remove(key)
 
     def _superfluous(self) -> list[str]:
+        if self.earlier_life():  # guard: drivers-remove-the-first-life
+            return []
         return superfluous_directories(self.checkpoints, self.area, self.current, drains_after=self.runs.drains_after())
 
     def _remove(self, key: str) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import JobStateError, NotConnectedError
+from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec, write_private, write_session
 from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, LeaderInfo, Run
@@ -64,7 +65,7 @@ def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
     with outages("written", spec.home.directory):
         write_session(spec.home.session, session)
         write_private(spec.home.driver_pid, str(os.getpid()).encode())
-    store = open_store(spec.config)
+    store = open_store(spec.config, RootsOfCluster(spec.config, coordinator))
     paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
     runs, graphs = RunStore(coordinator, paths), JobGraphStore(coordinator, store, paths)
     led = paths.submission_led(spec.run, spec.attempt)

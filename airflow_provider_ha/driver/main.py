@@ -24,7 +24,7 @@ from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.open_work_area import guarded, open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
@@ -61,6 +61,7 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
     RestoreRefusedError,
 )
+from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, JobState, Status
@@ -111,7 +112,7 @@ class Driver:
         self._exit = way_out
         self._clock = clock
         self._keys = JobKeys(spec.job_id)
-        self._area = open_work_area(spec.config)
+        self._area = guarded(open_work_area(spec.config), RootsOfCluster(spec.config, led.coordinator))
         self._checkpoints = CheckpointStore(led.coordinator, led.store, led.paths, self._keys, self._area)
 
     def run(self) -> None:

@@ -25,6 +25,7 @@ from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.removed_runs import RemovedRunStore
+from airflow_provider_ha.jobs.retention.earlier_life import has_earlier_life
 from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.runs import RunStore, decode
 from airflow_provider_ha.jobs.submissions import SubmissionExit
@@ -73,6 +74,8 @@ class PastAttempts:
         :raises LeadershipError: This process may no longer write for the job.
         :raises HaError, OSError: Something could not be read or removed.
         """
+        if has_earlier_life(self.coordinator, self.paths, self.journal):
+            return
         yield from self._remove_directories()
         present = self._present()
         yield

@@ -12,6 +12,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.blobs_of_run import fetch_graph
+from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Blob, JobGraph, Run
@@ -40,6 +41,11 @@ class JobRecords:
     def paths(self) -> JobPaths:
         """Nodes of the job in ZooKeeper."""
         return ClusterPaths(self.config.root, self.config.cluster_id).job(self.job_id)
+
+    @property
+    def roots(self) -> RootsOfCluster:
+        """The roots of the cluster."""
+        return RootsOfCluster(self.config, self.coordinator)
 
     @property
     def keys(self) -> JobKeys:

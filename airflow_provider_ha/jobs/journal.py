@@ -3,7 +3,8 @@
 Invariant: blob first, pointer second (contract 2). An entry is written before the znode that it repeats, so what was
 ever acknowledged is here. The other way round an entry may be of a write that ZooKeeper never took: its name
 identifies its writer (the submission's id, the leader's epoch), no writer overwrites another's, and ``control.rebuild``
-decides which one counted. Checkpoints and savepoints need no entry: their payloads and manifests describe themselves.
+decides which one counted. An epoch that comes twice, because ZooKeeper has lost its data in between, gets a second
+name. Checkpoints and savepoints need no entry: their payloads and manifests describe themselves.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
+from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, RecordCorruptError, StorageError
 from airflow_provider_ha.jobs.model import Generation, Run, RunResult
 from airflow_provider_ha.jobs.moves import Moved
@@ -26,7 +30,7 @@ from airflow_provider_ha.storage.store import ObjectStore
 log = logging.getLogger(__name__)
 _ATTEMPT = re.compile(r"(\d+)-(\d+)-")
 _RUN = re.compile(r"(\d+)-")
-_EPOCH = re.compile(r"e(\d+)\.json")
+_EPOCH = re.compile(r"e(\d+)(?:-[0-9a-f]+)?\.json")
 
 
 class SubmissionEntry(Record):
@@ -66,12 +70,16 @@ class ResultEntry(Record):
 
 
 class GenerationEntry(Record):
-    """A working directory that a leader was about to make current; it was complete then."""
+    """A working directory that a leader was about to make current; it was complete then.
+
+    :param noted_at: When storage got it, of one that was read from there.
+    """
 
     kind: ClassVar[str] = "journal-generation"
 
     job_id: str
     generation: Generation
+    noted_at: datetime | None = None
 
 
 class MovedEntry(Record):
@@ -111,6 +119,7 @@ class JobJournal:
     def __init__(self, store: ObjectStore, keys: JobKeys) -> None:
         self._store = store
         self._keys = keys
+        self._written: set[str] = set()
 
     def submission(self, run: Run, submission: Submission) -> None:
         """Note a submission, before its node is made.
@@ -141,7 +150,7 @@ class JobJournal:
         :raises StorageError: It could not be written: then no node may be made.
         """
         entry = ResultEntry(job_id=self._keys.job_id, run=run, result=result)
-        self._store.write(self._keys.journal("result", f"{run}-e{result.epoch}"), entry.to_bytes())
+        self._note("result", f"{run}-e{result.epoch}", entry)
 
     def generation(self, generation: Generation) -> None:
         """Note a working directory, before the node that makes it current is set.
@@ -149,7 +158,7 @@ class JobJournal:
         :raises StorageError: It could not be written: then the directory may not become current.
         """
         entry = GenerationEntry(job_id=self._keys.job_id, generation=generation)
-        self._store.write(self._keys.journal("generation", f"e{generation.epoch}"), entry.to_bytes())
+        self._note("generation", f"e{generation.epoch}", entry)
 
     def moved(self, moved: Moved) -> None:
         """Note where the job goes, before the node that says so is made, or set.
@@ -177,12 +186,31 @@ class JobJournal:
         for info in self._store.list(self._keys.journals):
             kind = info.key.removeprefix(self._keys.journals).partition("/")[0]
             try:
-                entries.append(self._entry(kind, info.key))
+                entry = self._entry(kind, info.key)
+                if isinstance(entry, GenerationEntry):
+                    entry = entry.model_copy(update={"noted_at": info.modified})
+                entries.append(entry)
             except ObjectMissingError:
                 continue  # removed since the names were read
             except RecordCorruptError as error:
                 unreadable.append(UnreadableEntry(info.key, error.message))
         return entries, unreadable
+
+    def submissions_before(self, moment: Callable[[], datetime | None]) -> Iterator[SubmissionEntry]:
+        """Yield the submissions of runs that were made before *moment*; those that cannot be read are left out.
+
+        :param moment: Asked once, where there is any submission; ``None`` when nothing is before it.
+        :raises StorageUnavailableError: Storage could not be read.
+        """
+        noted = list(self._store.list(f"{self._keys.journals}submission/"))
+        limit = moment() if noted else None
+        for info in noted:
+            if limit is None or info.modified >= limit:
+                continue  # an entry is written after its run is made
+            with suppress(ObjectMissingError, RecordCorruptError):
+                entry = SubmissionEntry.from_bytes(self._store.read(info.key), source=info.key)
+                if entry.run.created_at < limit:  # the store may have another clock
+                    yield entry
 
     def forget(self, forgotten: Callable[[int, int], bool], *, before_epoch: int) -> Iterator[None]:
         """Remove entries that no rebuild needs any more; yields after each.
@@ -224,6 +252,19 @@ class JobJournal:
         if record is None:
             raise RecordCorruptError(f"{key} is of a kind that this release does not know")
         return record.from_bytes(self._store.read(key), source=key)
+
+    def _note(self, kind: str, name: str, entry: Entry) -> None:
+        """Write an entry under its name, again when it is this writer's, else under a second one."""
+        key = self._keys.journal(kind, name)
+        if key in self._written:
+            self._store.write(key, entry.to_bytes())
+            return
+        try:
+            self._store.create(key, entry.to_bytes())  # guard: an-epoch-that-comes-twice-replaces-its-first-record
+            self._written.add(key)
+        except ObjectExistsError:
+            log.warning("%s is of another leader of this epoch; it stays, and this one is noted beside it", key)
+            self._store.create(self._keys.journal(kind, f"{name}-{new_id()[:12]}"), entry.to_bytes())
 
     def _create(self, key: str, entry: Entry) -> None:
         try:

@@ -1,7 +1,8 @@
 """Jobs that no process recovers until a person has looked: their graph or their records are broken, and why.
 
 One broken job must not stop the others (FLINK-5193, FLINK-40554), and it must not be forgotten either. So its reason
-lies beside the jobs, is written once by the cluster's leader, and stays until an operator takes it away.
+lies beside the jobs, is written once by the cluster's leader, and stays until an operator takes it away. One that was
+made while storage had no file of any job ends by itself: an outage that is over leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Quarantine(Record):
     :param reason: What is broken, for people.
     :param by: The process that put it there.
     :param cluster_epoch: Leadership of the cluster that did.
+    :param outage: Whether the files of every job were missing, as when a part of storage is not mounted.
     """
 
     kind: ClassVar[str] = "quarantine"
@@ -32,6 +34,7 @@ class Quarantine(Record):
     by: str
     cluster_epoch: int
     at: datetime
+    outage: bool = False
 
 
 def quarantine_op(paths: ClusterPaths, record: Quarantine) -> Create:
@@ -51,6 +54,14 @@ def reason_of(node: Node) -> str:
         return Quarantine.from_bytes(node.data, source=node.path).reason
     except RecordCorruptError as error:
         return f"why it is in quarantine cannot be read: {error.message}"
+
+
+def may_end(node: Node) -> bool:
+    """Whether a quarantine ends by itself once what is missing is there again."""
+    try:
+        return Quarantine.from_bytes(node.data, source=node.path).outage
+    except RecordCorruptError:
+        return False
 
 
 def list_quarantined(coordinator: Coordinator, paths: ClusterPaths) -> dict[str, str]:

@@ -5,22 +5,24 @@
 A job without a pointer is not recovered: the pointer exists if and only if a new leader has to.
 
 What is broken is kept apart from what is unknown. Broken (a record that is not what was written, a graph
-or a file of it that is gone) is a reason for quarantine. An unavailable storage or ZooKeeper is an error of ``look``
-and says nothing about the job.
+or a file of it that is gone from a root that is there) is a reason for quarantine. An unavailable storage or ZooKeeper,
+or a root that is not mounted, is an error of ``look`` and says nothing about the job. A quarantine from a time when the
+files of all jobs were missing ends when they are there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, JobState
-from airflow_provider_ha.jobs.quarantine import reason_of
+from airflow_provider_ha.jobs.quarantine import may_end, reason_of
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, assemble, first_reads, in_one_session
 from airflow_provider_ha.storage import keys
@@ -35,6 +37,7 @@ class Action(str, Enum):
     WAIT = "wait"
     CLEAN_UP = "clean up"
     QUARANTINE = "quarantine"
+    RELEASE = "release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class JobObservation:
     :param graph: The graph of the newest run; read only when it may have to be run.
     :param quarantined: Why it is in quarantine.
     :param broken: What is broken.
+    :param outage: Whether the files of every job are missing.
+    :param over: Node of its quarantine, when that was because of an outage that is over.
     """
 
     job_id: str
@@ -68,6 +73,8 @@ class JobObservation:
     graph: JobGraph | None = None
     quarantined: str | None = None
     broken: str | None = None
+    outage: bool = False
+    over: Node | None = None
 
 
 def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, job_id: str) -> JobObservation:
@@ -84,20 +91,28 @@ def _look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, p
     job_id, quarantine = paths.job_id, cluster.quarantined(paths.job_id)
     first = coordinator.read(Reads((quarantine,)) + first_reads(paths))
     led = first.nodes[paths.leader] is not None
-    if (node := first.nodes[quarantine]) is not None:  # guard: quarantine-holds
-        return JobObservation(job_id=job_id, led=led, quarantined=reason_of(node))
+    node = first.nodes[quarantine]
+    held = None if node is None else JobObservation(job_id=job_id, led=led, quarantined=reason_of(node))
+    if held is not None and node is not None and not may_end(node):  # guard: quarantine-holds
+        return held
     try:
         snapshot = assemble(coordinator, paths, first)
         over = snapshot.run is not None and snapshot.run.result is not None
         dirty = _dirty(RunStore(coordinator, paths)) if over else ()
         graph = _graph(JobGraphStore(coordinator, store, paths), store, snapshot) if _idle(snapshot) else None
     except (RecordCorruptError, ObjectMissingError) as error:  # guard: broken-job-isolated
-        return JobObservation(job_id=job_id, led=coordinator.find(paths.leader) is not None, broken=error.message)
+        outage = isinstance(error, ObjectMissingError) and next(iter(store.list(keys.BLOBS)), None) is None
+        found = coordinator.find(paths.leader) is not None
+        return held or JobObservation(job_id=job_id, led=found, broken=error.message, outage=outage)
+    if held is not None:
+        return replace(held, over=node)
     return JobObservation(job_id=job_id, led=led, snapshot=snapshot, dirty=dirty, graph=graph)
 
 
 def judge(sight: JobObservation) -> Judgement:  # noqa: PLR0911  # one return per case reads best
     """Decide about a job. Pure."""
+    if sight.over is not None:
+        return Judgement(Action.RELEASE, f"what was missing is there again ({sight.quarantined})")
     if sight.quarantined is not None:
         return Judgement(Action.LEAVE, f"in quarantine: {sight.quarantined}")
     if sight.broken is not None:

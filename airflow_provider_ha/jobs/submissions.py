@@ -64,12 +64,15 @@ class SubmissionStarted(Record):
     """What the engine said when it took the submission.
 
     Version 1 had the fields of a local process in place of the handle.
+
+    :param refused: Why the supervisor has ended without a driver. No proof of a death: another one may work.
     """
 
     kind: ClassVar[str] = "submission-started"
     format_version: ClassVar[int] = 2
 
     handle: Handle
+    refused: str = ""
 
     @model_validator(mode="before")
     @classmethod

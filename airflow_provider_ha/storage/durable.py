@@ -106,10 +106,16 @@ def reflink(source: IO[bytes], target: IO[bytes]) -> bool:
     return True
 
 
-def make_directories(path: Path) -> None:
-    """Create a directory and its parents durably; existing ones are fine."""
+def make_directories(path: Path, *, below: Path | None = None) -> None:
+    """Create a directory and its parents durably; existing ones are fine.
+
+    :param below: Directory that is never created.
+    :raises FileNotFoundError: It is not there.
+    """
     missing = []
     while not path.is_dir():
+        if path == below:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(below))
         missing.append(path)
         path = path.parent
     for directory in reversed(missing):

@@ -1,7 +1,8 @@
 """Objects as files below one directory, usually a share that every host mounts.
 
 Invariant: an object appears complete or not at all, and what was written survives a power cut. A root that is gone is
-never read as "there is nothing": a share that is not mounted must not look like a cluster without checkpoints.
+never read as "there is nothing": a share that is not mounted must not look like a cluster without checkpoints. The root
+of a cluster has a marker, and is never made by a write: what lies there without it is the host's own disk.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, St
 from airflow_provider_ha.storage.durable import copy_file, create_file, flush_directory, make_directories, replace_file
 from airflow_provider_ha.storage.key_names import check_copy, check_key, check_prefix
 from airflow_provider_ha.storage.limits import check_held
+from airflow_provider_ha.storage.marker import MARKER, Roots, is_marked
 from airflow_provider_ha.storage.outage import unavailable
 from airflow_provider_ha.storage.probe import probe
 from airflow_provider_ha.storage.store import ObjectInfo
@@ -24,11 +26,14 @@ from airflow_provider_ha.storage.store import ObjectInfo
 class LocalStore:
     """An :class:`~airflow_provider_ha.storage.store.ObjectStore` on a file system. Safe in any thread and process.
 
-    :param root: Absolute directory; created by the first write, never by a read.
+    :param root: Absolute directory; never created by a read.
+    :param roots: The roots of the cluster that it belongs to; left out, the first write creates it.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, roots: Roots | None = None) -> None:
         self._root = root
+        self._roots = roots
+        self._settled = False
 
     @property
     def uri(self) -> str:
@@ -118,7 +123,7 @@ class LocalStore:
             return None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield every object whose key begins with *prefix*, in the order of their keys.
+        """Yield every object whose key begins with *prefix*, in the order of their keys; the marker of a root is none.
 
         Objects that appear or vanish during the listing may or may not be among them.
 
@@ -164,13 +169,22 @@ class LocalStore:
 
     def _target(self, key: str) -> Path:
         path = self._path(key)
-        make_directories(path.parent)
+        if self._roots is None:
+            make_directories(path.parent)
+            return path
+        # Each time: a mount goes away under a process.
+        if not self._settled or not is_marked(self._root):
+            self._roots.settle()
+            self._settled = True
+        make_directories(path.parent, below=self._root)
         return path
 
     def _exists(self, key: str) -> ObjectExistsError:
         return ObjectExistsError(f"object {key!r} exists already in {self.uri}")
 
     def _check_root(self) -> None:
+        if self._roots is not None and not is_marked(self._root):
+            self._roots.require()
         if not self._root.is_dir():
             raise StorageUnavailableError(
                 f"storage root {self._root} does not exist",
@@ -183,7 +197,7 @@ class LocalStore:
             if is_directory:
                 if f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
                     yield from self._walk(key, prefix)
-            elif key.startswith(prefix):
+            elif key.startswith(prefix) and key != MARKER:
                 info = self.info(key)
                 if info is not None:
                     yield info

@@ -1,22 +1,56 @@
-"""From a configuration to its store: the one place that knows which URI scheme is which class."""
+"""From a configuration to its stores: the one place that knows which URI scheme is which class."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.config import HaConfig, S3Options
+from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options
+from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.marker import Roots
 from airflow_provider_ha.storage.s3 import S3Store
+from airflow_provider_ha.storage.s3_files import S3FileStore
 from airflow_provider_ha.storage.store import ObjectStore
 
 
-def open_store(config: HaConfig) -> ObjectStore:
+def open_store(config: HaConfig, roots: Roots | None = None) -> ObjectStore:
     """Return the store of the cluster, rooted at ``<storage_root>/<cluster_id>``. Nothing is written.
 
     The scheme was checked when the configuration was made.
+
+    :param roots: The roots of the cluster, which every writer gives. Left out, only reads are safe: a write makes a
+        root that is not there.
     """
-    parts = urlsplit(config.storage_root)
-    if parts.scheme == "s3":
-        return S3Store(f"{config.storage_root}/{config.cluster_id}", config.s3 or S3Options())
-    return LocalStore(Path(unquote(parts.path)) / config.cluster_id)
+    uri = storage_uri(config)
+    if urlsplit(uri).scheme == "s3":
+        return S3Store(uri, config.s3 or S3Options(), roots=roots)
+    return LocalStore(_path(uri), roots=roots)
+
+
+def open_root(config: HaConfig, uri: str) -> FileStore:
+    """Return the files below a root of the cluster, for its marker.
+
+    :param uri: :func:`storage_uri`, or ``config.work_uri``.
+    """
+    return layered_files(config, uri) or LocalFileStore(_path(uri))
+
+
+def layered_files(config: HaConfig, uri: str) -> FileStore | None:
+    """Return the files below a root on S3 or HDFS; ``None`` for one on a mounted file system."""
+    if uri.startswith("s3:"):
+        return S3FileStore(uri, config.s3 or S3Options())
+    if uri.startswith("hdfs:"):
+        return HdfsFileStore(uri, config.hdfs or HdfsOptions())
+    return None
+
+
+def storage_uri(config: HaConfig) -> str:
+    """Return the root of the cluster's store."""
+    return f"{config.storage_root}/{config.cluster_id}"
+
+
+def _path(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path))

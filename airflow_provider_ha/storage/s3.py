@@ -21,6 +21,7 @@ from airflow_provider_ha.storage._s3_objects import info_of, whole
 from airflow_provider_ha.storage.durable import flush, flush_directory, make_directories, prepared
 from airflow_provider_ha.storage.key_names import check_copy
 from airflow_provider_ha.storage.limits import Deadline, S3Limits
+from airflow_provider_ha.storage.marker import MARKER, Roots
 from airflow_provider_ha.storage.probe import probe
 from airflow_provider_ha.storage.store import ObjectInfo
 
@@ -35,11 +36,20 @@ class S3Store:
     :param uri: ``s3://bucket/prefix``.
     :param options: Endpoint and credentials; what is left out comes from boto3's own chain.
     :param limits: Bounds of every call.
+    :param roots: The roots of the cluster that it belongs to; settled before the first write.
     :raises ConfigurationError: The options cannot be used.
     """
 
-    def __init__(self, uri: str, options: S3Options, limits: S3Limits | None = None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        options: S3Options,
+        limits: S3Limits | None = None,
+        *,
+        roots: Roots | None = None,
+    ) -> None:
         self._bucket = Bucket(uri, options, limits or S3Limits())
+        self._roots = roots
 
     @property
     def uri(self) -> str:
@@ -63,6 +73,7 @@ class S3Store:
         """
         from botocore.exceptions import ClientError  # boto3 is slow to import
 
+        self._ensure_settled()
         repeated = False
 
         def attempt() -> None:
@@ -86,6 +97,7 @@ class S3Store:
 
         :raises StorageUnavailableError: It could not be written.
         """
+        self._ensure_settled()
         with self._bucket.call(key, "written"):
             self._bucket.client.put_object(Bucket=self._bucket.name, Key=self._bucket.key(key), Body=data)
 
@@ -96,6 +108,7 @@ class S3Store:
 
         :raises StorageUnavailableError: It could not be written.
         """
+        self._ensure_settled()
         with self._bucket.translated(key, f"uploaded from {source}"):
             self._bucket.client.upload_file(
                 str(source), self._bucket.name, self._bucket.key(key), Config=self._transfer
@@ -127,6 +140,7 @@ class S3Store:
         :raises StorageUnavailableError: It could not be copied, its source changed, or it has another size.
         """
         check_copy(source, target)
+        self._ensure_settled()
         bucket = self._bucket
         with bucket.translated(source, f"copied to {target!r}"):
             head = bucket.head(source)
@@ -159,12 +173,13 @@ class S3Store:
             return None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield every object whose key begins with *prefix*, in the order of their keys.
+        """Yield every object whose key begins with *prefix*, in the order of their keys; the marker of a root is none.
 
         :raises StorageUnavailableError: The listing could not be completed: a part is never passed off as the whole.
         """
         for key, item in self._bucket.objects(prefix):
-            yield ObjectInfo(key, item["Size"], item["LastModified"])
+            if key != MARKER:
+                yield ObjectInfo(key, item["Size"], item["LastModified"])
 
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error.
@@ -199,6 +214,12 @@ class S3Store:
         """
         self._bucket.check_lasting()
         probe(self)
+
+    def _ensure_settled(self) -> None:
+        """Look once: a prefix of a bucket does not go away as a mount does."""
+        if self._roots is not None:
+            self._roots.settle()
+            self._roots = None
 
     @cached_property
     def _transfer(self) -> TransferConfig:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.open_work_area import guarded, open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.records import read_record
@@ -35,6 +36,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import Generation, JobState, QueryStatus, RunEnd, Status
+from airflow_provider_ha.jobs.retention.earlier_life import has_earlier_life
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.supervisor.connection import connected
 
@@ -90,7 +92,7 @@ def _cancel(spec: DriverSpec, job: JobRecords, timeout: float) -> None:
 
 
 def _write_canceled(spec: DriverSpec, job: JobRecords, leadership: Leadership) -> None:
-    newest = _checkpoints(job, open_work_area(job.config)).latest_number()
+    newest = _checkpoints(job, guarded(open_work_area(job.config), job.roots)).latest_number()
     cancels = operations.open_cancels(job.coordinator, job.paths, spec.run)
     end = RunEnd.of(cancels[0], {"checkpoint": newest}) if cancels else None
     writer = JobWriter(
@@ -125,13 +127,14 @@ def _clean(spec: DriverSpec, job: JobRecords, on_lost: Callable[[str], Any]) -> 
     result, generation = runs.result(spec.run), read_record(job.coordinator, job.paths.generation, Generation)
     if result is None or result.cleanup == "CLEAN" or generation is None:
         return
-    area = open_work_area(job.config)
+    area = guarded(open_work_area(job.config), job.roots)
     checkpoints = _checkpoints(job, area)
     with _lock(spec, job, timeout=0.0) as leadership:
         if max(runs.numbers()) != spec.run:  # guard: clean-up-beside-a-newer-run
             return  # a run that was made since may read what this one has left: its leader cleans up
         leadership.start_heartbeats(on_lost)
-        Housekeeping(runs, leadership, checkpoints, area, generation[0].directory).finish(spec.run)
+        earlier = partial(has_earlier_life, job.coordinator, job.paths, job.journal)
+        Housekeeping(runs, leadership, checkpoints, area, generation[0].directory, earlier).finish(spec.run)
 
 
 def _checkpoints(job: JobRecords, area: WorkArea) -> CheckpointStore:

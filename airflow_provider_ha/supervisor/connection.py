@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.storage.open import open_store
@@ -28,6 +29,6 @@ def connected(spec: DriverSpec) -> Iterator[JobRecords]:
             job_id=spec.job_id,
             config=spec.config,
             coordinator=coordinator,
-            store=open_store(spec.config),
+            store=open_store(spec.config, RootsOfCluster(spec.config, coordinator)),
             clock=SystemClock(),
         )

@@ -75,7 +75,10 @@ def main(arguments: list[str]) -> int:
     try:
         lock_directory(spec)  # for as long as this process lives
     except ConfigurationError as error:
+        from airflow_provider_ha.supervisor import one_driver  # noqa: PLC0415  # for this end only
+
         log.error("%s", error)  # noqa: TRY400  # as above
+        one_driver.note_refusal(spec, str(error))
         return REFUSED
     except StorageUnavailableError as error:
         log.exception("the driver could not be started")

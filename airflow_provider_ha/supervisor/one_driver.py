@@ -20,11 +20,13 @@ from airflow_provider_ha.errors import HaError, JobStateError
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionStarted
+from airflow_provider_ha.redaction import public
 from airflow_provider_ha.supervisor.connection import connected
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
+NOTE_SECONDS = 15.0  # for which a supervisor that starts nothing tries to say so
 TRY_SECONDS = 600.0  # how long a supervisor waits for ZooKeeper before it gives up without having started anything
 _PAUSE = 1.0
 
@@ -47,6 +49,22 @@ def take_place(spec: DriverSpec, *, stopped: Callable[[], bool]) -> None:
                 raise
             log.warning("the submission cannot be reported yet: %s", error)
             time.sleep(_PAUSE)
+
+
+def note_refusal(spec: DriverSpec, reason: str) -> None:
+    """Write down, beside the submission, why this process ends without a driver. It is no exit: another may work."""
+    end = time.monotonic() + NOTE_SECONDS
+    while time.monotonic() < end:
+        try:
+            with connected(spec) as job:
+                path = job.paths.submission_started(spec.run, spec.attempt)
+                if (found := read_record(job.coordinator, path, SubmissionStarted)) is not None:
+                    refused = found[0].model_copy(update={"refused": public(reason)})
+                    job.commit(SetData(path, refused.to_bytes(), found[1]))
+                    return
+        except HaError as error:
+            log.warning("why no driver was started cannot be written down yet: %s", error)
+        time.sleep(_PAUSE)  # its submitter writes that node once it knows this process
 
 
 def _take_place(job: JobRecords, spec: DriverSpec) -> None:

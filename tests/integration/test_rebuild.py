@@ -13,7 +13,9 @@ from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.tree import read_tree, walk
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.rebuild import Applied, RebuildPlan, apply, plan_rebuild, rebuild
+from airflow_provider_ha.control.reconcile.cleanup import clean_up
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SessionState, SetData
@@ -374,25 +376,65 @@ def test_a_storage_that_is_not_mounted_is_not_an_empty_cluster(config: HaConfig,
         plan(config, coordinator)
 
 
-def test_a_job_that_was_begun_anew_in_the_empty_tree_gets_an_epoch_above_those_of_before(
+def begun_anew(config: HaConfig, coordinator: Coordinator, context: JobContext, tmp_path: Path) -> int:
+    """Submit a job into the empty tree, as an earlier release did: what storage has of it was not looked at."""
+    aside = config.work_path.with_name("aside")
+    config.work_path.rename(aside)
+    run = submit(context, tmp_path, "begun-anew")
+    shutil.copytree(config.work_path, aside, dirs_exist_ok=True)
+    shutil.rmtree(config.work_path)
+    aside.rename(config.work_path)
+    return run
+
+
+def test_a_rebuild_keeps_the_run_of_before_although_another_has_its_number(
     config: HaConfig, coordinator: Coordinator, tmp_path: Path
 ) -> None:
-    """Its numbers began again: the next leader must not get an epoch whose names lie in storage."""
+    """Its numbers began again: neither its request nor an epoch whose names lie in storage may come of that."""
     context = job(config, coordinator, "running")
     run = submit(context, tmp_path)
     for _ in range(3):
         last = drive(context, run)
         last.leadership.release()
     wipe(config, coordinator)
-    submit(context, tmp_path, "begun-anew")
+    begun_anew(config, coordinator, context, tmp_path)
     conclude.take_lock(context, run).release()
     assert coordinator.get(context.paths.epoch).version == 1
 
     planned = plan(config, coordinator)
     rebuild(config, coordinator, planned, missing_only=True)
 
+    snapshot = context.snapshot()
     assert "made a second time, by request 'begun-anew'" in planned.jobs[0].problems[0]
+    assert snapshot.state is JobState.LOST
+    assert snapshot.run is not None
+    assert snapshot.run.run.request_id == "dag.task.run"
+    assert snapshot.generation is not None
+    assert snapshot.generation.directory == last.key
     assert drive(context, run).leadership.epoch > last.leadership.epoch
+
+
+def test_a_rebuild_keeps_a_lost_run_whose_intruder_has_worked_and_ended(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """The intruder leads the same epoch, and has a result under it."""
+    context = job(config, coordinator, "running")
+    first = drive(context, submit(context, tmp_path))
+    first.leadership.release()
+    wipe(config, coordinator)
+    run = begun_anew(config, coordinator, context, tmp_path)
+    intruder = drive(context, run, "1" * 12)
+    intruder.writer.end(JobState.CANCELED, reason="canceled")
+    intruder.leadership.release()
+    clean_up(context)
+
+    rebuilt(config, coordinator, missing_only=True)
+
+    snapshot = context.snapshot()
+    assert (snapshot.state, snapshot.generation and snapshot.generation.directory) == (JobState.LOST, first.key)
+    assert context.area.contains(first.key), "the clean-up of the intruder has left it"
+    assert snapshot.run is not None
+    assert snapshot.run.run.request_id == "dag.task.run"
 
 
 def test_a_driver_that_comes_up_meanwhile_wins(

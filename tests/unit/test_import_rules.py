@@ -145,7 +145,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     },
     "control": {
         "job": set(),
-        "submission": {"job"},
+        "submission": {"job", "rebuild"},
         "administration": {"job", "submission"},
         "restore": {"job", "submission"},
         "submit": {"job", "submission", "restore"},

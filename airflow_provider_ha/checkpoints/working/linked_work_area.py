@@ -24,6 +24,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, REMOVED, private_directories, remove_tree
 from airflow_provider_ha.storage.key_names import check_key
+from airflow_provider_ha.storage.marker import Roots, is_marked
 from airflow_provider_ha.storage.outage import outages, unavailable
 from airflow_provider_ha.storage.resolve import refuse_links, resolve_key
 
@@ -35,13 +36,16 @@ _REMAINS = re.compile(rf"\.(?P<name>.+)\.[0-9a-f]+(\.tmp|{re.escape(REMOVED)})")
 class LinkedWorkArea:
     """A :class:`~airflow_provider_ha.checkpoints.working.work_area.WorkArea` below one directory of mounted storage.
 
-    :param root: Absolute directory of one cluster; made by the first write, never by a read.
+    :param root: Absolute directory of one cluster; never made by a read.
+    :ivar roots: The roots of that cluster. A root of it that is not mounted is not made by a write, and nothing in it
+        is known to be missing. Without them the first write makes it.
     """
 
     cheap_listing = True
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self.roots: Roots | None = None
 
     def __repr__(self) -> str:
         return f"LinkedWorkArea({str(self._root)!r})"
@@ -76,6 +80,7 @@ class LinkedWorkArea:
 
         :raises StorageUnavailableError: It cannot be written, with the reason.
         """
+        self._require_root()
         name = f"probe-{new_id()}"
         path = self._root / name
         with outages("written", path):
@@ -92,6 +97,7 @@ class LinkedWorkArea:
 
         :raises StorageUnavailableError: It is not.
         """
+        self._require_root()
         if not self._root.is_dir():
             raise StorageUnavailableError(
                 f"the work root {self._root} is not there", next_step="Mount the file system that holds it"
@@ -106,13 +112,17 @@ class LinkedWorkArea:
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
+            self._require_root()
             return None
         except OSError as error:
             raise unavailable(f"{path} could not be read", error) from error
 
     def contains(self, key: str) -> bool:
         """Whether the directory is there; raises as :meth:`tree` and its ``is_directory`` do."""
-        return self.tree(key).is_directory()
+        there = self.tree(key).is_directory()
+        if not there:
+            self._require_root()
+        return there
 
     def queries(self, key: str) -> Sequence[str]:
         """Return the names of the queries in a working directory, sorted.
@@ -135,6 +145,7 @@ class LinkedWorkArea:
             with os.scandir(place) as found:
                 names = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
         except (FileNotFoundError, NotADirectoryError):
+            self._require_root()
             return []
         except OSError as error:
             raise unavailable(f"{place} could not be listed", error) from error
@@ -153,6 +164,7 @@ class LinkedWorkArea:
         :raises ObjectExistsError: It is there.
         :raises StorageUnavailableError: It could not be made.
         """
+        self._require_root()
         path = self._path(key)
         with outages("made", path):
             private_directories(path.parent)
@@ -164,16 +176,19 @@ class LinkedWorkArea:
 
     def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
         """Make a checkpoint from another one of this area, by links; raises as ``fork.fork`` does."""
+        self._require_root()
         return fork(self._path(source), self._path(target), batch=batch, keep_planned=keep_planned)
 
     def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
         """Make a checkpoint from one with another owner, by copy: a link would share what that owner edits."""
+        self._require_root()
         if source.local_path is None:
             return fetch(source, self._path(target), batch=batch)
         return fork(source.local_path, self._path(target), batch=batch, keep_planned=False, copy=True)
 
     def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Tree]) -> Retained:
         """Link the closure of every query, and of the log of its file sink; raises as ``pins.pin`` does."""
+        self._require_root()
         return Retained(target, pin(self._path(source), self._path(target), cut, sinks=sinks))
 
     def fence(self, key: str, *, by: Successor | None = None) -> str:  # noqa: ARG002  # a name leaves no record
@@ -182,6 +197,7 @@ class LinkedWorkArea:
         :raises CheckpointMissingError: It is there under neither name.
         :raises StorageUnavailableError: Whether it is fenced is not known.
         """
+        self._require_root()
         return self._key(fence_directory(self._path(key)))
 
     def fenced(self, key: str) -> str:
@@ -197,6 +213,7 @@ class LinkedWorkArea:
 
         :raises StorageUnavailableError: It could not be removed: the next call goes on.
         """
+        self._require_root()  # guard: what-is-not-mounted-counts-as-removed
         path = self._path(key)
         try:
             remove_tree(path)
@@ -206,6 +223,11 @@ class LinkedWorkArea:
                     shutil.rmtree(each)
         except OSError as error:
             raise unavailable(f"{path} could not be removed", error) from error
+
+    def _require_root(self) -> None:
+        """Before a write, and before an answer that something is missing: see whether the root is there."""
+        if self.roots is not None and not is_marked(self._root):
+            self.roots.require()
 
     def _path(self, key: str) -> Path:
         path = self._root / check_key(key)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
-from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.storage.file_store import FileStore
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.marker import Roots
+from airflow_provider_ha.storage.open import layered_files
 
 
 def open_work_area(config: HaConfig) -> WorkArea:
@@ -20,11 +20,15 @@ def open_work_area(config: HaConfig) -> WorkArea:
     return LinkedWorkArea(config.work_path) if files is None else LayeredWorkArea(files)
 
 
+def guarded(area: WorkArea, roots: Roots) -> WorkArea:
+    """Return a work area that looks for the marker of its root, as every writer needs it.
+
+    :param roots: The roots of the cluster.
+    """
+    area.roots = roots
+    return area
+
+
 def open_files(config: HaConfig) -> FileStore | None:
     """Return the files below the work root of the cluster, where they are layered; ``None`` where they are linked."""
-    uri = config.work_uri
-    if uri.startswith("s3:"):
-        return S3FileStore(uri, config.s3 or S3Options())
-    if uri.startswith("hdfs:"):
-        return HdfsFileStore(uri, config.hdfs or HdfsOptions())
-    return None
+    return layered_files(config, config.work_uri)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.storage.directories import Directories
+from airflow_provider_ha.storage.marker import Roots
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,12 @@ class Retained:
 
 
 class WorkArea(Directories, Protocol):
-    """Directories that Spark works in. Keys of queries are those of their directory and their name."""
+    """Directories that Spark works in. Keys of queries are those of their directory and their name.
+
+    :ivar roots: The roots of the cluster, for a writer.
+    """
+
+    roots: Roots | None
 
     @property
     def place(self) -> str:

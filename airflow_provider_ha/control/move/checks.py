@@ -11,6 +11,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.move.outcome import MoveRequest
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark
+from airflow_provider_ha.control.submission.unknown_job import refuse_unknown
 from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.model import JobGraph
@@ -56,6 +57,7 @@ def check_free(source: JobContext, target: JobContext) -> None:
 
     :raises JobStateError: It has, or another move brings one.
     """
+    refuse_unknown(target)  # before anything is stopped
     there = target.runs.latest()
     left = read_moved(target.coordinator, target.paths)
     if there is not None and there.result is None:

@@ -1,5 +1,8 @@
 """Makes the nodes of a plan. Never overwrites one, and never touches a job with a leader.
 
+The one exception is an intruder: a run that was made into an empty tree under a number that storage knows another run
+of. Its nodes give way to those of the first one.
+
 Order, so that a crash in between leaves nothing that could be taken for a whole job: the epoch first (from then on no
 leader of before can write), the records second, the graph pointer last, in one transaction with one more epoch. That
 epoch is newer than the submissions, so a run that had not ended reads as LOST at once, and ``recover`` takes it up.
@@ -14,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ha.control.rebuild.plan import JobPlan, PlannedNode
-from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, SetData
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.counter import counter_op, read_counter
 from airflow_provider_ha.coordination.epochs import raise_epoch
 from airflow_provider_ha.coordination.node import Node
@@ -85,6 +88,7 @@ def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
         )
     epoch, made = raise_epoch(coordinator, paths, lowest=plan.highest_epoch, to=plan.epoch, by=REBUILT)
     created = list(made)
+    _remove_intruders(coordinator, paths, plan, epoch)
     missing, other = compare(coordinator, plan)
     for part in _parts(missing):
         coordinator.commit(Check(paths.epoch, epoch), *(Create(node.path, node.data) for node in part))
@@ -96,6 +100,25 @@ def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
         )
         created.append(plan.pointer.path)
     return Applied(plan.job_id, tuple(created), tuple(other), epoch)
+
+
+def _remove_intruders(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, epoch: int) -> None:
+    """Remove the runs of a later life, and what the job's own nodes say about them, in one transaction."""
+    numbers = node_numbers(coordinator.children(paths.runs), parent=paths.runs)
+    runs = [coordinator.find(paths.run(number)) for number in numbers]
+    theirs = [node.path for node in runs if node is not None and node.data in plan.intruders]
+    if not theirs:
+        return
+    doomed = [path for run in theirs for path in _below(coordinator, run)]
+    doomed += [path for path in (paths.generation, paths.status, paths.job_graph) if coordinator.find(path) is not None]
+    coordinator.commit(Check(paths.epoch, epoch), *map(Delete, doomed))
+
+
+def _below(coordinator: Coordinator, path: str) -> Iterator[str]:
+    """Yield what lies below a node, and the node itself, children first."""
+    for name in coordinator.children(path):
+        yield from _below(coordinator, f"{path}/{name}")
+    yield path
 
 
 def _raise_counter(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, epoch: int) -> list[str]:

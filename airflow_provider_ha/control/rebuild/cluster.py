@@ -12,6 +12,7 @@ from airflow_provider_ha.control.rebuild.plan import JobPlan, plan_job
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.deleted import read_life
 from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.storage.store import ObjectStore
@@ -64,6 +65,7 @@ def rebuild(
 
     :param missing_only: Whether to go on when ZooKeeper knows jobs already, and make only what they lack.
     :raises JobStateError: ZooKeeper knows jobs already and *missing_only* is not set.
+    :raises ConfigurationError, StorageUnavailableError: The roots are those of another cluster, or not mounted.
     """
     if plan.present and not missing_only:
         raise JobStateError(
@@ -71,6 +73,8 @@ def rebuild(
             next_step="Check whether this is the ensemble that lost its data; to make only what is missing, "
             "add --missing",
         )
+    if (roots := RootsOfCluster(config, coordinator)).marked():
+        roots.settle()
     paths = ClusterPaths(config.root, config.cluster_id)
     return tuple(_rebuilt(coordinator, paths, job) for job in plan.jobs)
 

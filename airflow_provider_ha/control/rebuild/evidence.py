@@ -31,6 +31,7 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 _LIVE = re.compile(r"\.*e(\d+)-")  # e7-<uuid>, also fenced, drained, or the hidden remains of one
 _NUMBERED = re.compile(r"\.*(\d+)-e(\d+)")  # <number>-e<epoch>, of pins and payloads
+_NOTED = re.compile(r"[/-]e(\d+)(?:-[0-9a-f]+)?\.json$")  # <run>-e<epoch>.json and e<epoch>.json, of the journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def gather(config: HaConfig, store: ObjectStore, job_id: str) -> JobEvidence:
     epochs = [epoch for _, epoch in numbered]
     epochs += [int(found[1]) for name in area.list(keys.live) if (found := _LIVE.match(name))]
     epochs += [item.epoch for item in savepoints]
-    epochs += [int(key.rpartition("e")[2]) for key in _written_by_epoch(store, keys)]
+    epochs += _epochs_of_journal(store, keys)
     return JobEvidence(
         job_id=job_id,
         entries=tuple(entries),
@@ -107,13 +108,12 @@ def _numbered(area: WorkArea, store: ObjectStore, keys: JobKeys) -> Iterator[tup
     yield from ((archive.last, archive.epoch) for archive in PayloadHistory(store, keys).archives())
 
 
-def _written_by_epoch(store: ObjectStore, keys: JobKeys) -> Iterator[str]:
-    """Yield the stems of journal entries that carry an epoch in their name, readable or not."""
+def _epochs_of_journal(store: ObjectStore, keys: JobKeys) -> Iterator[int]:
+    """Yield the epochs in the names of journal entries, readable or not."""
     for kind in ("result", "generation"):
         for info in store.list(keys.journal(kind, "").removesuffix(".json")):
-            stem = info.key.removesuffix(".json")
-            if re.search(r"e\d+$", stem):
-                yield stem
+            if found := _NOTED.search(info.key):
+                yield int(found[1])
 
 
 def _graphs(store: ObjectStore, digests: set[str]) -> Iterator[Blob]:

@@ -9,19 +9,28 @@ Invariants:
 - What cannot be known is not guessed in the dangerous direction: a run that only its checkpoints know of (its records
   are older than the journal) comes back FAILED, and a person restores it.
 - The epoch never goes back: see :data:`EPOCH_MARGIN`.
+- Of two lives of a job the first one counts. A number that comes again says that ZooKeeper had lost its data when the
+  second one began; what that one has noted is left out, and an :attr:`JobPlan.intruders` gives way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.control.rebuild.evidence import JobEvidence
 from airflow_provider_ha.control.rebuild.pointers import completed
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs.journal import GenerationEntry, MovedEntry, ResultEntry, StartedEntry, SubmissionEntry
+from airflow_provider_ha.jobs.journal import (
+    Entry,
+    GenerationEntry,
+    MovedEntry,
+    ResultEntry,
+    StartedEntry,
+    SubmissionEntry,
+)
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.records import Record
@@ -54,6 +63,7 @@ class JobPlan:
     :param pointer: The graph pointer, when the newest run has to be recovered.
     :param states: Run -> state that it comes back with; LOST for the one that can be recovered.
     :param problems: What is there and could not be used, one sentence each.
+    :param intruders: Runs of a later life, as their nodes hold them.
     """
 
     job_id: str
@@ -66,6 +76,7 @@ class JobPlan:
     checkpoints: tuple[int, ...]
     savepoints: tuple[str, ...]
     problems: tuple[str, ...]
+    intruders: frozenset[bytes] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,7 @@ class _RunPlan:
 
 def plan_job(evidence: JobEvidence, paths: JobPaths) -> JobPlan:
     """Decide what a job's tree is made of."""
+    evidence, later = _first_life(evidence)
     checkpoints = completed(list(evidence.checkpoints))
     runs = [_plan_run(evidence, number, last=number == max(_numbers(evidence))) for number in _numbers(evidence)]
     nodes = [PlannedNode(path, b"") for path in paths.skeleton if path != paths.lock]
@@ -99,7 +111,44 @@ def plan_job(evidence: JobEvidence, paths: JobPaths) -> JobPlan:
         states={plan.run.number: plan.result.state if plan.result else JobState.LOST for plan in runs},
         checkpoints=tuple(pointer.number for pointer in checkpoints),
         savepoints=tuple(item.pointer.savepoint_id for item in evidence.savepoints),
-        problems=(*evidence.problems, *_doubles(evidence)),
+        problems=(*evidence.problems, *map(_not_used, later)),
+        intruders=frozenset(run.to_bytes() for run in later),
+    )
+
+
+def _first_life(evidence: JobEvidence) -> tuple[JobEvidence, list[Run]]:
+    """Return what the first life of a job has left, and the runs of later ones, which began their numbers again."""
+    submissions = [entry for entry in evidence.entries if isinstance(entry, SubmissionEntry)]
+    runs = {entry.run.to_bytes(): entry.run for entry in submissions}
+    highest, later = 0, list[Run]()
+    for run in sorted(runs.values(), key=lambda run: run.created_at):
+        # guard: rebuilt-jobs-are-those-of-intruders
+        if later or run.number <= highest:
+            later.append(run)
+        highest = max(highest, run.number)
+    if not later:
+        return evidence, []
+    end, theirs = later[0].created_at, {run.to_bytes() for run in later}
+    taken = {entry.submission.submission_id for entry in submissions if entry.run.to_bytes() in theirs}
+
+    def is_first(entry: Entry) -> bool:
+        if isinstance(entry, SubmissionEntry):
+            return entry.submission.submission_id not in taken
+        if isinstance(entry, StartedEntry):
+            return entry.submission_id not in taken
+        if isinstance(entry, ResultEntry):
+            return entry.result.at < end
+        return not isinstance(entry, GenerationEntry) or entry.noted_at is None or entry.noted_at < end
+
+    entries = tuple(entry for entry in evidence.entries if is_first(entry))
+    checkpoints = tuple(item for item in evidence.checkpoints if item.pointer.created_at < end)
+    return replace(evidence, entries=entries, checkpoints=checkpoints), later
+
+
+def _not_used(run: Run) -> str:
+    return (
+        f"run {run.number} was made a second time, by request {run.request_id!r}, into a ZooKeeper that had lost its "
+        "data; it is not used, and the first one is"
     )
 
 
@@ -135,17 +184,6 @@ def _submissions(evidence: JobEvidence, number: int) -> tuple[SubmissionEntry, .
 def _entries_of_run(evidence: JobEvidence, number: int) -> list[SubmissionEntry]:
     entries = [e for e in evidence.entries if isinstance(e, SubmissionEntry) and e.run.number == number]
     return sorted(entries, key=lambda entry: entry.submission.created_at)
-
-
-def _doubles(evidence: JobEvidence) -> Iterator[str]:
-    """Yield a sentence for each number that two runs have: the job was submitted again into an empty tree."""
-    for number in _numbers(evidence):
-        runs = _entries_of_run(evidence, number)
-        for other in {entry.run.request_id for entry in runs if entry.run != runs[-1].run}:
-            yield (
-                f"run {number} was made a second time, by request {runs[-1].run.request_id!r}, which is used; "
-                f"the one of request {other!r} is not"
-            )
 
 
 def _result(evidence: JobEvidence, number: int, *, last: bool) -> RunResult | None:

@@ -15,6 +15,7 @@ from airflow_provider_ha.control.job.past import clear_past, past_runs
 from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.errors import JobStateError, RecordCorruptError
 from airflow_provider_ha.jobs.directories import working_directory
+from airflow_provider_ha.jobs.retention.earlier_life import has_earlier_life
 from airflow_provider_ha.recovery.conclude import take_lock
 
 
@@ -76,7 +77,8 @@ def _remove_past(job: JobContext, run: int) -> None:
 
 def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[str]:
     generation = job.snapshot().generation
-    if generation is None:
+    # guard: clean-ups-remove-the-first-life
+    if generation is None or has_earlier_life(job.coordinator, job.paths, job.journal):
         return []
     # guard: a-clean-up-goes-by-any-generation
     current = working_directory(job.area, job.paths, generation)  # what lies beside it is removed: it has to be ours

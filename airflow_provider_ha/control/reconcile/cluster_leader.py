@@ -35,10 +35,19 @@ from airflow_provider_ha.control.reconcile.reconciler import (
     ReconcileTimings,
     Waiting,
 )
+from airflow_provider_ha.control.submission.unknown_job import is_known_to_storage_only
 from airflow_provider_ha.coordination.election import Leadership, acquire
-from airflow_provider_ha.errors import CoordinationError, LeadershipError, LeadershipLostError, NotConnectedError
+from airflow_provider_ha.coordination.node_names import is_job
+from airflow_provider_ha.errors import (
+    CoordinationError,
+    HaError,
+    LeadershipError,
+    LeadershipLostError,
+    NotConnectedError,
+)
 from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, not_leading
 from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
+from airflow_provider_ha.storage import keys
 
 
 log = logging.getLogger(__name__)
@@ -164,7 +173,7 @@ class ClusterLeader:
         """
         clock, last = self._client.clock, dict[str, Reconciled]()
         deadline = clock.lease_time() + seconds
-        jobs = self._client.list_jobs()
+        jobs = sorted({*self._client.list_jobs(), *self._unknown()})
         self._require_leadership()
         for seen in survey(self._client.coordinator, self._client.paths, jobs):
             if seen.standing is Standing.LED:
@@ -200,6 +209,10 @@ class ClusterLeader:
         :raises LeadershipLostError: This process does not lead any more, and has to exit.
         """
         blobs = BlobCollection(self._client, self.leadership)
+        for job_id in self._unknown():  # once: it costs a listing
+            attended = self.attend(job_id)
+            if report is not None:
+                report(attended)
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="ha-cluster") as pool:
             while not stop.is_set():
                 self._require_leadership()  # guard: watch-ends-with-lead
@@ -252,6 +265,16 @@ class ClusterLeader:
             self._agenda.expect(self._client.list_jobs(watch=self._agenda.changed.set))
         except NotConnectedError as error:
             log.warning("the jobs cannot be listed now: %s", error)
+
+    def _unknown(self) -> list[str]:
+        """Return the jobs that storage knows and ZooKeeper does not: no process would ever recover them."""
+        client = self._client
+        try:
+            found = set(client.area.list(keys.JOBS)) - set(client.coordinator.children(client.paths.base))
+            return [name for name in sorted(filter(is_job, found)) if is_known_to_storage_only(client.context(name))]
+        except HaError as error:
+            log.warning("whether ZooKeeper knows all jobs of the storage is not known: %s", error)
+            return []
 
     def _worth_a_look(self, names: list[str], report: Report | None) -> list[str]:
         """Return the jobs that have to be looked at; the others are done until the backstop."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -22,7 +23,10 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.control.reconcile.cleanup import clean_up, has_past_runs
 from airflow_provider_ha.control.submission.recovery import recover
+from airflow_provider_ha.control.submission.unknown_job import refuse_unknown
+from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.errors import (
     DecisionNeededError,
     HaError,
@@ -30,6 +34,7 @@ from airflow_provider_ha.errors import (
     LeadershipError,
     LeadershipLostError,
     NodeExistsError,
+    NodeMissingError,
     UnknownJobError,
 )
 from airflow_provider_ha.jobs.host.log_place import log_place
@@ -167,8 +172,11 @@ class Reconciler:
             sight = look(self._client.coordinator, self._client.store, self._client.paths, job_id)
         except UnknownJobError:
             self._sightings.pop(job_id, None)
-            return Reconciled(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail="gone")
+            return self._gone(job_id)
         judgement = self._with_past(sight, judge(sight))
+        if judgement.action is Action.RELEASE and sight.over is not None:
+            self._release(sight.over, judgement.reason)
+            return self._attend(job_id)
         if judgement.action is Action.LEAVE:
             self._sightings.pop(job_id, None)
             outcome = ReconcileOutcome.LEFT_ALONE if sight.quarantined is None else ReconcileOutcome.IN_QUARANTINE
@@ -179,9 +187,22 @@ class Reconciler:
             return Reconciled(job_id=job_id, outcome=ReconcileOutcome.PENDING, detail=judgement.reason, again=again)
         self._require_leadership()
         log.info("job %s: %s, because %s", job_id, judgement.action.value, judgement.reason)
-        done = self._acts()[judgement.action](self._client.context(job_id, cluster=self._leadership), judgement.reason)
+        job = self._client.context(job_id, cluster=self._leadership)
+        if judgement.action is Action.QUARANTINE:
+            if sight.outage:
+                self._client.roots.require()
+            done = self._quarantine(job, judgement.reason, outage=sight.outage)
+        else:
+            done = self._acts()[judgement.action](job, judgement.reason)
         self._sightings.pop(job_id, None)
         return done
+
+    def _gone(self, job_id: str) -> Reconciled:
+        try:
+            refuse_unknown(self._client.context(job_id))
+        except JobStateError as error:
+            return Reconciled(job_id=job_id, outcome=ReconcileOutcome.DECISION_NEEDED, detail=str(error))
+        return Reconciled(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail="gone")
 
     def _with_past(self, sight: JobObservation, judgement: Judgement) -> Judgement:
         """Return CLEAN_UP in place of LEAVE for a job that is over, without a leader, and knows runs that can go."""
@@ -225,7 +246,6 @@ class Reconciler:
             Action.RECOVER: lambda job, reason: self._recover(job, reason, overdue=False),
             Action.WAIT: lambda job, reason: self._recover(job, reason, overdue=True),
             Action.CLEAN_UP: self._clean_up,
-            Action.QUARANTINE: self._quarantine,
         }
 
     def _recover(self, job: JobContext, reason: str, *, overdue: bool) -> Reconciled:
@@ -250,13 +270,20 @@ class Reconciler:
         clean_up(job)
         return Reconciled(job_id=job.job_id, outcome=ReconcileOutcome.CLEANED_UP, detail=reason)
 
-    def _quarantine(self, job: JobContext, reason: str) -> Reconciled:
+    def _release(self, quarantine: Node, reason: str) -> None:
+        """End a quarantine that this look has found to be over; one that a person ends at this moment is over, too."""
+        log.info("%s is removed: %s", quarantine.path, reason)
+        with suppress(NodeMissingError):
+            self._leadership.commit(Delete(quarantine.path, quarantine.version))
+
+    def _quarantine(self, job: JobContext, reason: str, *, outage: bool = False) -> Reconciled:
         record = Quarantine(
             job_id=job.job_id,
             reason=reason,
             by=who(self._by),
             cluster_epoch=self._leadership.epoch,
             at=self._client.clock.now(),
+            outage=outage,
         )
         try:
             self._leadership.commit(quarantine_op(self._client.paths, record))  # guard: quarantine-fenced

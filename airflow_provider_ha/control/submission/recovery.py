@@ -7,8 +7,9 @@ import logging
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.control.submission.launch import claim, ensure_submitted, launch
+from airflow_provider_ha.control.submission.unknown_job import refuse_unknown
 from airflow_provider_ha.engines.engine import Gone, Pending
-from airflow_provider_ha.errors import DecisionNeededError, JobStateError
+from airflow_provider_ha.errors import DecisionNeededError, JobStateError, UnknownJobError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation
 from airflow_provider_ha.jobs.runs import RunView
@@ -46,7 +47,7 @@ def recover(
     """
     waited: set[int] = set()
     while True:
-        snapshot = job.snapshot()
+        snapshot = _snapshot(job)
         run = _run(snapshot)
         if run_number not in (None, run.run.number):  # guard: lost-run-is-recovered-whatever-its-number
             raise JobStateError(f"run {run_number} of job {job.job_id!r} is not the newest, which is {run.run.number}")
@@ -72,6 +73,14 @@ def recover(
             continue
         if _resubmit(job, run, decision, by, accept_loss=accept_loss):
             return SubmittedRun(job_id=job.job_id, run=run.run.number, attempt=decision.attempt, created=True)
+
+
+def _snapshot(job: JobContext) -> JobSnapshot:
+    try:
+        return job.snapshot()
+    except UnknownJobError:
+        refuse_unknown(job)
+        raise
 
 
 def delay_left(job: JobContext, snapshot: JobSnapshot) -> float:

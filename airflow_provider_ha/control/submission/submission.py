@@ -26,6 +26,7 @@ from airflow_provider_ha.control.submission.launch import ensure_submitted, refu
 from airflow_provider_ha.control.submission.lost_run import LostRun, carry_out_cancel, end_lost, lost_run, result_of
 from airflow_provider_ha.control.submission.moved import refuse_moved, stays_op
 from airflow_provider_ha.control.submission.recovery import recover
+from airflow_provider_ha.control.submission.unknown_job import is_known_to_storage_only, rebuild_unknown, refuse_unknown
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import (
@@ -78,6 +79,7 @@ def submit_run(
     engine: str = LocalEngine.name,
     arrives: bool = False,
     accept_loss: bool = False,
+    anew: bool = False,
 ) -> SubmittedRun:
     """Find the run of a request, or make it, and ensure that it is submitted.
 
@@ -88,11 +90,18 @@ def submit_run(
         it is refused.
     :param arrives: Whether the run ends the move of the job to this cluster.
     :param accept_loss: Whether the request accepts what a lost run waits for (:func:`recover`).
-    :raises JobStateError: The job has a live run of another request, or was moved to another cluster.
+    :param anew: Whether a job that only storage knows may begin from nothing.
+    :raises JobStateError: The job has a live run of another request, was moved to another cluster, or only storage
+        knows it.
     :raises CheckpointMissingError: What the run was to begin from was removed in that time; no run was made.
     :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
     """
     _check_request_id(request_id)
+    if anew and is_known_to_storage_only(job):
+        rebuild_unknown(job)
+        on_lost = _restart
+    else:
+        refuse_unknown(job)
     while True:
         life = read_life(job.coordinator, job.paths)  # before the runs: a run is made only in the life that was read
         refuse_half_deleted(life)
@@ -131,6 +140,11 @@ def submit_run(
         return SubmittedRun(job_id=job.job_id, run=run.number, attempt=attempt, created=True)
 
 
+def _restart(_: LostRun) -> IfLost:
+    """End the run that only storage knew: that is what its user has said."""
+    return IfLost.RESTART
+
+
 def _check_request_id(request_id: str) -> None:
     if not request_id or _SEPARATOR in request_id:
         raise ConfigurationError(
@@ -155,6 +169,7 @@ def check_submission(job: JobContext, request_id: str, *, on_lost: Callable[[Los
     if _find_request(job, numbers, request_id).number is not None:
         return False
     refuse_removed(job, request_id)
+    refuse_unknown(job)
     lost = _live_run(job, numbers)
     if lost is None or operations.open_cancels(job.coordinator, job.paths, lost.number):
         return True

@@ -37,6 +37,7 @@ from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, R
 from airflow_provider_ha.jobs.operations import open_runs
 from airflow_provider_ha.jobs.output_claims import clear_claims, ended_claims
 from airflow_provider_ha.jobs.removed_runs import RemovedRun, RemovedRunStore
+from airflow_provider_ha.jobs.retention.earlier_life import has_earlier_life
 from airflow_provider_ha.jobs.retention.past_watchers import Followers, read_followers
 from airflow_provider_ha.jobs.retention.run_retention import expendable
 from airflow_provider_ha.jobs.runs import RunStore, decode
@@ -144,6 +145,8 @@ class PastRuns:
         :raises LeadershipError: This process may no longer write for the job.
         :raises HaError: Something could not be read or removed; the next call goes on.
         """
+        if has_earlier_life(self.coordinator, self.paths, self.journal):
+            return
         for _ in self.clear_nodes(commit):
             yield
         yield from self._clear_journal()

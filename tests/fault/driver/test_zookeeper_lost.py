@@ -1,9 +1,10 @@
-"""ZooKeeper's data is lost under a running Spark job: the driver ends, the tree is rebuilt, and no row is lost."""
+"""ZooKeeper's data, or the mount of the storage, is lost under a Spark job: it goes on, and no row is lost."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -11,10 +12,15 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.requests import IfLost
 from airflow_provider_ha.control.rebuild import plan_rebuild, rebuild
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.errors import JobStateError, StorageUnavailableError
 from airflow_provider_ha.jobs.host.driver_spec import SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.quarantine import list_quarantined
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.test_client import feed, request, rows, wait_for_epoch
@@ -40,6 +46,110 @@ def _is_supervisor(process: psutil.Process) -> bool:
         return True
 
 
+TABLE = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from airflow_provider_ha.driver import context
+
+def append(frame, batch):
+    table, epoch = Path(sys.argv[2]), context.current().epoch
+    newest = max([int(path.name.partition("-")[0]) for path in table.iterdir()], default=0)
+    if epoch >= newest:  # a zombie writes nothing
+        (table / f"{epoch}-{batch}").write_text("\\n".join(sorted(row.value for row in frame.collect())))
+
+spark = SparkSession.builder.getOrCreate()
+lines = spark.readStream.text(sys.argv[1])
+lines.writeStream.queryName("words").foreachBatch(append).start().awaitTermination()
+"""
+
+
+def in_table(table: Path) -> list[str]:
+    return sorted(word for path in table.iterdir() for word in path.read_text().split())
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("way", ["rebuild", "fresh start"])
+def test_a_table_that_compares_epochs_loses_no_row_when_its_zookeeper_was_lost(
+    server: EmbeddedZooKeeper, tmp_path: Path, way: str
+) -> None:
+    """A run that began with epoch 1 again would be taken for a zombie, and its rows would be dropped."""
+    config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{tmp_path}/storage", timings=Timings())
+    table = tmp_path / "table"
+    table.mkdir()
+    wanted = request(tmp_path, "first")
+    Path(wanted.application).write_text(TABLE)
+    wanted = replace(wanted, arguments=[str(tmp_path / "in"), str(table)])
+    with HaClient.open(config) as client:
+        feed(tmp_path, "one")
+        client.job("words").submit(wanted)
+        wait_for_epoch(client.job("words"), 1)
+        (view,) = client.job("words")._job.runs.get(1).submissions
+        submit_helpers.kill_all(client.job("words")._job)
+        client.job("words").recover(by="test")
+        feed(tmp_path, "two")
+        wait_for_epoch(client.job("words"), 2)
+        view = client.job("words")._job.runs.get(1).submissions[-1]
+
+    server.kill()
+    shutil.rmtree(server.data_dir)
+    wait_until(lambda: not drivers(view.submission), timeout=120, what="the driver to give up by itself")
+    server.start()
+
+    with HaClient.open(config) as client:
+        job = client.job("words")
+        with pytest.raises(JobStateError, match="ZooKeeper knows no job"):
+            job.submit(replace(wanted, request_id="scheduled"))
+        try:
+            if way == "rebuild":
+                rebuild(config, client.coordinator, plan_rebuild(config, client.store, client.coordinator))
+                job.recover(by="test")
+            else:
+                job.submit(replace(wanted, request_id="anew", start_from="fresh", if_lost=IfLost.RESTART))
+            feed(tmp_path, "three")
+            again = ["one", "two"] if way == "fresh start" else []
+            expected = sorted([*again, "one", "two", "three"])
+            wait_until(lambda: in_table(table) == expected, timeout=240, what="the rows", interval=0.5)
+        finally:
+            submit_helpers.kill_all(job._job)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_job_goes_on_after_its_storage_was_not_mounted(server: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    """The mount point stays. Another job is submitted in that time, and the leader of the cluster looks at each job."""
+    config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{tmp_path}/storage", timings=Timings())
+    storage, away = tmp_path / "storage", tmp_path / "away"
+    with HaClient.open(config) as client, HaClient.open(config) as other:
+        job = client.job("words")
+        try:
+            feed(tmp_path, "one")
+            job.submit(request(tmp_path, "first"))
+            wait_for_epoch(job, 1)
+            submit_helpers.kill_all(job._job)
+            storage.rename(away)
+            storage.mkdir()
+            with pytest.raises(StorageUnavailableError, match="not mounted"):
+                client.job("other").submit(replace(request(tmp_path, "other"), job_id="other"))
+            with ClusterLeader(other, by="test") as leader:
+                leader.lead(timeout=30)
+                wait_until(lambda: job.snapshot().state is JobState.LOST, timeout=60, what="the loss")
+                assert leader.attend("words").outcome in (ReconcileOutcome.NOT_KNOWN, ReconcileOutcome.PENDING)
+            assert list(storage.iterdir()) == []
+            assert list_quarantined(client.coordinator, client.paths) == {}
+
+            storage.rmdir()
+            away.rename(storage)
+            job.recover(by="test")
+            feed(tmp_path, "two")
+            wait_until(lambda: rows(tmp_path) == ["one", "two"], timeout=240, what="both rows", interval=0.5)
+        finally:
+            submit_helpers.kill_all(job._job)
+
+
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)
@@ -58,6 +168,8 @@ def test_a_job_goes_on_after_its_zookeeper_was_lost(server: EmbeddedZooKeeper, t
 
     with HaClient.open(config) as client:
         job = client.job("words")
+        with pytest.raises(JobStateError, match="spark-ha rebuild"):
+            job.submit(request(tmp_path, "scheduled"))
         rebuild(config, client.coordinator, plan_rebuild(config, client.store, client.coordinator))
         lost = job.snapshot()
         assert lost.state is JobState.LOST

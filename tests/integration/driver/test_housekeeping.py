@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,9 +30,12 @@ from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, OperationKind, OperationState, RunResult
+from airflow_provider_ha.jobs.retention.earlier_life import has_earlier_life
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
@@ -91,6 +96,22 @@ def test_end_of_a_run_removes_every_working_directory_but_the_newest(job: Job) -
 
     assert names(live) == ["e3-new", "e4-later"]
     assert cleanup(job, 1) == "CLEAN"
+
+
+def test_a_job_with_an_earlier_life_removes_nothing(job: Job) -> None:
+    """ZooKeeper had lost its data when the run was made: the directories may be those that a rebuild needs."""
+    live = directories(job, "e1-a.dead", "e2-b", "e3-new")
+    journal = JobJournal(LocalStore(job.config.work_path), JobKeys(job.paths.job_id))
+    journal.submission(a_run(1, request_id="before"), a_submission())
+    later = a_run(1).model_copy(update={"created_at": SystemClock().now() + timedelta(hours=1)})
+    runs = RunStore(job.coordinator, job.paths)
+    job.coordinator.commit(runs.create_op(later), *runs.submission_ops(1, a_submission()))
+    job.coordinator.commit(runs.result_op(1, RunResult(state=JobState.FINISHED, epoch=3, at=NOON)))
+    earlier = partial(has_earlier_life, job.coordinator, job.paths, journal)
+
+    replace(housekeeping(job), earlier_life=earlier).finish(1)
+
+    assert names(live) == ["e1-a.dead", "e2-b", "e3-new"]
 
 
 def test_the_fork_of_a_drain_that_was_not_finished_stays_for_the_restore(job: Job) -> None:

@@ -145,8 +145,11 @@ class Driver:
         self.leadership.release()
 
 
-def drive(context: JobContext, run: int) -> Driver:
-    """Take the lock as the driver of *run* and make a working directory current."""
+def drive(context: JobContext, run: int, unique: str = "0" * 12) -> Driver:
+    """Take the lock as the driver of *run* and make a working directory current.
+
+    :param unique: What tells its directory from another one of this epoch.
+    """
     leadership = acquire(
         context.coordinator,
         context.paths,
@@ -158,7 +161,7 @@ def drive(context: JobContext, run: int) -> Driver:
         timeout=10,
     )
     leadership.start_heartbeats(lambda reason: None)
-    key, area = context.keys.working_directory(leadership.epoch, "0" * 12), context.area
+    key, area = context.keys.working_directory(leadership.epoch, unique), context.area
     area.create(key)
     writer = JobWriter(
         coordinator=context.coordinator,

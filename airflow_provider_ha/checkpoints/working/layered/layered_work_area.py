@@ -51,6 +51,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.storage.file_store import FileStore, check_file_key
 from airflow_provider_ha.storage.key_names import check_key, check_prefix
 from airflow_provider_ha.storage.keys import epoch_of, job_of, query_directory_of, working_directory_of
+from airflow_provider_ha.storage.marker import Roots
 from airflow_provider_ha.storage.probe import probe_races
 from airflow_provider_ha.storage.resolve import check_inside
 
@@ -70,6 +71,7 @@ class LayeredWorkArea:
 
     def __init__(self, files: FileStore, *, clock: Clock | None = None) -> None:
         self._files = files
+        self.roots: Roots | None = None
         self._clock = clock or SystemClock()
         self._bases = Bases(files)
         self._spark_root = spark_uri(files.uri)
@@ -114,11 +116,12 @@ class LayeredWorkArea:
         return Capabilities(links=False, atomic_rename=False, names_suffice=True)
 
     def require(self) -> None:
-        """Assert that the root answers.
+        """Assert that the root answers, and is that of a cluster.
 
-        :raises StorageUnavailableError: It does not.
+        :raises StorageUnavailableError: It does not, or has no marker.
         """
         self._files.names("")
+        self._require_root()
 
     def read(self, key: str, name: str) -> bytes | None:
         """Return the bytes of an own file of a directory; ``None`` when it is not there.
@@ -184,6 +187,7 @@ class LayeredWorkArea:
         :raises ObjectExistsError: It is there, or was.
         :raises StorageUnavailableError: Whether it was made is not known.
         """
+        self._require_root()
         self._files.create(f"{check_key(key)}/{MARKER}", b"", writer=new_id())
         return self.tree(key)
 
@@ -272,6 +276,7 @@ class LayeredWorkArea:
         :raises StorageUnavailableError: Whether it is fenced is not known.
         """
         if not self.contains(key):
+            self._require_root()
             raise CheckpointMissingError(
                 f"working directory {key} is not there in {self.place}",
                 next_step="Restore the job from its latest checkpoint, which does not need it",
@@ -306,6 +311,10 @@ class LayeredWorkArea:
         for each in [key] if working is not None else [f"{key}/{name}" for name in self.list(f"{key}/")]:
             if self._files.names(f"{each}/"):  # guard: removals-take-inherited-files
                 self._files.write(f"{each}/{REMOVED}", b"")
+
+    def _require_root(self) -> None:
+        if self.roots is not None:
+            self.roots.require()
 
     def _relocated(self, chosen: Sequence[BaseEntry], origin: Tree, target: str) -> Iterable[BaseEntry]:
         """Write what holds absolute paths for its new place; return what can be named as it is."""
