@@ -58,6 +58,12 @@ class RunView:
     submissions: tuple[SubmissionView, ...] = ()
 
     @property
+    def refused(self) -> str:
+        """Why the supervisor of the newest submission has started no driver; empty when it has, or is over."""
+        newest = self.newest
+        return newest.started.refused if newest is not None and newest.started is not None and not newest.exit else ""
+
+    @property
     def is_dead(self) -> bool:
         """Whether the death of every submission is proven."""
         return all(each.exit is not None for each in self.submissions)

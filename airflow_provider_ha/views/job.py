@@ -228,8 +228,8 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched, moved: Mo
     message = (status.stalled or status.message) if status else ""
     if last is not None and snapshot.state is JobState.LOST:
         message = last.message
-    if snapshot.leader is None and run and run.newest and run.newest.started and run.newest.exit is None:
-        message = run.newest.started.refused or message
+    if snapshot.leader is None and run is not None:
+        message = run.refused or message
     return JobView(
         job_id=snapshot.job_id,
         state=_state(snapshot),

@@ -191,6 +191,9 @@ def test_a_second_supervisor_of_one_driver_is_refused_and_touches_nothing(
     assert [role for role, pid in tree.items() if not helpers.alive(pid)] == []
     assert job.coordinator.find(session_node(job)) is not None
     assert exit_of(job) is None
+    started = job.runs.get(1).submissions[0].started
+    assert started is not None
+    assert "another supervisor works in" in started.refused, "a reader is told of it"
 
 
 def test_a_supervisor_that_comes_after_the_first_one_starts_nothing(

@@ -11,7 +11,7 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.submissions import SubmissionExit
-from tests.support.clusters.jobs_helpers import NOON, a_leader, a_result, a_run, a_status, a_submission
+from tests.support.clusters.jobs_helpers import NOON, a_leader, a_result, a_run, a_start, a_status, a_submission
 
 
 LIVE = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission()),))
@@ -50,6 +50,15 @@ def test_a_newer_run_ends_the_wait() -> None:
 def test_progress_names_epoch_and_host() -> None:
     assert phase_of(led(JobState.STARTING)).startswith("STARTING: epoch 1 on host")
     assert phase_of(JobSnapshot(job_id="flights", run=LIVE)) == "SUBMITTED: attempt 1 has no leader yet"
+
+
+def test_progress_says_why_a_supervisor_has_started_no_driver() -> None:
+    started = a_start().model_copy(update={"refused": "the driver was started before"})
+    run = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission(), started=started),))
+
+    said = phase_of(JobSnapshot(job_id="flights", run=run))
+
+    assert said.endswith("attempt 1 has no leader yet, the driver was started before")
 
 
 def test_each_line_of_a_wait_has_the_last_failure() -> None:

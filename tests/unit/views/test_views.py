@@ -24,6 +24,7 @@ from airflow_provider_ha.control.administration.tree import TreeNode
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, JobState, LeaderInfo
 from airflow_provider_ha.jobs.presence import Watched
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.views import events
 from airflow_provider_ha.views.errors import ErrorDocument, error_view
@@ -33,7 +34,7 @@ from airflow_provider_ha.views.leader import LeaderView
 from airflow_provider_ha.views.tree import tree_view
 from airflow_provider_ha.views.verification import proven_view, verification_view
 from airflow_provider_ha.views.view import View
-from tests.support.clusters.jobs_helpers import NOON
+from tests.support.clusters.jobs_helpers import NOON, a_run, a_start, a_submission
 
 
 SECRET = "hunter2"  # a fake that must not be found
@@ -136,6 +137,15 @@ def test_a_job_without_a_run_has_no_state() -> None:
     shown = job_view(JobSnapshot(job_id="j", epoch=4), Losses(attempts=0, last=None, next_attempt_at=None), Watched())
 
     assert (shown.state, shown.run, shown.result, shown.epoch) == (NO_RUN, None, None, 4)
+
+
+def test_a_job_whose_supervisor_has_started_no_driver_says_why() -> None:
+    started = a_start().model_copy(update={"refused": "the driver was started before"})
+    run = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission(), started=started),))
+
+    shown = job_view(JobSnapshot(job_id="j", run=run), Losses(attempts=1, last=None, next_attempt_at=None), Watched())
+
+    assert shown.message == "the driver was started before"
 
 
 def test_a_failure_is_shown_with_moments_like_all_others() -> None:
