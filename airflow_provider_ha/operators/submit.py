@@ -97,7 +97,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param if_lost: What a task of a new DAG run does when the job has lost its driver. With the same graph it recovers
         the lost run and follows it. Another graph (script, arguments, conf, options) is refused, unless this says
         ``"recover"`` (go on with the old graph) or ``"restart"`` (end the lost run, and make a new one with the new
-        graph from *start_from*, by default the latest checkpoint).
+        graph from *start_from*, by default the latest checkpoint). With ``start_from="fresh"`` ``"restart"`` also
+        consents to begin a job from nothing that only storage knows, as after a loss of ZooKeeper's data.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.

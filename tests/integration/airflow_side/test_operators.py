@@ -25,6 +25,8 @@ from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.airflow_side.task_runner import deferral, run_task, submit_stand_in
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException
@@ -87,6 +89,17 @@ def test_another_task_is_refused_while_the_run_lives_and_burns_no_retry(applicat
 
     with pytest.raises(AirflowFailException, match="already has a live run"):
         submitting(application).execute(context(run_id="manual__2"))
+
+
+def test_a_job_that_only_storage_knows_is_refused_and_burns_no_retry(
+    application: str, config: HaConfig, coordinator: Coordinator, paths: JobPaths
+) -> None:
+    open_store(config).create(JobKeys(paths.job_id).journal("submission", "1-1-before"), b"{}")
+
+    with pytest.raises(AirflowFailException, match=r"ZooKeeper knows no job 'flights'.*spark-ha rebuild"):
+        submitting(application).execute(context())
+
+    assert RunStore(coordinator, paths).numbers() == []
 
 
 def test_a_lost_driver_is_submitted_again_without_an_airflow_retry_until_it_is_given_up(
