@@ -15,6 +15,7 @@ from airflow_provider_ha.control.job.requests import (
     named_directories,
 )
 from airflow_provider_ha.control.restore.restore import plan_for, require_accepted, restored_start
+from airflow_provider_ha.control.submission.from_nothing import require_nothing_given
 from airflow_provider_ha.control.submission.if_lost import choose_for_submit
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
@@ -51,6 +52,7 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
 
 def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
     if request.start_from == FRESH or (request.start_from == LATEST and not job.has_state):
+        require_nothing_given(job, request.accept_verdicts)
         return StartPoint(asked=request.start_from == FRESH)
     directories = named_directories(request.start_from)
     wanted = RestoreRequest(

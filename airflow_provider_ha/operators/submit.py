@@ -83,8 +83,9 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param exclude_packages: ``group:artifact`` of packages that are left out, separated by commas.
     :param name: Spark's application name; the job id when left out.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
-        there is state), ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or checkpoint directories that Spark wrote
-        elsewhere: a path whose last name is the query's, or query -> path.
+        there is state; ``LOSS_POSSIBLE`` once another sink than files was given a batch), ``"checkpoint-<n>"``,
+        ``"savepoint-<id>"``, or checkpoint directories that Spark wrote elsewhere: a path whose last name is the
+        query's, or query -> path.
     :param sinks: Of these: query -> output directory of its file sink, or ``"foreachBatch"``, or another format.
     :param claim_mode: ``"CLAIM"``: the savepoint or the directories that it starts from become the job's, which removes
         them once newer checkpoints subsume them.

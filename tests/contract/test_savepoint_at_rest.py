@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.config import HaConfig
@@ -224,7 +224,8 @@ def test_a_job_that_is_started_and_led_in_that_time_asks_its_driver(
     client: JobClient, cluster: Cluster, over: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start() -> None:
-        client.submit(replace(cluster.request(JOB), request_id="again", start_from="fresh"))
+        accepted = frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE})
+        client.submit(replace(cluster.request(JOB), request_id="again", start_from="fresh", accept_verdicts=accepted))
         started.append(cluster.led(JOB, over.coordinator))
 
     started: list[Any] = []

@@ -84,6 +84,10 @@ class FileSinks(SinkType):
         """It skips what it has."""
         return SKIPS
 
+    def remembers_unseen(self, sink: QuerySink) -> bool:  # noqa: ARG002  # all are alike
+        """The driver looks at its log."""
+        return False
+
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge by the log."""
         return FileSink(sink.path).judge(case, findings)

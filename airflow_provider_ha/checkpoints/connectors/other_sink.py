@@ -31,9 +31,13 @@ class OtherSink(SinkType):
 
     def again(self, sink: QuerySink) -> str:
         """It takes the rows again."""
-        if sink.format in _TRANSIENT_FORMATS:
+        if not self.remembers_unseen(sink):
             return "what its sink has ends with the driver"
         return super().again(sink)
+
+    def remembers_unseen(self, sink: QuerySink) -> bool:
+        """What a sink for a look at rows has ends with the driver."""
+        return (sink.format or "").lower() not in _TRANSIENT_FORMATS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge what it may have, and what it is given again."""

@@ -103,6 +103,10 @@ class SinkType:
         """Return what a batch that comes again does to it, as the end of a sentence about the query."""
         return BY_KEY if sink.repeatable else "its sink may have the rows of a batch that comes again twice"
 
+    def remembers_unseen(self, sink: QuerySink) -> bool:  # noqa: ARG002  # of those that do not
+        """Whether it may remember batches, or keep rows, in a way that no start of a query looks at."""
+        return True
+
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Note what the sink makes of a restore; return what has to be set aside there: batch -> digest. Pure."""
         raise NotImplementedError

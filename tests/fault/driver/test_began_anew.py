@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import RestoreRefusedError
@@ -27,7 +28,9 @@ def test_a_submit_does_not_go_back_to_the_checkpoint_before_a_fresh_run_that_was
     job.stop("suspend")
     assert job.await_result().state is JobState.FINISHED
     job.close_gate("batch")
-    job.submit(start_from="fresh")
+    with pytest.raises(RestoreRefusedError, match=r"from nothing is LOSS_POSSIBLE: .*the numbers begin again at 0"):
+        job.submit(start_from="fresh")
+    job.submit(start_from="fresh", accept=(Verdict.LOSS_POSSIBLE,))
     job.await_held("batch")  # its function has been called with a batch that the first run has given it, too
     job.kill()
     job.job.request_cancel(operation_id=new_id(), requested_by="test")
@@ -37,7 +40,7 @@ def test_a_submit_does_not_go_back_to_the_checkpoint_before_a_fresh_run_that_was
     with pytest.raises(RestoreRefusedError, match=r"LOSS_POSSIBLE: .*run 2 did not go on from this cut"):
         job.submit()
 
-    job.submit(start_from="fresh")
+    job.submit(start_from="fresh", accept=(Verdict.LOSS_POSSIBLE,))
     job.await_alive(lambda: job.job.snapshot().leader is not None, "the leader")
     job.await_read(job.job.snapshot().epoch)
     job.stop("suspend")

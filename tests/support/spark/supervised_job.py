@@ -9,7 +9,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import psutil
 
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
+from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.clock import new_id
@@ -69,12 +70,14 @@ class SupervisedJob:
         """The client of the job."""
         return self.client.job(self.job_id)
 
-    def submit(self, *, start_from: str = LATEST) -> None:
+    def submit(self, *, start_from: str = LATEST, accept: Iterable[Verdict] = ()) -> None:
         """Submit the script as a new run."""
         arguments = [*self.stream.arguments, str(self.gates), ",".join(self.queries)]
-        self.submit_script(APPS / "gated.py", arguments, start_from=start_from)
+        self.submit_script(APPS / "gated.py", arguments, start_from=start_from, accept=accept)
 
-    def submit_script(self, script: Path, arguments: list[str], *, start_from: str = LATEST) -> None:
+    def submit_script(
+        self, script: Path, arguments: list[str], *, start_from: str = LATEST, accept: Iterable[Verdict] = ()
+    ) -> None:
         """Submit any script as a new run."""
         conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
         self.job.submit(
@@ -89,6 +92,7 @@ class SupervisedJob:
                 driver_memory="1g",
                 options=self.options.model_copy(update={"repeatable": self.repeatable}),
                 start_from=start_from,
+                accept_verdicts=frozenset({Verdict.SAFE, *accept}),
             )
         )
 
