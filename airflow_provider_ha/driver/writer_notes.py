@@ -75,15 +75,15 @@ def notes(writer: Any) -> WriterNotes:
 def begins_anew(noted: WriterNotes, default_format: str) -> bool:
     """Whether a query is for a look at rows only, and begins from nothing at each start: it is part of no checkpoint.
 
-    Spark itself starts a query with a memory sink on its checkpoint in complete mode only. A query with a console sink
-    that has no name could not be found again.
+    Spark itself starts a query with a memory sink on its checkpoint in complete mode only. A query without a name whose
+    rows go to a console, or nowhere, could not be found again.
 
     :param default_format: The session's ``spark.sql.sources.default``.
     """
     source = (noted.sink or default_format).lower()
-    if source not in DEBUG_FORMATS:
-        return False
-    return not noted.name or (source == "memory" and noted.mode.lower() != "complete")
+    if not noted.name:
+        return source in {*DEBUG_FORMATS, "noop"}
+    return source == "memory" and noted.mode.lower() != "complete"
 
 
 def check_options(name: str, noted: WriterNotes) -> None:
