@@ -72,15 +72,27 @@ def _print_version(value: bool) -> None:
 def options(
     context: typer.Context,
     zookeeper: Annotated[
-        str | None, typer.Option(help="ZooKeeper hosts, host:port,host:port. [env: SPARK_HA_ZOOKEEPER]")
+        str | None, typer.Option(help="ZooKeeper hosts. [env: SPARK_HA_ZOOKEEPER]", metavar="HOST:PORT,...")
     ] = None,
     storage_root: Annotated[
-        str | None, typer.Option(help="file:///path or s3://bucket/prefix. [env: SPARK_HA_STORAGE_ROOT]")
+        str | None,
+        typer.Option(help="file:///path or s3://bucket/prefix. [env: SPARK_HA_STORAGE_ROOT]", metavar="URI"),
     ] = None,
-    cluster_id: Annotated[str | None, typer.Option(help="Namespace of the jobs. [env: SPARK_HA_CLUSTER_ID]")] = None,
-    root: Annotated[str | None, typer.Option(help="Root znode of all clusters. [env: SPARK_HA_ROOT]")] = None,
+    cluster_id: Annotated[
+        str | None,
+        typer.Option(help="Namespace of the jobs. Default: default. [env: SPARK_HA_CLUSTER_ID]", metavar="ID"),
+    ] = None,
+    root: Annotated[
+        str | None,
+        typer.Option(help="Root znode of all clusters. Default: spark-ha. [env: SPARK_HA_ROOT]", metavar="ZNODE"),
+    ] = None,
     work_root: Annotated[
-        str | None, typer.Option(help="file:///path or s3:// prefix of working directories. [env: SPARK_HA_WORK_ROOT]")
+        str | None,
+        typer.Option(
+            help="Where working directories lie, file:///path or s3://bucket/prefix. Default: the storage root. "
+            "[env: SPARK_HA_WORK_ROOT]",
+            metavar="URI",
+        ),
     ] = None,
     version: Annotated[  # noqa: ARG001  # handled by its callback
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")

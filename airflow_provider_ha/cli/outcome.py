@@ -8,6 +8,7 @@ answer": only the first is a reason to act.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -29,6 +30,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+_SAYS_DEFAULT = re.compile(r"(?i)\bdefault\b|without it|in place of|\[env: ")
 # Older releases of typer use click's, newer ones bring it along.
 _USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 
@@ -53,6 +55,10 @@ def exit_code(error: errors.HaError) -> Exit:
 class RootGroup(TyperGroup):
     """The command with all of its verbs. A wrong option or argument exits with :attr:`Exit.WRONG_CALL`."""
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        _complete_help(self)
+
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """Parse the options before the verb."""
         with _wrong_call():
@@ -71,3 +77,14 @@ def _wrong_call() -> Iterator[None]:
     except _USAGE_ERROR as error:
         error.exit_code = Exit.WRONG_CALL
         raise
+
+
+def _complete_help(command: Any) -> None:
+    """Let the help of each option say what holds without it: none where neither a value nor the text says it."""
+    for inner in getattr(command, "commands", {}).values():
+        _complete_help(inner)
+    for option in command.params:
+        told = getattr(option, "help", None)
+        without = option.param_type_name == "option" and not option.required and not option.is_flag
+        if told and without and option.default in (None, (), []) and not _SAYS_DEFAULT.search(told):
+            option.help = f"{told} Default: none."

@@ -19,11 +19,13 @@ from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.control.job.requests import IfLost, SubmitRequest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.given_options import ha_options, resources
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.pointers.ownership import ClaimMode
 
 
 _PANELS = {"app": "Application", "place": "Where it runs", "start": "What it starts from", "ha": "High availability"}
+_HA = HaOptions()
 _LIST = "Repeatable, or separated by commas."
 
 
@@ -45,7 +47,9 @@ class SubmitWords:
     ]
     request_id: Annotated[
         str | None,
-        typer.Option(help="Id of the request: a repeated id finds the run again instead of making another."),
+        typer.Option(
+            help="Id of the request: a repeated id finds the run again instead of making another. Default: a new id."
+        ),
     ] = None
     name: Annotated[
         str | None, typer.Option(help="Spark's application name; default: the job id.", rich_help_panel=_PANELS["app"])
@@ -113,7 +117,8 @@ class SubmitWords:
     engine: Annotated[
         str | None,
         typer.Option(
-            help="What runs the driver: local (this host; it outlives the command and the shell) or standalone.",
+            help="What runs the driver: local (this host; it outlives the command and the shell) or standalone. "
+            "Default: that of --spark-conn-id, else local.",
             rich_help_panel=_PANELS["place"],
         ),
     ] = None
@@ -136,22 +141,29 @@ class SubmitWords:
         ),
     ] = False
     driver_memory: Annotated[
-        str | None, typer.Option(help="Memory of the driver's JVM: 1g.", rich_help_panel=_PANELS["place"])
+        str | None,
+        typer.Option(help="Memory of the driver's JVM: 1g. Default: Spark's.", rich_help_panel=_PANELS["place"]),
     ] = None
     driver_class_path: Annotated[
-        str | None, typer.Option(help="Class path of the driver's JVM.", rich_help_panel=_PANELS["place"])
+        str | None,
+        typer.Option(help="Class path of the driver's JVM. Default: Spark's.", rich_help_panel=_PANELS["place"]),
     ] = None
     executor_cores: Annotated[
-        int | None, typer.Option(help="Cores of each executor.", min=1, rich_help_panel=_PANELS["place"])
+        int | None,
+        typer.Option(help="Cores of each executor. Default: Spark's.", min=1, rich_help_panel=_PANELS["place"]),
     ] = None
     executor_memory: Annotated[
-        str | None, typer.Option(help="Memory of each executor: 2g.", rich_help_panel=_PANELS["place"])
+        str | None,
+        typer.Option(help="Memory of each executor: 2g. Default: Spark's.", rich_help_panel=_PANELS["place"]),
     ] = None
     total_executor_cores: Annotated[
-        int | None, typer.Option(help="Cores of all executors together.", min=1, rich_help_panel=_PANELS["place"])
+        int | None,
+        typer.Option(
+            help="Cores of all executors together. Default: Spark's.", min=1, rich_help_panel=_PANELS["place"]
+        ),
     ] = None
     num_executors: Annotated[
-        int | None, typer.Option(help="How many executors.", min=1, rich_help_panel=_PANELS["place"])
+        int | None, typer.Option(help="How many executors. Default: Spark's.", min=1, rich_help_panel=_PANELS["place"])
     ] = None
     start_from: Annotated[
         list[str] | None,
@@ -213,7 +225,8 @@ class SubmitWords:
     restart_delay: Annotated[
         float | None,
         typer.Option(
-            help="Seconds before the next of these when a driver fails by itself; doubles.",
+            help="Initial delay before a failed driver is restarted, in seconds; doubles each time. "
+            f"Default: {_HA.restart_delay:g}.",
             rich_help_panel=_PANELS["ha"],
         ),
     ] = None
@@ -228,22 +241,31 @@ class SubmitWords:
     application_failures: Annotated[
         int | None,
         typer.Option(
-            help="How often the same error of the application at the same batch ends the run; -1: never. Default: 3.",
+            help="How often the same error of the application at the same batch ends the run; -1: never. "
+            f"Default: {_HA.application_failures}.",
             rich_help_panel=_PANELS["ha"],
         ),
     ] = None
     application_failure_period: Annotated[
         float | None,
         typer.Option(
-            help="Seconds between the first and the last of these, at least; default: 600.",
+            help="Seconds between the first and the last of these, at least. "
+            f"Default: {_HA.application_failure_period:g}.",
             rich_help_panel=_PANELS["ha"],
         ),
     ] = None
     checkpoint_interval: Annotated[
-        float | None, typer.Option(help="Seconds between two checkpoints.", rich_help_panel=_PANELS["ha"])
+        float | None,
+        typer.Option(
+            help=f"Seconds between two checkpoints. Default: {_HA.checkpoint_interval:g}.",
+            rich_help_panel=_PANELS["ha"],
+        ),
     ] = None
     retained_checkpoints: Annotated[
-        int | None, typer.Option(help="How many checkpoints are kept.", rich_help_panel=_PANELS["ha"])
+        int | None,
+        typer.Option(
+            help=f"How many checkpoints are kept. Default: {_HA.retained_checkpoints}.", rich_help_panel=_PANELS["ha"]
+        ),
     ] = None
     allow_new_queries: Annotated[
         bool,
@@ -266,16 +288,23 @@ class SubmitWords:
     kafka_properties: KafkaProperties = None
     driver_log_mb: Annotated[
         int | None,
-        typer.Option(help="Megabytes from which on the driver's log is rotated.", rich_help_panel=_PANELS["ha"]),
+        typer.Option(
+            help=f"Megabytes from which on the driver's log is rotated. Default: {_HA.driver_log_mb}.",
+            rich_help_panel=_PANELS["ha"],
+        ),
     ] = None
     driver_log_files: Annotated[
         int | None,
-        typer.Option(help="How many files of it there are, of each attempt.", rich_help_panel=_PANELS["ha"]),
+        typer.Option(
+            help=f"How many files of it there are, of each attempt. Default: {_HA.driver_log_files}.",
+            rich_help_panel=_PANELS["ha"],
+        ),
     ] = None
     stall_timeout: Annotated[
         float | None,
         typer.Option(
-            help="Seconds in one trigger without a commit after which the job is STALLED; 0: never. Default: 600.",
+            help="Seconds in one trigger without a commit after which the job is STALLED; 0: never. "
+            f"Default: {_HA.stall_timeout:g}.",
             rich_help_panel=_PANELS["ha"],
         ),
     ] = None
@@ -292,7 +321,7 @@ class SubmitWords:
     ] = None
     metrics_address: Annotated[
         str | None,
-        typer.Option(help="Address of that port; default: 127.0.0.1.", rich_help_panel=_PANELS["ha"]),
+        typer.Option(help=f"Address of that port. Default: {_HA.metrics_address}.", rich_help_panel=_PANELS["ha"]),
     ] = None
 
     def request(self, target: Target) -> SubmitRequest:

@@ -6,12 +6,14 @@ import re
 import shlex
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.main import get_command
 
 from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.docs.blocks import blocks_of
 from tests.docs.test_code_blocks import PAGES, ROOT, page_id
 from tests.mutants.catalogue import read_toml
@@ -105,7 +107,7 @@ def test_the_install_page_has_every_extra() -> None:
 # Commands that end or remove something, and the words of which one has to stand in the paragraph before the block.
 _DESTROYS = {
     r"job stop\b": ("stop", "end"),
-    r"job cancel\b": ("cancel",),
+    r"job cancel\b": ("cancel", "ends"),
     r"job delete\b(?!.*--dry-run)": ("delete",),
     r"cluster erase\b(?!.*--dry-run)": ("eras",),
     r"(?:savepoint dispose)\b": ("dispos", "remov"),
@@ -130,3 +132,41 @@ def test_a_block_to_copy_destroys_nothing_without_a_sentence_before_it(page: Pat
             if block.language == "bash" and re.search(rf"spark-ha {pattern}", block.text):
                 said = paragraph_before(page, block.line).lower()
                 assert any(word in said for word in words), f"{page_id(page)}:{block.line}: {pattern}"
+
+
+def options() -> list[tuple[str, Any]]:
+    """Return each option of each command."""
+    found: list[tuple[str, Any]] = []
+
+    def walk(command: Any, words: tuple[str, ...]) -> None:
+        for name, inner in getattr(command, "commands", {}).items():
+            walk(inner, (*words, name))
+        found.extend((" ".join(words), each) for each in command.params if each.param_type_name == "option")
+
+    walk(get_command(app), ())
+    return found
+
+
+def test_the_help_of_every_option_says_its_default() -> None:
+    silent = [
+        f"{verb} {option.opts[0]}"
+        for verb, option in options()
+        if not option.required and not option.is_flag and option.default in (None, (), [])
+        if not re.search(r"(?i)\bdefault\b|without it|in place of|\[env: ", option.help or "")
+    ]
+
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", sorted(HaOptions.model_fields))
+def test_a_default_in_help_is_that_of_the_code(name: str) -> None:
+    """Numbers and words alike."""
+    default = HaOptions.model_fields[name].default
+    helps = [
+        option.help
+        for verb, option in options()
+        if verb == "job submit" and f"--{name.replace('_', '-')}" in option.opts and not option.is_flag
+    ]
+
+    for told in helps if default not in (None, {}, (), -1) else []:
+        assert told.endswith(f"Default: {default:g}." if isinstance(default, float) else f"Default: {default}."), told
