@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.compat.sdk import AirflowFailException, BaseOperator, TaskDeferralTimeout
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
+from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._given import WORDS, check_given
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.control.job.job_owner import Acting
-
-
-_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "none": False, "": False}
 
 
 class SparkHaBaseOperator(PlainErrors, BaseOperator):
@@ -43,6 +42,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
         self.poll_interval = poll_interval
+        check_given(self, job_id=check_job_id)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """Go on after a deferral. A wait that took too long is not started again by the package's own tries.
@@ -98,7 +98,7 @@ def as_flag(value: bool | str | None) -> bool:
     """
     if isinstance(value, str):
         word = value.strip().lower()
-        if word not in _WORDS:
+        if word not in WORDS:
             raise AirflowFailException(f"{value!r} is neither true nor false.")
-        return _WORDS[word]
+        return WORDS[word]
     return bool(value)

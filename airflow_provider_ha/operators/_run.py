@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_ha.compat import AIRFLOW, AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
-from airflow_provider_ha.control.job.requests import SubmittedRun
+from airflow_provider_ha.control.job.requests import IfLost, SubmittedRun
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
@@ -22,6 +22,7 @@ from airflow_provider_ha.operators._argument_secrets import ArgumentSecrets
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, refuse_error
 from airflow_provider_ha.operators._driver_logs import last_words_of, where_is_log
 from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
+from airflow_provider_ha.operators._given import check_given, flag, one_of
 from airflow_provider_ha.operators._identity import is_retry, request_id
 from airflow_provider_ha.operators._known_run import tell, tell_run
 from airflow_provider_ha.operators._lineage import TellsLineage, is_active, reason_of
@@ -59,6 +60,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
         super().__init__(**retry_kwargs(retries, retry_delay, FOLLOW_RETRIES), **kwargs)
         self.own_retries = is_own(retries, FOLLOW_RETRIES)
         self.when_killed = when_killed
+        check_given(self, when_killed=one_of("when_killed", [choice.value for choice in WhenKilled]))
 
     def attach(self, client: HaClient, context: Any, request: str) -> int:
         """Return the number of the run that the task *request* watches. Idempotent; a refusal changes nothing.
@@ -70,8 +72,8 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
     def execute(self, context: Any) -> dict[str, Any]:
         """Claim the task, find its run, then defer."""
         with airflow_errors():
-            _one_of("wait_for", self.wait_for, (RUNNING, FINISHED))
-            _one_of("when_killed", self.when_killed, [choice.value for choice in WhenKilled])
+            one_of("wait_for", (RUNNING, FINISHED))(self.wait_for)
+            one_of("when_killed", [choice.value for choice in WhenKilled])(self.when_killed)
             refuse_unheard(self.when_killed)
         request = request_id(context)
         with self.client() as client:
@@ -207,6 +209,12 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         self.force = force
         self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
         self.openlineage_inject_transport_info = openlineage_inject_transport_info
+        check_given(
+            self,
+            wait_for=one_of("wait_for", (RUNNING, FINISHED)),
+            if_lost=one_of("if_lost", [choice.value for choice in IfLost]),
+            force=flag("force"),
+        )
         self.lineage_conf: dict[str, str] = {}
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
@@ -242,11 +250,6 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         found = "created" if run.created else "found again"
         self.log.info("Run %d of job %s was %s (submission %d)", run.run, self.job_id, found, run.attempt)
         return run.run
-
-
-def _one_of(parameter: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ConfigurationError(f"{parameter}={value!r} is unknown", next_step=f"Use one of {', '.join(allowed)}")
 
 
 def refuse_unheard(when_killed: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.operators._base import as_flag
 from airflow_provider_ha.operators._failures import because, read_log
+from airflow_provider_ha.operators._given import check_given, flag
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
 from airflow_provider_ha.views.task_results import CanceledView
 
@@ -46,6 +47,7 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
     def __init__(self, *, savepoint: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.savepoint = savepoint
+        check_given(self, savepoint=flag("savepoint"))
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Ask for the cancellation."""

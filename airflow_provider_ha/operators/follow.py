@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.removed_runs import removed
 from airflow_provider_ha.jobs.watchers import follow, follow_first
+from airflow_provider_ha.operators._given import check_given, whole_number
 from airflow_provider_ha.operators._run import SparkHaWatchOperator
 
 
@@ -49,6 +50,7 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
     def __init__(self, *, run: int | str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.run = run
+        check_given(self, run=whole_number("run"))
 
     def attach(self, client: HaClient, context: Any, request: str) -> int:  # noqa: ARG002  # it needs none
         """Return the run that is named, else the one that this task found first.

@@ -16,7 +16,9 @@ from airflow_provider_ha.compat.triggers import TimeDeltaTrigger
 from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaJobsLink
+from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._given import check_given
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
@@ -66,6 +68,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         self.spark_ha_conn_id = spark_ha_conn_id
         self.leader_timeout = leader_timeout
         self.job_id = job_id
+        check_given(self, job_id=check_job_id)
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Recover what is lost now."""

@@ -12,12 +12,15 @@ from airflow_provider_ha.control.job.requests import (
     LATEST,
     RestoreRequest,
     SubmittedRun,
-    claim_mode,
+    accepted,
     if_lost,
     named_directories,
 )
+from airflow_provider_ha.control.job.requests import claim_mode as as_claim_mode
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.names import check_job_id
+from airflow_provider_ha.operators._given import check_given, one_of
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
@@ -161,6 +164,13 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self.driver_memory = driver_memory
         self.name = name
         self.allow_remote_executors = allow_remote_executors
+        check_given(
+            self,
+            source_job=check_job_id,
+            claim_mode=as_claim_mode,
+            output_mode=one_of("output_mode", [mode.value for mode in OutputMode]),
+            accept_verdicts=accepted,
+        )
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Plan and start the restore, or find its run again."""
@@ -191,7 +201,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             fallback=self.fallback,
             output=output,
             accept_verdicts=accept_verdicts,
-            claim_mode=claim_mode(self.claim_mode),
+            claim_mode=as_claim_mode(self.claim_mode),
             adopt=directories,
             sinks=dict(self.sinks or {}),
             kafka_bootstrap=dict(self.kafka_bootstrap or {}),

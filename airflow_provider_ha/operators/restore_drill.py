@@ -10,6 +10,7 @@ from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailExceptio
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._durations import seconds_of
 from airflow_provider_ha.operators._failures import airflow_errors, because, unknown_job_skips
+from airflow_provider_ha.operators._given import check_given, flag
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._retries import DRILL_RETRIES, DRILL_RETRY_DELAY, retry_kwargs
 from airflow_provider_ha.operators._tables import table
@@ -84,6 +85,14 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         self.heap = heap
         self.deadline = deadline
         self.skip_unknown_job = skip_unknown_job
+        check_given(
+            self,
+            start=flag("start"),
+            skip_unknown_job=flag("skip_unknown_job"),
+            max_age=lambda value: seconds_of(value, "max_age"),
+            max_duration=lambda value: seconds_of(value, "max_duration"),
+            deadline=lambda value: seconds_of(value, "deadline"),
+        )
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Drill, log the figures, and return them, or fail with the reasons."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.operators._given import check_given, flag, whole_number
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
 from airflow_provider_ha.views.task_results import SavepointTakenView
 
@@ -69,6 +70,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         self.retain = retain
         self.retain_days = retain_days
         self.skip_unknown_job = skip_unknown_job
+        check_given(self, retain=whole_number("retain"), skip_unknown_job=flag("skip_unknown_job"))
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Ask for the savepoint."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.compat.sdk import AirflowFailException
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._given import check_given, flag, one_of
 from airflow_provider_ha.operators._tables import table
 from airflow_provider_ha.views.selection import selection_view
 
@@ -45,6 +46,7 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
         self.start_from = start_from
         self.fallback = fallback
         self.depth = depth
+        check_given(self, depth=one_of("depth", ("quick", "full")), fallback=flag("fallback"))
 
     def execute(self, context: Any) -> dict[str, Any]:  # noqa: ARG002  # Airflow's signature
         """Verify, log the table, return the selection."""

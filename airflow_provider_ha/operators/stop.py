@@ -9,6 +9,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import JobState, Operation
 from airflow_provider_ha.operators._base import as_flag
 from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
+from airflow_provider_ha.operators._given import check_given, flag, one_of
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator, left_behind
 from airflow_provider_ha.views.task_results import StoppedView
 
@@ -58,6 +59,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
         super().__init__(**kwargs)
         self.mode = mode
         self.savepoint = savepoint
+        check_given(self, mode=one_of("mode", STOP_MODES), savepoint=flag("savepoint"))
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Check the mode, ask, then defer until the run is FINISHED."""

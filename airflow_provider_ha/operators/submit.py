@@ -7,10 +7,12 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun, accepted, claim_mode, if_lost
+from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun, accepted, if_lost
+from airflow_provider_ha.control.job.requests import claim_mode as as_claim_mode
 from airflow_provider_ha.hooks._spark_connection import SparkPlace, read_place
 from airflow_provider_ha.jobs.options.given_options import ha_options, resources
 from airflow_provider_ha.jobs.options.resources import Resources
+from airflow_provider_ha.operators._given import check_given, is_known
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
@@ -268,6 +270,9 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.metrics_port = metrics_port
         self.metrics_address = metrics_address
         self.job_owner = job_owner
+        check_given(self, claim_mode=as_claim_mode, accept_verdicts=accepted)
+        ha_options(**{name: value for name in OPTIONS if is_known(value := getattr(self, name))})
+        resources(**{name: value for name in RESOURCES if is_known(value := getattr(self, name))})
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Submit the script, or find the run again."""
@@ -313,7 +318,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 ),
                 start_from=self.start_from,
                 sinks=dict(self.sinks or {}),
-                claim_mode=claim_mode(self.claim_mode),
+                claim_mode=as_claim_mode(self.claim_mode),
                 accept_verdicts=accepted(self.accept_verdicts),
                 owner=self.job_owner or None,
                 if_lost=if_lost(self.if_lost),

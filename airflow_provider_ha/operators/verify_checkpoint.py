@@ -12,6 +12,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._durations import seconds_of
 from airflow_provider_ha.operators._failures import airflow_errors, because
+from airflow_provider_ha.operators._given import check_given, flag, one_of
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._tables import table
 from airflow_provider_ha.views.verdict import StartVerdict, VerdictView, cut_verdict, directory_verdict
@@ -99,6 +100,13 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         self.heap = heap
         self.deadline = deadline
         self.fail_on = fail_on
+        check_given(
+            self,
+            depth=one_of("depth", list(_DEPTHS)),
+            fail_on=one_of("fail_on", list(FAIL_ON)),
+            start=flag("start"),
+            deadline=lambda value: seconds_of(value, "deadline"),
+        )
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Verify, log what was found, and return it, or fail with the reason."""

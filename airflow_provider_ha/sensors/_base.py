@@ -11,7 +11,9 @@ from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailExceptio
 from airflow_provider_ha.errors import UnknownJobError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
+from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._given import check_given
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
 from airflow_provider_ha.sensors._baseline import Baseline, baseline_of, first
@@ -48,6 +50,7 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
         self.poll_interval = poll_interval
+        check_given(self, job_id=check_job_id)
 
     def trigger(self, baseline: Baseline) -> SparkHaTrigger:
         """Return the trigger that waits."""

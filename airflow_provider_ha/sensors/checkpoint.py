@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.operators._given import check_given, whole_number
 from airflow_provider_ha.sensors._base import SparkHaBaseSensor
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 
@@ -37,6 +38,7 @@ class SparkHaCheckpointSensor(SparkHaBaseSensor):
     def __init__(self, *, newer_than: int | str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.newer_than = newer_than
+        check_given(self, newer_than=whole_number("newer_than"))
 
     def trigger(self, baseline: Baseline) -> SparkHaCheckpointTrigger:
         """Return the trigger that waits."""

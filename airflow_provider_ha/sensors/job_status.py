@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._given import check_given
 from airflow_provider_ha.sensors._base import SparkHaBaseSensor
 from airflow_provider_ha.triggers.job_status import SparkHaJobStatusTrigger
 
@@ -41,12 +42,22 @@ class SparkHaJobStatusSensor(SparkHaBaseSensor):
     def __init__(self, *, target_states: Sequence[str] = (JobState.RUNNING.value,), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.target_states = target_states
+        check_given(self, target_states=_states)
 
     def trigger(self, baseline: Baseline) -> SparkHaJobStatusTrigger:  # noqa: ARG002  # any terminal state is judged
         """Return the trigger that waits."""
-        states = [self.target_states] if isinstance(self.target_states, str) else list(self.target_states)
-        known = [state.value for state in JobState]
         with airflow_errors():
-            if not states or any(state not in known for state in states):
-                raise ConfigurationError(f"target states {states} are not all known", next_step=f"Choose from {known}")
+            states = _states(self.target_states)
         return SparkHaJobStatusTrigger(target_states=states, **self.trigger_kwargs())
+
+
+def _states(given: str | Sequence[str]) -> list[str]:
+    """Return the states that are waited for.
+
+    :raises ConfigurationError: One is not known, or there is none.
+    """
+    states = [given] if isinstance(given, str) else list(given)
+    known = [state.value for state in JobState]
+    if not states or any(state not in known for state in states):
+        raise ConfigurationError(f"target states {states} are not all known", next_step=f"Choose from {known}")
+    return states

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.operators._given import check_given, whole_number
 from airflow_provider_ha.sensors._base import SparkHaBaseSensor
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
 
@@ -39,6 +40,7 @@ class SparkHaLeaderSensor(SparkHaBaseSensor):
         super().__init__(**kwargs)
         self.min_epoch = min_epoch
         self.min_run = min_run
+        check_given(self, min_epoch=whole_number("min_epoch"), min_run=whole_number("min_run"))
 
     def trigger(self, baseline: Baseline) -> SparkHaLeaderTrigger:
         """Return the trigger that waits."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.jobs.application._archives import package_files
-from airflow_provider_ha.jobs.application.application_scan import sibling_modules
+from airflow_provider_ha.jobs.application.application_scan import sibling_modules, unnamed_queries
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,54 @@ def test_links_in_a_package_are_followed_but_not_in_circles(tmp_path: Path) -> N
     found = [path.relative_to(tmp_path).as_posix() for path in package_files(tmp_path / "package")]
 
     assert found == ["package/__init__.py", "package/linked/__init__.py"]
+
+
+CHAIN = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+rows = spark.readStream.format("rate").load()
+query = (
+    rows.writeStream
+    {calls}
+    .start({path})
+)
+query.awaitTermination()
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "path", "lines"),
+    [
+        (".foreachBatch(write)", "", (8,)),
+        (".foreach(write).option('checkpointLocation', 'c')", "", (8,)),
+        (".format('console')", "", (8,)),
+        (".queryName('orders').foreachBatch(write)", "", ()),
+        (".foreachBatch(write).queryName(name)", "", ()),
+        (".format('parquet')", "'/data/out'", ()),
+        (".format('kafka').option('topic', 't')", "", ()),
+        (".format(sink)", "", ()),
+    ],
+)
+def test_a_query_that_nothing_names_is_found_before_spark_starts(
+    tmp_path: Path, calls: str, path: str, lines: tuple[int, ...]
+) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(CHAIN.format(calls=calls, path=path))
+
+    assert unnamed_queries(script) == lines
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import threading\nthreading.Thread(target=print).start()\n",
+        "writer = rows.writeStream.foreachBatch(write)\nwriter.queryName('a').start()\n",
+        "server.foreachBatch(write).start()\n",
+    ],
+    ids=["a thread", "over two statements", "no query"],
+)
+def test_what_is_not_one_expression_is_left_to_the_driver(tmp_path: Path, text: str) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(text)
+
+    assert unnamed_queries(script) == ()

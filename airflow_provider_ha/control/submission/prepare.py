@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
@@ -11,6 +13,7 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.application.application_scan import unnamed_queries
 from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 from airflow_provider_ha.jobs.host.spark_release import check_one_release, check_supported, installed_spark
@@ -18,6 +21,9 @@ from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.options.conf_keys import check_keys
 from airflow_provider_ha.jobs.options.engine_options import cluster_options, engine_options, named_spark_home
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
+
+
+log = logging.getLogger(__name__)
 
 
 def check_master(master: str, *, allowed: bool) -> None:
@@ -91,6 +97,13 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
         jars=request.jars,
         archives=request.archives,
     )
+    for line in unnamed_queries(Path(request.application)):
+        log.warning(
+            "%s, line %d: a streaming query has no name, and its sink gives it none, so the driver will refuse it. "
+            'Add .queryName("...") to its writeStream.',
+            request.application,
+            line,
+        )
     return _graph(job, request, files)
 
 

@@ -16,6 +16,8 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application._archives import package_files
 
 
+_NAMELESS_SINKS = frozenset({"foreachBatch", "foreach"})
+_NAMELESS_FORMATS = frozenset({"console", "noop"})
 _DYNAMIC = frozenset({"import_module", "__import__"})
 
 
@@ -38,6 +40,37 @@ def sibling_modules(script: Path) -> tuple[Path, ...]:
             if source.suffix == ".py":
                 pending.extend(_imported(script, _parse(source)))
     return tuple(sorted(found))
+
+
+def unnamed_queries(script: Path) -> tuple[int, ...]:
+    """Return the lines of the script at which a query without a name is started that its sink cannot name either.
+
+    Only what one expression says from ``writeStream`` to ``start()`` is seen: a hint before Spark starts, no proof. The
+    driver decides.
+
+    :raises ConfigurationError: The script is not Python source.
+    """
+    found = set()
+    for node in ast.walk(_parse_script(script)):
+        if isinstance(node, ast.Call) and _called(node.func) == "start":
+            calls = dict(_chain(node))
+            formats = {each.value for each in calls.get("format", []) if isinstance(each, ast.Constant)}
+            nameless = _NAMELESS_SINKS & calls.keys() or _NAMELESS_FORMATS & formats
+            if "writeStream" in calls and "queryName" not in calls and nameless:
+                found.add(node.func.end_lineno or node.lineno)
+    return tuple(sorted(found))
+
+
+def _chain(node: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Yield the names of ``a.b(x).c`` from its end, each with its arguments."""
+    while True:
+        arguments: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            arguments, node = node.args, node.func
+        if not isinstance(node, ast.Attribute):
+            return
+        yield node.attr, arguments
+        node = node.value
 
 
 def _parse_script(script: Path) -> ast.Module:

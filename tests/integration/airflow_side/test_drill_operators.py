@@ -49,6 +49,13 @@ def drilling(**values: Any) -> SparkHaRestoreDrillOperator:
     return SparkHaRestoreDrillOperator(task_id="task", job_id="flights", start="False", **values)
 
 
+def rendered(task: Any, **values: Any) -> Any:
+    """Return a task with values as templates render to them: those that are given are refused at the import."""
+    for name, value in values.items():
+        setattr(task, name, value)
+    return task
+
+
 def verifying(**values: Any) -> SparkHaVerifyCheckpointOperator:
     return SparkHaVerifyCheckpointOperator(task_id="task", **values)
 
@@ -130,7 +137,7 @@ def test_a_spark_that_gives_no_answer_in_time_leaves_the_task_to_its_retries(
 
 def test_a_limit_that_is_no_duration_is_refused() -> None:
     with pytest.raises(AirflowFailException, match="max_age='soon' is not a duration"):
-        drilling(max_age="soon").execute(context())
+        rendered(drilling(), max_age="soon").execute(context())
 
 
 def weekly(**params: Any) -> Any:
@@ -231,4 +238,4 @@ def test_spark_need_not_be_asked_about_a_query_without_state(job: Job) -> None:
 )
 def test_bad_input_is_refused_in_so_many_words(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(AirflowFailException, match=reason):
-        verifying(**values).execute(context())
+        rendered(verifying(), **values).execute(context())

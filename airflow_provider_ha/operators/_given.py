@@ -1,0 +1,73 @@
+"""Values that a DAG gives: those that are no templates are checked when it is parsed, as Airflow checks names.
+
+A word that is wrong then is an error of the DAG's import, and not one of a task at night.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+_PLAIN = (str, int, float, timedelta, Enum)
+_TEMPLATE = ("{{", "{%", "{#")
+
+
+def check_given(task: Any, **checks: Callable[[Any], object]) -> None:
+    """Check attributes of a task that are given and known now.
+
+    :param checks: Attribute -> what raises for a value that cannot be used.
+    :raises ConfigurationError: A value cannot be used.
+    """
+    for name, check in checks.items():
+        value = getattr(task, name)
+        if value not in (None, "") and is_known(value):
+            check(value)
+
+
+def is_known(value: Any) -> bool:
+    """Whether a value is what the task will have: no template, and no result of another task. Pure."""
+    if isinstance(value, str):
+        return not any(sign in value for sign in _TEMPLATE)
+    if isinstance(value, Mapping):
+        return all(map(is_known, value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(map(is_known, value))
+    return value is None or isinstance(value, _PLAIN)
+
+
+def one_of(parameter: str, allowed: Collection[str]) -> Callable[[Any], None]:
+    """Return a check of a word."""
+
+    def check(value: Any) -> None:
+        if value not in allowed:
+            raise ConfigurationError(f"{parameter}={value!r} is unknown", next_step=f"Use one of {', '.join(allowed)}")
+
+    return check
+
+
+def whole_number(parameter: str) -> Callable[[Any], None]:
+    """Return a check of a number, which may be text."""
+
+    def check(value: Any) -> None:
+        if not str(value).strip().lstrip("-").isdigit():
+            raise ConfigurationError(f"{parameter}={value!r} is no whole number", next_step="Write digits")
+
+    return check
+
+
+def flag(parameter: str) -> Callable[[Any], None]:
+    """Return a check of what is true or false, which may be text."""
+
+    def check(value: Any) -> None:
+        if isinstance(value, str) and value.strip().lower() not in WORDS:
+            raise ConfigurationError(f"{parameter}={value!r} is neither true nor false", next_step="Use True or False")
+
+    return check
+
+
+WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "none": False, "": False}

@@ -1,0 +1,125 @@
+"""A value of a DAG that is no template and cannot be used is an error when the DAG is parsed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+pytest.importorskip("airflow")
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
+from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
+from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
+from airflow_provider_ha.operators.follow import SparkHaFollowOperator
+from airflow_provider_ha.operators.move import SparkHaMoveOperator
+from airflow_provider_ha.operators.plan_restore import SparkHaPlanRestoreOperator
+from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
+from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
+from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOperator
+from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
+from airflow_provider_ha.operators.select_checkpoint import SparkHaSelectCheckpointOperator
+from airflow_provider_ha.operators.stop import SparkHaStopOperator
+from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
+from airflow_provider_ha.operators.verify_checkpoint import SparkHaVerifyCheckpointOperator
+from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
+from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
+from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
+
+
+SUBMIT = {"job_id": "orders", "application": "main.py"}
+JOB = {"job_id": "orders"}
+TASKS: dict[Any, dict[str, Any]] = {
+    SparkHaCancelOperator: JOB,
+    SparkHaCheckpointOperator: JOB,
+    SparkHaDeleteJobOperator: JOB,
+    SparkHaFollowOperator: JOB,
+    SparkHaMoveOperator: JOB | {"to_spark_ha_conn_id": "other"},
+    SparkHaPlanRestoreOperator: JOB,
+    SparkHaRecoverJobsOperator: {},
+    SparkHaRestoreOperator: JOB,
+    SparkHaRestoreDrillOperator: JOB,
+    SparkHaSavepointOperator: JOB,
+    SparkHaSelectCheckpointOperator: JOB,
+    SparkHaStopOperator: JOB,
+    SparkHaSubmitOperator: SUBMIT,
+    SparkHaVerifyCheckpointOperator: JOB,
+    SparkHaCheckpointSensor: JOB,
+    SparkHaJobStatusSensor: JOB,
+    SparkHaLeaderSensor: JOB,
+}
+WRONG: dict[str, Any] = {
+    "job_id": "a job/with a slash",
+    "source_job": "../other",
+    "wait_for": "runing",
+    "when_killed": "dettach",
+    "if_lost": "restrat",
+    "claim_mode": "CLAIMED",
+    "output_mode": "new",
+    "accept_verdicts": ["SAVE"],
+    "mode": "suspended",
+    "depth": "deep",
+    "fail_on": "anything",
+    "target_states": ["RUNING"],
+    "newer_than": "last",
+    "min_epoch": "first",
+    "min_run": "first",
+    "run": "newest",
+    "retain": "all",
+    "force": "maybe",
+    "savepoint": "maybe",
+    "keep_savepoints": "maybe",
+    "plan_only": "maybe",
+    "skip_unknown_job": "maybe",
+    "start": "maybe",
+    "stop": "maybe",
+    "max_age": "a day",
+    "max_duration": 0,
+    "deadline": -1,
+    "retained_checkpoints": 0,
+    "checkpoint_interval": -1,
+    "restart_attempts": "many",
+    "metrics_port": 70_000,
+    "executor_cores": "two",
+}
+CASES = [
+    (task, name)
+    for task in TASKS
+    for name in WRONG
+    if name in task.template_fields and not (name == "mode" and "mode" not in task.__init__.__code__.co_varnames)
+]
+
+
+@pytest.mark.parametrize(("task", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
+def test_a_value_that_cannot_be_used_is_an_error_of_the_import(task: Any, name: str) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        task(task_id="t", **(TASKS[task] | {name: WRONG[name]}))
+
+    assert told.value.next_step
+
+
+@pytest.mark.parametrize(("task", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
+@pytest.mark.parametrize("template", ["{{ params.value }}", ["{% if true %}SAFE{% endif %}"]], ids=["text", "list"])
+def test_a_template_is_looked_at_when_it_is_rendered(task: Any, name: str, template: Any) -> None:
+    assert task(task_id="t", **(TASKS[task] | {name: template}))
+
+
+def test_every_operator_and_sensor_is_tried() -> None:
+    import importlib
+    import pkgutil
+
+    from airflow_provider_ha import operators, sensors
+    from airflow_provider_ha.compat.sdk import BaseOperator
+
+    found = {
+        thing
+        for package in (operators, sensors)
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+        for name, thing in vars(importlib.import_module(module.name)).items()
+        if name in getattr(importlib.import_module(module.name), "__all__", ()) and isinstance(thing, type)
+        if issubclass(thing, BaseOperator)
+    }
+
+    assert found == set(TASKS)
