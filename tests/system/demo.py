@@ -80,7 +80,8 @@ def run(home: Path, console: Console, *, keep: bool = False, on_a_cluster: bool 
     console.print(f"report: {home / 'report.json'}")
     if keep:
         console.print(f"Airflow is up: {servers.url} (user {USER}, password {servers.password()})")
-        console.print("make demo-stop ends it")
+        for line in servers.to_go_on():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0 if report.verdict else 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from airflow_provider_ha.checkpoints.format.layout import Progress
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
 from tests.system.harness.compare import Comparison
@@ -23,6 +25,7 @@ from tests.system.harness.faults import Kill, Recovery, damage_checkpoint
 from tests.system.harness.losses import Loss
 from tests.system.harness.observer import exists, files_committed, rows_in, undisturbed
 from tests.system.harness.report import Phase, Report, short
+from tests.system.harness.servers import Servers
 
 
 def kill(planned: int, committed: int) -> Kill:
@@ -216,3 +219,19 @@ def test_a_look_is_repeated_when_a_file_vanishes_meanwhile(tmp_path: Path) -> No
 
     assert undisturbed(look) == "seen"
     assert len(looks) == 2
+
+
+def test_a_demo_that_stays_ends_with_what_the_next_job_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines make a shell in which `spark-ha` finds the demo's cluster."""
+    servers = Servers(tmp_path / "a home")
+    lines = servers.to_go_on()
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for line in lines:
+        if line.startswith("export "):
+            name, _, value = shlex.split(line)[1].partition("=")
+            monkeypatch.setenv(name, value)
+
+    assert HaConfig.from_env() == servers.config
+    assert lines[0].startswith("DAGs folder: /")
+    assert lines[-1] == "make demo-stop ends it"

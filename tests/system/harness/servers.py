@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any, ClassVar
 
 import httpx
 
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import ENVIRONMENT, HaConfig
 from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
@@ -119,6 +120,20 @@ class Servers:
         """Airflow's own generated password of a user."""
         path = self.airflow_home / "simple_auth_manager_passwords.json.generated"
         return str(json.loads(path.read_text())[user])
+
+    def to_go_on(self) -> list[str]:
+        """Return what a person needs for a job of another script: where DAGs go, and lines to paste into a shell."""
+        exports = [
+            f"export {variable}={shlex.quote(value)}"
+            for field, variable in ENVIRONMENT.items()
+            if field in self.config.model_fields_set and isinstance(value := getattr(self.config, field), str)
+        ]
+        return [
+            f"DAGs folder: {self.environment()['AIRFLOW__CORE__DAGS_FOLDER']}",
+            "For `spark-ha` in a shell:",
+            *exports,
+            "make demo-stop ends it",
+        ]
 
     def stop(self) -> list[int]:
         """End everything that the demo started. Returns the ids of processes that had to be killed."""
