@@ -124,6 +124,8 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
     for warning in lifetime_warnings() if isinstance(engine, LocalEngine) else ():
         log.warning("%s", warning)
     try:
+        if job.config.home_root is None:
+            job.roots.require()  # the engine makes a directory in the work root
         handle = engine.launch(ticket)
     except OutcomeUnknownError as error:  # guard: lost-answer-of-a-launch-is-a-refusal
         # It may run: an exit would be a false proof of its death. It reports itself, or is overdue.

@@ -56,6 +56,8 @@ def proof_place(job: JobContext) -> Iterator[Path]:
 
     :raises StorageUnavailableError: It cannot be made.
     """
+    if job.config.home_root is None:
+        job.roots.require()
     parent = job.config.home_path / PROOFS
     try:
         private_directories(parent)

@@ -16,6 +16,7 @@ from airflow_provider_ha.control.job.requests import FRESH, IfLost
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
 from airflow_provider_ha.control.submission.recovery import recover
+from airflow_provider_ha.control.verification.cut_proof import proof_place
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SetData
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import Generation
@@ -189,6 +190,24 @@ def test_a_storage_that_lost_one_root_only_is_not_taken_for_a_new_cluster(cluste
 
     with unmounted(tmp_path / "work"), pytest.raises(StorageUnavailableError, match="work root"):
         two.open(cluster.coordinator).store.write("a", b"")
+
+
+def test_neither_a_launch_nor_a_drill_makes_the_work_root(cluster: Cluster, tmp_path: Path) -> None:
+    """The home of a driver, and the copies of a drill, lie below it where no home root is named."""
+    both = cluster.config.model_copy(update={"work_root": f"file://{tmp_path}/work"})
+    (tmp_path / "two").mkdir()
+    two = Cluster(both, cluster.coordinator, tmp_path / "two")
+    job = two.exited("flights")
+    before = two.engine.launches()
+
+    with unmounted(tmp_path / "work"):
+        with pytest.raises(StorageUnavailableError, match="not mounted"):
+            recover(job, by="test")
+        with pytest.raises(StorageUnavailableError, match="not mounted"), proof_place(job):
+            pass
+        assert list((tmp_path / "work").iterdir()) == []
+
+    assert two.engine.launches() == before
 
 
 def test_an_empty_zookeeper_takes_up_the_identity_of_the_roots(cluster: Cluster, config: HaConfig) -> None:
