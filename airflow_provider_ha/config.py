@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -22,6 +22,7 @@ from pydantic import (
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import check_name
 from airflow_provider_ha.timings import Timings
+from airflow_provider_ha.uris import refusal_of, split
 
 
 __all__ = ["HaConfig", "HdfsOptions", "Retention", "S3Options", "Timings", "TlsOptions"]
@@ -158,7 +159,7 @@ ENVIRONMENT = {  # field -> variable
 
 
 class HaConfig(BaseModel):
-    """One cluster and how to reach it.
+    """One cluster and how to reach it. Roots are read letter by letter (``uris``): they have no escapes.
 
     :param zookeeper: Hosts of the ensemble: ``"zk1:2181,zk2:2181"``; a chroot may follow: ``"zk1:2181,zk2:2181/prod"``.
     :param storage_root: URI of blobs, graphs and records: ``file:///shared/ha`` or ``s3://bucket/prefix``.
@@ -255,7 +256,7 @@ class HaConfig(BaseModel):
     def _uri(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None:
             return None
-        parts = urlsplit(value)
+        parts = split(value)
         is_work = info.field_name == "work_root"
         if parts.scheme == "hdfs" and not is_work:
             raise ValueError(
@@ -266,12 +267,14 @@ class HaConfig(BaseModel):
                 f"storage URI {value!r} has no scheme that is known; write file:///path or s3://bucket/prefix"
                 + (" or hdfs://namenode:8020/path" if is_work else "")
             )
-        if parts.scheme == "hdfs" and (not parts.hostname or not parts.path.strip("/")):
+        if parts.scheme == "hdfs" and (not urlsplit(f"//{parts.authority}").hostname or not parts.path.strip("/")):
             raise ValueError(f"storage URI {value!r} names no name node and path; write hdfs://namenode:8020/path")
         if parts.scheme == "file" and not parts.path.startswith("/"):
             raise ValueError(f"storage URI {value!r} has no absolute path; write file:///path")
-        if parts.scheme == "s3" and not parts.netloc:
+        if parts.scheme == "s3" and not parts.authority:
             raise ValueError(f"storage URI {value!r} names no bucket; write s3://bucket/prefix")
+        if (refusal := refusal_of(parts)) is not None:
+            raise ValueError(f"storage URI {value!r} {refusal}")
         return value.rstrip("/")
 
     @field_validator("engines", mode="before")
@@ -329,14 +332,14 @@ class HaConfig(BaseModel):
     @property
     def work_path(self) -> Path:
         """The same as a directory of this host; of meaning for a ``file:`` URI only."""
-        return Path(unquote(urlsplit(self.work_uri).path))
+        return Path(split(self.work_uri).path)
 
     @property
     def home_path(self) -> Path:
         """Directory of what a driver keeps on its host: logs, downloaded files. It need not be seen elsewhere."""
         if self.home_root is None:
             return self.work_path
-        return Path(unquote(urlsplit(self.home_root).path)) / self.cluster_id
+        return Path(split(self.home_root).path) / self.cluster_id
 
     @classmethod
     def build(cls, **values: Any) -> HaConfig:

@@ -10,6 +10,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_provider_ha.errors import ConfigurationError
@@ -71,3 +73,14 @@ def _usual_places() -> list[Path]:
     if found and found.submodule_search_locations:
         places += [Path(location) / "jars" for location in found.submodule_search_locations]
     return places
+
+
+def utf8_locale(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return what gives a JVM the file names that this Python has; nothing where its locale does.
+
+    In the locale C, Python writes names as UTF-8 all the same (PEP 540), and a JVM replaces what is not ASCII: it would
+    work in another directory.
+    """
+    locale = next(filter(None, (inherited.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "C")
+    python = sys.getfilesystemencoding().lower()
+    return {} if python != "utf-8" or "utf" in locale.lower() else {"LC_ALL": "C.UTF-8"}

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -25,6 +24,7 @@ from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import cluster, reported
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.uris import split
 
 
 Target = Annotated[
@@ -48,7 +48,7 @@ def path_of(text: str) -> Path | None:
     :raises ConfigurationError: It is a URI of another file system.
     """
     if text.startswith("file:"):
-        return Path(unquote(urlsplit(text).path))
+        return Path(split(text).path)
     if "://" in text:
         raise ConfigurationError(
             f"{text} is not on a file system of this host", next_step="Mount it, or copy it to this host first"

@@ -7,6 +7,7 @@ does not wait for the disk (``forceSync=no``), so that it survives its own death
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -21,7 +22,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from airflow_provider_ha._process import die_with_parent
-from airflow_provider_ha._process.java import find_jars, find_java
+from airflow_provider_ha._process.java import find_jars, find_java, utf8_locale
 from airflow_provider_ha.coordination.ports import free_port, is_free
 from airflow_provider_ha.errors import ConfigurationError
 
@@ -99,6 +100,7 @@ class EmbeddedZooKeeper:
                     str(os.getpid()),
                     *_command(java, jars, self._main_class, configuration),
                 ],
+                env={**os.environ, **utf8_locale(os.environ)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -179,7 +181,9 @@ class EmbeddedZooKeeper:
 
     def _write_configuration(self) -> Path:
         path = self.data_dir / "zoo.cfg"
-        path.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()), encoding="utf-8")
+        # Java reads such a file as Latin-1, with the escapes that JSON has as well.
+        settings = {name: json.dumps(str(value))[1:-1] for name, value in self._settings().items()}
+        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="ascii")
         return path
 
     def _settings(self) -> dict[str, object]:

@@ -13,7 +13,6 @@ from airflow_provider_ha.checkpoints.retention.runs_in_use import runs_in_use
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retention.working_files import WorkingFilesCollector
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.checkpoints.working.open_work_area import open_files
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock
@@ -62,6 +61,7 @@ from airflow_provider_ha.jobs.run_start import start_of_run
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.uris import hadoop_uri
 
 
 @dataclass(frozen=True, slots=True)

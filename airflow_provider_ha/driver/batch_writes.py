@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
+from airflow_provider_ha.checkpoints.connectors.places import is_local, local_path
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.output_paths import refuse_relative
 from airflow_provider_ha.driver.table_sink import in_this_attempt_only, place_of_table
@@ -115,8 +115,7 @@ def _table_location(session: Any, name: str) -> Path | None:
     found = place_of_table(session, name)
     if found is None:
         return None
-    location = urlsplit(found[0])
-    return Path(unquote(location.path)) if location.scheme in ("", "file") else None
+    return local_path(found[0]) if is_local(found[0]) else None
 
 
 def _source(writer: Any, given: str | None) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.iceberg import ICEBERG, is_path, unfenced
-from airflow_provider_ha.checkpoints.connectors.places import is_local, is_s3
+from airflow_provider_ha.checkpoints.connectors.places import is_local, is_s3, local_path
 from airflow_provider_ha.checkpoints.connectors.table_judgement import readable_place
 from airflow_provider_ha.driver.writer_notes import WriterNotes
 from airflow_provider_ha.errors import ApplicationRefusedError
@@ -61,7 +60,7 @@ def table_directory(session: Any, query: str, noted: WriterNotes) -> str | None:
     if is_s3(location) and not _is_locked(session, named):
         reason, next_step = unfenced(location)
         raise ApplicationRefusedError(f"query {query!r} {reason}", next_step=next_step)
-    if is_local(location) and (Path.cwd() / unquote(urlsplit(location).path)).is_relative_to(Path.cwd()):
+    if is_local(location) and (Path.cwd() / local_path(location)).is_relative_to(Path.cwd()):
         raise ApplicationRefusedError(
             f"query {query!r} writes table {named!r} to {location}, and to another directory in every other attempt, "
             "so a recovery would lose its rows",

@@ -25,7 +25,7 @@ from typing import NoReturn
 from airflow_provider_ha.driver.evidence import failure_of_driver
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
-from airflow_provider_ha.errors import LeadershipError
+from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipError
 from airflow_provider_ha.jobs.failures import Failure
 
 
@@ -101,6 +101,8 @@ class ProcessTerminator:
         """End this process because one of its threads cannot go on: half a driver would look like a whole one."""
         if isinstance(error, LeadershipError):
             self.leadership_lost(_text(error))
+        if isinstance(error, ApplicationRefusedError):  # its thread has ended the run
+            self.leave(ExitCode.REFUSED, _text(error))
         try:
             reason = f"{type(error).__name__}: {_text(error)}"
             self.leave(ExitCode.FAILED, reason, error=error, failure=failure_of_driver(error))

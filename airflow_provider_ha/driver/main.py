@@ -23,7 +23,6 @@ from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.checkpoints.working.open_work_area import guarded, open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
@@ -39,7 +38,7 @@ from airflow_provider_ha.driver.fallback import FallbackPlanner
 from airflow_provider_ha.driver.fallback_start import start_from_fallback
 from airflow_provider_ha.driver.in_flight import InFlight, InFlightJudge
 from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.jvm.file_system import prepare_file_system
+from airflow_provider_ha.driver.jvm.file_system import check_names, prepare_file_system
 from airflow_provider_ha.driver.jvm.s3a_conf import s3a_conf
 from airflow_provider_ha.driver.lead import DriverSession, lead
 from airflow_provider_ha.driver.leaving import ProcessTerminator
@@ -69,6 +68,7 @@ from airflow_provider_ha.jobs.options.component_conf import needs_component
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.uris import hadoop_uri, split
 
 
 log = logging.getLogger(__name__)
@@ -174,11 +174,13 @@ class Driver:
 
     def _require_file_system(self, writer: JobWriter) -> None:
         """End where this JVM cannot reach the work root, while nothing of the job has changed."""
-        if not needs_component(self._spec.config):
-            return
-        root, site = hadoop_uri(self._area.place), s3a_conf(self._spec.config)
+        config = self._spec.config
         try:
-            prepare_file_system(gateway(), root, self._led.graph.conf, site)
+            mounted = [] if needs_component(config) else [split(config.work_uri).path]
+            check_names(gateway, [str(config.home_path), *mounted])
+            if needs_component(config):
+                root, site = hadoop_uri(self._area.place), s3a_conf(config)
+                prepare_file_system(gateway(), root, self._led.graph.conf, site)
         except (ApplicationRefusedError, ConfigurationError) as error:
             # guard: a-host-without-s3a-ends-the-run
             if isinstance(error, ConfigurationError) and self._has_worked():

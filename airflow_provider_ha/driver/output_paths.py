@@ -7,9 +7,9 @@ so a relative output splits over the attempts: the sink looks empty after a reco
 from __future__ import annotations
 
 import os
-from urllib.parse import urlsplit
 
 from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.uris import split
 
 
 # Sinks that do not look at a path.
@@ -29,8 +29,8 @@ def is_relative(source: str, path: str) -> bool:
     kind = source.lower()
     if kind in _PATHLESS or kind in _NAMED or (kind in _NAMED_OR_PATH and "/" not in path):
         return False
-    parts = urlsplit(path)
-    return not parts.netloc and not parts.path.startswith("/")  # guard: relative-path-by-scheme-is-absolute
+    parts = split(path)
+    return not parts.authority and not parts.path.startswith("/")  # guard: relative-path-by-scheme-is-absolute
 
 
 def refuse_relative(writer: str, source: str, path: str | None) -> None:
@@ -50,4 +50,4 @@ def refuse_relative(writer: str, source: str, path: str | None) -> None:
 
 
 def _resolved(path: str) -> str:
-    return os.path.abspath(urlsplit(path).path)  # noqa: PTH100  # links stay as they are
+    return os.path.abspath(split(path).path)  # noqa: PTH100  # links stay as they are

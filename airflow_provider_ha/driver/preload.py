@@ -10,12 +10,12 @@ import logging
 import os
 import threading
 
-from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.jvm.file_system import warm_up
 from airflow_provider_ha.driver.jvm.s3a_conf import s3a_conf
 from airflow_provider_ha.driver.spark_conf import gateway
 from airflow_provider_ha.jobs.options.component_conf import needs_component
+from airflow_provider_ha.uris import hadoop_uri
 
 
 log = logging.getLogger(__name__)

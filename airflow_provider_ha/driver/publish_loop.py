@@ -11,7 +11,7 @@ from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.removal_loop import Clean, RemovalLoop
-from airflow_provider_ha.errors import HaError, LeadershipError
+from airflow_provider_ha.errors import ApplicationRefusedError, HaError, LeadershipError
 from airflow_provider_ha.jobs.model import JobState
 
 
@@ -77,6 +77,9 @@ class PublishLoop:
                     self._settled()  # guard: settling-is-not-noted
             self._writer.publish_status(self._publisher.latest)
         except LeadershipError:
+            raise
+        except ApplicationRefusedError as error:
+            self._writer.end(JobState.FAILED, reason=str(error))
             raise
         except HaError as error:
             log.warning("no checkpoint: %s", error)

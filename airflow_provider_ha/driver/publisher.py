@@ -108,14 +108,18 @@ class Publisher:
     def tick(self) -> Checkpoint | None:
         """Record what is new when the source says so, and take a checkpoint when one is due. Returns it.
 
+        :raises ApplicationRefusedError: A query commits elsewhere than in its working directory.
         :raises CheckpointError: One is due, but too many old ones wait to be removed; or as :meth:`publish`.
         """
         moved = self._source.moved()  # without the lock: a JVM that hangs must not hold up a stop
+        reported = [(query, query.reported()) for query in self._registry.started] if moved else []  # as above
         with self._lock:
             # Kept until a look has succeeded: the source says only once that something has moved.
             self._look_due = moved or self._look_due  # guard: failed-looks-are-forgotten
             if self._look_due:
                 self._look()
+            for query, trigger in reported:
+                query.check_commit(trigger, self._committed.get(query.name, -1))
             if not self._due():
                 return None
             with self.figures.attempt():

@@ -20,7 +20,9 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
 from airflow_provider_ha.driver.resting import RestingQuery, as_it_is, described
+from airflow_provider_ha.driver.trigger_figures import Trigger, read_trigger
 from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.jobs.model import OperationKind, QueryStatus
 
 
@@ -80,7 +82,45 @@ class StartedQuery:
         # guard: running-with-batches-of-an-earlier-epoch
         if progress(self.directory.fresh()).committed > self.committed_before:
             return True
+        trigger = self.reported()
+        if trigger is not None and not self.sink.unplanned:
+            # Without data it names the batch that comes next.
+            # guard: running-with-batches-elsewhere
+            return not trigger.executed and trigger.batch == self.committed_before + 1
         return has_had_its_first_trigger(self.handle)
+
+    def reported(self) -> Trigger | None:
+        """Return the last trigger that Spark has reported; ``None`` where it has reported none, or does not answer."""
+        try:
+            last = self.handle._jsq.lastProgress()  # noqa: SLF001  # pyspark's own converts all of it
+            return None if last is None else read_trigger(str(last.json()))
+        except Exception as error:  # noqa: BLE001  # a JVM that does not answer
+            log.debug("query %s does not report its last trigger: %s", self.name, error)
+            return None
+
+    def check_commit(self, trigger: Trigger | None, committed: int) -> None:
+        """Refuse a query that has committed a batch which its directory does not have.
+
+        :param trigger: What it had reported before the directory was read: Spark reports a batch after its commit.
+        :param committed: Highest batch that is committed in the directory.
+        :raises ApplicationRefusedError: Its checkpoint is in another place, of which the job knows nothing.
+        """
+        if trigger is None or not trigger.executed or self.sink.unplanned:
+            return
+        if self.committed_before < trigger.batch <= committed:  # guard: commits-elsewhere-go-on
+            return
+        raise ApplicationRefusedError(
+            f"query {self.name!r} has committed batch {trigger.batch} in {self._place()}, but its working directory "
+            f"{self.directory} has batches up to {committed}: a loss of the driver would lose what it has done",
+            next_step="See that the script sets no checkpoint location past writeStream, and that LC_ALL of the driver "
+            "names a locale with UTF-8; then look at what its sink has, and submit the job again",
+        )
+
+    def _place(self) -> str:
+        try:
+            return str(self.handle._jsq.streamingQuery().resolvedCheckpointRoot())  # noqa: SLF001  # it has no public name
+        except Exception:  # noqa: BLE001  # a JVM that does not answer
+            return "another directory"
 
     def failure(self) -> str | None:
         """Return why the query failed, or ``None``."""

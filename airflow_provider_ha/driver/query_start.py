@@ -61,6 +61,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.jobs.output_claims import OutputClaims
 from airflow_provider_ha.redaction import remember, secret_values
+from airflow_provider_ha.uris import file_uri
 
 
 log = logging.getLogger(__name__)
@@ -263,7 +264,7 @@ class QueryStarter:
 
     def _start_aside(self, writer: Any, path: str | None) -> Any:
         """Start a query that is part of no checkpoint, as Spark does without a location: in a new directory."""
-        below = self._origin.location if self._component is None else Path(mkdtemp(prefix="spark-ha-")).as_uri()
+        below = self._origin.location if self._component is None else file_uri(Path(mkdtemp(prefix="spark-ha-")))
         self._calls.option(writer, "checkpointLocation", f"{below}/{ASIDE}/{new_id()}")
         handle = self._calls.start(writer, path)
         self._registry.add_aside(handle)

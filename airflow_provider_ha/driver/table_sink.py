@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS
 from airflow_provider_ha.checkpoints.connectors.iceberg import ICEBERG
-from airflow_provider_ha.checkpoints.connectors.places import is_local
+from airflow_provider_ha.checkpoints.connectors.places import is_local, local_path
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of_format
 from airflow_provider_ha.driver.iceberg_table import create_table, full_name
 from airflow_provider_ha.driver.writer_notes import notes
@@ -57,7 +56,7 @@ def write_to_table(writer: Any, name: str) -> str | None:
         if source.lower() not in _KNOWN:
             _leave_to_spark(writer, name, source, "that is not there")
             return None
-        place = str(noted.options.get("path") or state.catalog().defaultTablePath(table))
+        place = str(noted.options.get("path") or _named(session, state.catalog().defaultTablePath(table)))
         _check_place(name, place)
         _create(writer, name, source, place)
     metadata = state.catalog().getTableMetadata(table)
@@ -67,7 +66,7 @@ def write_to_table(writer: Any, name: str) -> str | None:
         return None
     if noted.sink is not None and noted.sink.lower() != provider.lower():
         raise _of_another_provider(name, noted.sink, provider)
-    location = str(metadata.location())
+    location = _named(session, metadata.location())
     _check_place(name, location)
     writer.format(provider)
     return location
@@ -85,7 +84,8 @@ def place_of_table(session: Any, name: str) -> tuple[str, bool] | None:
         table = state.sqlParser().parseTableIdentifier(name)
         catalog = state.catalog()
         known = bool(catalog.tableExists(table))
-        return str(catalog.getTableMetadata(table).location() if known else catalog.defaultTablePath(table)), known
+        location = catalog.getTableMetadata(table).location() if known else catalog.defaultTablePath(table)
+        return _named(session, location), known
     except Exception:  # noqa: BLE001  # py4j's error or Spark's: a name that only another catalog can read, or a view
         return None
 
@@ -104,6 +104,11 @@ def location_of(writer: Any, name: str) -> str | None:
         return None
     place, known = found
     return place if known else notes(writer).options.get("path", place)
+
+
+def _named(session: Any, location: Any) -> str:
+    """Return a place as a writer names it: the catalog has a ``java.net.URI``, whose text has escapes."""
+    return str(session._jvm.org.apache.hadoop.fs.Path(location).toString())  # noqa: SLF001  # it has no public name
 
 
 def _write_to_iceberg(writer: Any, name: str, full: str) -> str:
@@ -157,7 +162,7 @@ def _provider_elsewhere(session: Any, name: str) -> str | None:
 
 
 def _check_place(name: str, place: str) -> None:
-    if is_local(place) and Path(unquote(urlsplit(place).path)).is_relative_to(Path.cwd()):
+    if is_local(place) and local_path(place).is_relative_to(Path.cwd()):
         raise in_this_attempt_only(name, place)
 
 

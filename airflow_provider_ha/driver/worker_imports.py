@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.jobs.application.unpacking import UNPACKED_AS
+from airflow_provider_ha.uris import list_item
 
 
 WORKER_PATH = "spark.executorEnv.PYTHONPATH"
@@ -31,7 +32,7 @@ def worker_path(conf: Mapping[str, str], directory: Path) -> str:
 
 def archive_item(archive: Path) -> str:
     """Return the item of :data:`ARCHIVES` that lets Spark unpack *archive* on each executor."""
-    return f"{archive.as_uri()}#{UNPACKED_AS}"
+    return f"{list_item(archive)}#{UNPACKED_AS}"
 
 
 def search_archive(original: Callable[..., None]) -> Callable[..., None]:

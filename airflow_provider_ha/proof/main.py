@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from airflow_provider_ha.proof.spark_errors import chain
 from airflow_provider_ha.proof.start import start_query
 from airflow_provider_ha.redaction import public, remember
 from airflow_provider_ha.supervisor.spark_submit import render
+from airflow_provider_ha.uris import file_uri, list_item
 
 
 log = logging.getLogger(__name__)
@@ -91,7 +93,8 @@ def prove(request: ProofRequest, voice: AnswerWriter) -> None:
     """Load, then start, and report the result of each."""
     properties = spark_properties(request)
     write_private(request.scratch / "spark.properties", render(properties))
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f'--properties-file "{request.scratch / "spark.properties"}" pyspark-shell'
+    file = shlex.quote(str(request.scratch / "spark.properties"))
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {file} pyspark-shell"
     jvm = gateway()
     keep_at_home(jvm, {key: value for key, value in properties.items() if key in forced(request)})
     session = _session() if request.readings else None
@@ -115,9 +118,9 @@ def forced(request: ProofRequest) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.local.dir": str(temporary),
-        "spark.sql.warehouse.dir": (temporary / "warehouse").as_uri(),
+        "spark.sql.warehouse.dir": file_uri(temporary / "warehouse"),
         "spark.eventLog.enabled": "false",
-        "spark.sql.streaming.checkpointLocation": (temporary / "checkpoints").as_uri(),
+        "spark.sql.streaming.checkpointLocation": file_uri(temporary / "checkpoints"),
     }
 
 
@@ -129,16 +132,17 @@ def spark_properties(request: ProofRequest) -> dict[str, str]:
     said = values.get("spark.driver.extraJavaOptions", "")
     quick = f"{_QUICK_START} " if request.size <= _SMALL else ""
     # Of two options that say the same thing the JVM takes the last one: the application's.
-    values["spark.driver.extraJavaOptions"] = f'{quick}{said} -Djava.io.tmpdir="{temporary}"'.strip()
+    escaped = str(temporary).replace("\\", r"\\").replace('"', r"\"")
+    values["spark.driver.extraJavaOptions"] = f'{quick}{said} -Djava.io.tmpdir="{escaped}"'.strip()
     lists = {
-        "spark.submit.pyFiles": application.py_files if application else (),
-        "spark.files": application.files if application else (),
-        "spark.jars": application.jars if application else (),
+        "spark.submit.pyFiles": map(list_item, application.py_files) if application else (),
+        "spark.files": map(list_item, application.files) if application else (),
+        "spark.jars": map(list_item, application.jars) if application else (),
         "spark.archives": application.archives if application else (),
         "spark.jars.packages": application.packages if application else (),
     }
     for key, items in lists.items():
-        all_of_them = [item for item in values.get(key, "").split(",") if item] + [str(item) for item in items]
+        all_of_them = [item for item in values.get(key, "").split(",") if item] + list(items)
         if all_of_them:
             values[key] = ",".join(all_of_them)
     if application is not None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ObjectMissingError, StorageError, StorageUnavailableError
@@ -15,6 +14,7 @@ from airflow_provider_ha.storage._s3_errors import ABSENT, NO_SUCH_KEY, code_of,
 from airflow_provider_ha.storage._s3_lifecycle import check_rules
 from airflow_provider_ha.storage.key_names import check_key, check_prefix
 from airflow_provider_ha.storage.limits import Deadline, S3Limits
+from airflow_provider_ha.uris import split
 
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ class Bucket:
 
     def __init__(self, uri: str, options: S3Options, limits: S3Limits) -> None:
         check_options(options)
-        parts = urlsplit(uri)
+        place = split(uri)
         self.uri = uri.rstrip("/")
-        self.name = parts.netloc
+        self.name = place.authority
         self.limits = limits
-        self._prefix = unquote(parts.path).strip("/")
+        self._prefix = place.path.strip("/")
         self._options = options
         self._deadlines = Deadlines(limits)
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from getpass import getuser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HdfsOptions
@@ -32,6 +32,7 @@ from airflow_provider_ha.storage._hdfs_errors import ABSENT, EXISTS, NOT_EMPTY, 
 from airflow_provider_ha.storage._webhdfs import HdfsLimits, WebHdfs
 from airflow_provider_ha.storage.durable import PREPARED
 from airflow_provider_ha.storage.file_store import StoredFile, check_file_key, check_file_prefix
+from airflow_provider_ha.uris import split
 
 
 WEB_PORT = 9870
@@ -49,12 +50,13 @@ class HdfsFileStore:
     """
 
     def __init__(self, uri: str, options: HdfsOptions, limits: HdfsLimits | None = None) -> None:
-        parts = urlsplit(uri)
-        if not parts.hostname:
+        place = split(uri)
+        host = urlsplit(f"//{place.authority}").hostname
+        if not host:
             raise ConfigurationError(f"{uri!r} names no name node", next_step="Write hdfs://namenode:8020/path")
         self._uri = uri.rstrip("/")
-        self._root = unquote(parts.path).rstrip("/")
-        web = options.namenodes or (f"http://{parts.hostname}:{WEB_PORT}",)
+        self._root = place.path.rstrip("/")
+        web = options.namenodes or (f"http://{host}:{WEB_PORT}",)
         user = options.user or os.environ.get("HADOOP_USER_NAME") or getuser()
         self._web = WebHdfs(web, user, limits or HdfsLimits(), ca_file=options.ca_file)
 

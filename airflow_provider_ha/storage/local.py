@@ -21,6 +21,7 @@ from airflow_provider_ha.storage.marker import MARKER, Roots, is_marked
 from airflow_provider_ha.storage.outage import unavailable
 from airflow_provider_ha.storage.probe import probe
 from airflow_provider_ha.storage.store import ObjectInfo
+from airflow_provider_ha.uris import file_uri
 
 
 class LocalStore:
@@ -38,7 +39,7 @@ class LocalStore:
     @property
     def uri(self) -> str:
         """URI of the root."""
-        return self._root.as_uri()
+        return file_uri(self._root)
 
     def read(self, key: str) -> bytes:
         """Return the bytes of an object.

@@ -11,6 +11,7 @@ from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, St
 from airflow_provider_ha.storage.durable import PREPARED, create_file, flush_directory, make_directories, replace_file
 from airflow_provider_ha.storage.file_store import StoredFile, check_file_key, check_file_prefix
 from airflow_provider_ha.storage.outage import unavailable
+from airflow_provider_ha.uris import file_uri
 
 
 class LocalFileStore:
@@ -25,7 +26,7 @@ class LocalFileStore:
     @property
     def uri(self) -> str:
         """``file:`` URI of the root."""
-        return self._root.as_uri()
+        return file_uri(self._root)
 
     def list(self, prefix: str) -> Iterator[StoredFile]:
         """Yield every file below *prefix*, in the order of their keys.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options
 from airflow_provider_ha.storage.file_store import FileStore
@@ -14,6 +13,7 @@ from airflow_provider_ha.storage.marker import Roots
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.uris import split
 
 
 def open_store(config: HaConfig, roots: Roots | None = None) -> ObjectStore:
@@ -25,7 +25,7 @@ def open_store(config: HaConfig, roots: Roots | None = None) -> ObjectStore:
         root that is not there.
     """
     uri = storage_uri(config)
-    if urlsplit(uri).scheme == "s3":
+    if split(uri).scheme == "s3":
         return S3Store(uri, config.s3 or S3Options(), roots=roots)
     return LocalStore(_path(uri), roots=roots)
 
@@ -53,4 +53,4 @@ def storage_uri(config: HaConfig) -> str:
 
 
 def _path(uri: str) -> Path:
-    return Path(unquote(urlsplit(uri).path))
+    return Path(split(uri).path)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from airflow_provider_ha._process.java import utf8_locale
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, archive_item, worker_path
 from airflow_provider_ha.errors import ConfigurationError
@@ -25,6 +26,7 @@ from airflow_provider_ha.jobs.options.engine_options import PYTHON_OPTION, SPARK
 from airflow_provider_ha.jobs.options.lineage_conf import counted
 from airflow_provider_ha.jobs.options.site_conf import keys_of, site_defaults
 from airflow_provider_ha.supervisor.packed_python import IMPORTS_VARIABLE, imports, packed_python
+from airflow_provider_ha.uris import list_item
 
 
 # A worker that authenticates gives its secret so to what it starts; Spark's driver takes it from its conf alone.
@@ -73,7 +75,7 @@ def command(spark_home: Path, spec: DriverSpec) -> list[str]:
 
 def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the driver's environment: what the supervisor has, the job's own, and where the spec is."""
-    values = {**inherited, **graph.env}
+    values = {**inherited, **utf8_locale(inherited), **graph.env}
     if graph.target.master.startswith("local"):
         # Else Spark's ports (driver, UI, block manager) are open to the network.
         values.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -111,7 +113,7 @@ def properties(
     :raises ConfigurationError: The work root needs the component, and this installation has none.
     """
     values = {**counted(graph.lineage, {*graph.conf, *site}), **graph.conf}
-    component = [str(component_jar())] if needs_component(config) else []
+    component = [list_item(component_jar())] if needs_component(config) else []
     values |= {
         "spark.master": graph.target.master,
         "spark.app.name": graph.name,
@@ -120,9 +122,9 @@ def properties(
     if graph.driver_memory:
         values["spark.driver.memory"] = graph.driver_memory
     lists = {
-        "spark.submit.pyFiles": [str(path) for path in application.py_files],
-        "spark.files": [str(path) for path in application.files],
-        "spark.jars": [*component, *(str(path) for path in application.jars)],
+        "spark.submit.pyFiles": [list_item(path) for path in application.py_files],
+        "spark.files": [list_item(path) for path in application.files],
+        "spark.jars": [*component, *(list_item(path) for path in application.jars)],
         "spark.jars.packages": list(graph.packages),
         ARCHIVES: [*application.archives, *([archive_item(application.archive)] if application.archive else [])],
     }

@@ -22,6 +22,7 @@ from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.probe import probe_races
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from tests.support.hdfs.hdfs_server import Hdfs
+from tests.support.odd_names import ODD
 from tests.support.s3.s3_faults import Fault, lose_answer, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 
@@ -30,14 +31,14 @@ from tests.support.s3.s3_server import S3Access
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileStore]:
     """An empty store."""
     if request.param == "directory":
-        yield LocalFileStore(tmp_path / "root")
+        yield LocalFileStore(tmp_path / ODD)
         return
     if request.param == "hdfs":
         hdfs: Hdfs = request.getfixturevalue("hdfs")
-        yield HdfsFileStore(hdfs.new_root(), hdfs.options())
+        yield HdfsFileStore(f"{hdfs.new_root()}/{ODD}", hdfs.options())
         return
     real: S3Access = request.getfixturevalue("real")
-    yield S3FileStore(f"s3://{real.new_bucket()}/prefix", real.options())
+    yield S3FileStore(f"s3://{real.new_bucket()}/{ODD}", real.options())
 
 
 def test_a_file_is_listed_with_what_tells_it_from_its_successor(files: FileStore) -> None:

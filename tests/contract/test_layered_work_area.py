@@ -13,6 +13,7 @@ from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from tests.contract.work_areas import WorkAreaContract
 from tests.support.hdfs.hdfs_server import Hdfs
+from tests.support.odd_names import ODD
 from tests.support.s3.s3_server import S3Access
 
 
@@ -23,17 +24,17 @@ pytestmark = pytest.mark.timeout(300)
 class TestLayeredOnADirectory(WorkAreaContract):
     @pytest.fixture
     def area(self, tmp_path: Path) -> WorkArea:
-        return LayeredWorkArea(LocalFileStore(tmp_path / "storage" / "cluster"))
+        return LayeredWorkArea(LocalFileStore(tmp_path / ODD / "cluster"))
 
 
 class TestLayeredOnS3(WorkAreaContract):
     @pytest.fixture
     def area(self, real: S3Access) -> WorkArea:
-        return LayeredWorkArea(S3FileStore(f"s3://{real.new_bucket()}/storage/cluster", real.options()))
+        return LayeredWorkArea(S3FileStore(f"s3://{real.new_bucket()}/{ODD}/cluster", real.options()))
 
 
 @pytest.mark.long
 class TestLayeredOnHdfs(WorkAreaContract):
     @pytest.fixture
     def area(self, hdfs: Hdfs) -> WorkArea:
-        return LayeredWorkArea(HdfsFileStore(f"{hdfs.new_root()}/cluster", hdfs.options()))
+        return LayeredWorkArea(HdfsFileStore(f"{hdfs.new_root()}/{ODD}/cluster", hdfs.options()))

@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.working.work_area import WorkArea, costs
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.contract.work_areas import LIVE, NEXT, WorkAreaContract
+from tests.support.odd_names import ODD
 from tests.support.spark.recorded_job import QUERY
 
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.timeout(300)
 class TestLinkedWorkArea(WorkAreaContract):
     @pytest.fixture
     def area(self, tmp_path: Path) -> WorkArea:
-        return LinkedWorkArea(tmp_path / "storage" / "cluster")
+        return LinkedWorkArea(tmp_path / ODD / "cluster")
 
     def execute(self, tree: WritableTree, recorded: Path) -> None:
         assert tree.local_path is not None

@@ -17,7 +17,7 @@ import airflow_provider_ha
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 SHARED = {"argument_secrets", "errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
-SHARED.add("query_names")
+SHARED |= {"query_names", "uris"}
 AIRFLOW_FACING = {
     "compat",
     "hooks",

@@ -15,6 +15,7 @@ from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableErro
 from airflow_provider_ha.storage import durable
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
+from tests.support.odd_names import ODD
 
 
 def test_a_root_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> None:
@@ -108,10 +109,8 @@ def test_an_object_is_flushed_before_it_gets_its_name(tmp_path: Path, monkeypatc
 
 
 def test_the_store_of_a_configuration_lies_below_its_cluster(tmp_path: Path) -> None:
-    config = HaConfig.build(
-        zookeeper="localhost:2181", storage_root=f"file://{tmp_path}/with%20space", cluster_id="prod"
-    )
+    config = HaConfig.build(zookeeper="localhost:2181", storage_root=f"file://{tmp_path}/{ODD}", cluster_id="prod")
 
     open_store(config).write("a", b"1")
 
-    assert (tmp_path / "with space" / "prod" / "a").read_bytes() == b"1"
+    assert (tmp_path / ODD / "prod" / "a").read_bytes() == b"1"

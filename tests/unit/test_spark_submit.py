@@ -63,9 +63,9 @@ def test_what_belongs_to_the_submission_is_added_to_what_the_user_said() -> None
         "spark.app.name": "flights of 2013",
         "spark.submit.deployMode": "client",
         "spark.driver.memory": "1g",
-        "spark.jars": "/own.jar,/app/x.jar",
+        "spark.jars": "/own.jar,file:///app/x.jar",
         "spark.jars.packages": "org.example:thing:1",
-        "spark.submit.pyFiles": "/a.zip",
+        "spark.submit.pyFiles": "file:///a.zip",
         "spark.executorEnv.PYTHONPATH": "/app",
     }
 
@@ -130,7 +130,7 @@ def test_a_job_on_s3_gets_the_component_and_nothing_of_the_connection(monkeypatc
 
     values = properties(GRAPH, application, config)
 
-    assert values["spark.jars"] == "/own.jar,/package/component.jar,/app/x.jar"
+    assert values["spark.jars"] == "/own.jar,file:///package/component.jar,file:///app/x.jar"
     assert not {"a-key", "hidden"} & {text for value in values.values() for text in value.split(",")}
 
 

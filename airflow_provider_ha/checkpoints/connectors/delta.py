@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place, place_of
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
@@ -29,6 +28,7 @@ from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES, ObjectTre
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RestoreUnknownError
 from airflow_provider_ha.storage.file_reading import FileStoreReader
+from airflow_provider_ha.uris import split
 
 
 DELTA = "delta"  # format of the sink
@@ -182,7 +182,7 @@ def unfenced_on_s3(table: str, conf: Conf) -> str | None:
     :param table: As the script names it.
     :param conf: Returns a value of the session's conf.
     """
-    scheme = urlsplit(table).scheme
+    scheme = split(table).scheme
     if scheme not in SCHEMES:
         return None
     named = conf(f"spark.delta.logStore.{scheme}.impl") or conf("spark.delta.logStore.class") or SINGLE_DRIVER

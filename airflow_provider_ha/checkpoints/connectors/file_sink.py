@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import (
     FORMATS,
@@ -22,7 +21,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import (
     log_files,
     sink_log,
 )
-from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place, place_of
+from airflow_provider_ha.checkpoints.connectors.places import LOCAL, Reach, is_local, output_place, place_of
 from airflow_provider_ha.checkpoints.connectors.sink_connector import (
     OWN_OUTPUT,
     RECORDED_CUT,
@@ -37,6 +36,7 @@ from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
+from airflow_provider_ha.uris import split
 
 
 class FileSinks(SinkType):
@@ -68,9 +68,8 @@ class FileSinks(SinkType):
 
     def name(self, source: str, path: str | None) -> str | None:  # noqa: ARG002  # the directory says it
         """Return the output directory; ``None`` for one that is relative, or on another file system."""
-        parts = urlsplit(path or "")
-        place = unquote(parts.path) if parts.scheme == "file" else path or ""
-        return place if place.startswith("/") else None
+        place = split(path or "")
+        return place.path if place.scheme in LOCAL and place.path.startswith("/") else None
 
     def identity(self, options: Mapping[str, str]) -> str | None:
         """Return the output directory in its normal form."""

@@ -7,7 +7,6 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES, ObjectTree
@@ -19,6 +18,7 @@ from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from airflow_provider_ha.storage.s3_reader import S3Reader
+from airflow_provider_ha.uris import split
 
 
 HDFS = "hdfs"
@@ -48,11 +48,9 @@ class Reach:
         :param output: As :func:`output_place` returns it.
         :raises ConfigurationError: The options cannot be used.
         """
-        parts = urlsplit(output)
-        uri = f"{parts.scheme}://{parts.netloc}{quote(parts.path)}"
-        if parts.scheme == HDFS:
-            return HdfsFileStore(uri, self.hdfs or HdfsOptions.from_env())
-        return S3FileStore(uri, self.s3 or S3Options.from_env())
+        if is_hdfs(output):
+            return HdfsFileStore(output, self.hdfs or HdfsOptions.from_env())
+        return S3FileStore(output, self.s3 or S3Options.from_env())
 
     def tree(self, place: str) -> Tree:
         """Return a directory, to be read. Nothing is read yet.
@@ -69,24 +67,22 @@ def local_path(path: str) -> Path:
     :param path: As the script named it: a path or a ``file:`` URI.
     :raises ConfigurationError: It is not on a file system of this host.
     """
-    parts = urlsplit(path)
-    if parts.scheme not in LOCAL:
+    place = split(path)
+    if place.scheme not in LOCAL:
         raise ConfigurationError(
             f"{path!r} is not on a file system of this host, so it cannot be read as one",
             next_step="Write to a mounted directory, or through foreachBatch",
         )
-    return Path(unquote(parts.path)) if parts.scheme else Path(path)
+    return Path(place.path)
 
 
 def is_local(place: str) -> bool:
     """Whether *place* is a path or a ``file:`` URI."""
-    return urlsplit(place).scheme in LOCAL
+    return split(place).scheme in LOCAL
 
 
 def output_place(said: str) -> str:
     """Return an output in its normal form: two spellings of one directory become one.
-
-    Hadoop takes no escapes: what follows the bucket is the key itself.
 
     Two names of one HDFS (a name node's and that of its nameservice, with and without the port) stay two.
 
@@ -97,24 +93,23 @@ def output_place(said: str) -> str:
     """
     if is_local(said):
         return os.path.abspath(local_path(said))  # noqa: PTH100  # links stay as they are, as Spark has it
-    parts = urlsplit(said)
+    parts = split(said)
     if parts.scheme not in SCHEMES | {HDFS}:
         raise ConfigurationError(
             f"the output {said!r} lies on a file system ({parts.scheme}:) whose sink log cannot be read from here",
             next_step="Write to a mounted directory, to s3a://bucket/prefix or hdfs://namenode:8020/path, or through "
             "foreachBatch",
         )
-    # guard: outputs-with-a-query-are-another-directory
-    if parts.query or parts.fragment or not parts.netloc or "@" in parts.netloc:
-        shown = f"{parts.scheme}://...@{parts.netloc.rpartition('@')[2]}" if "@" in parts.netloc else said
+    if not parts.authority or "@" in parts.authority:
+        shown = f"{parts.scheme}://...@{parts.authority.rpartition('@')[2]}" if "@" in parts.authority else said
         raise ConfigurationError(
             f"the output {shown!r} is no place that this package and Spark read alike: a bucket or a name node, and "
-            "a path without '?' and '#'",
+            "a path",
             next_step="Write s3a://bucket/prefix or hdfs://namenode:8020/path; credentials belong into the connection "
             "and Spark's conf",
         )
     path = posixpath.normpath(f"/{parts.path.strip('/')}")
-    authority = parts.netloc.lower() if parts.scheme == HDFS else parts.netloc
+    authority = parts.authority.lower() if parts.scheme == HDFS else parts.authority
     return f"{HDFS if parts.scheme == HDFS else 's3'}://{authority}{path}".rstrip("/")
 
 
@@ -131,12 +126,12 @@ def place_of(options: Mapping[str, str]) -> str | None:
 
 def is_s3(place: str) -> bool:
     """Whether *place* is a URI of S3, with the common scheme (``s3``) or one of Hadoop's (``s3a``, ``s3n``)."""
-    return urlsplit(place).scheme in SCHEMES
+    return split(place).scheme in SCHEMES
 
 
 def is_hdfs(place: str) -> bool:
     """Whether *place* is a URI of HDFS."""
-    return urlsplit(place).scheme == HDFS
+    return split(place).scheme == HDFS
 
 
 def s3_uri(place: str) -> str:
@@ -144,10 +139,10 @@ def s3_uri(place: str) -> str:
 
     :raises ConfigurationError: It names no bucket.
     """
-    parts = urlsplit(place)
-    if not parts.netloc:
+    parts = split(place)
+    if not parts.authority:
         raise ConfigurationError(f"{place!r} names no bucket", next_step="Write s3://bucket/prefix")
-    return f"s3://{parts.netloc}{parts.path.rstrip('/')}"
+    return f"s3://{parts.authority}{parts.path.rstrip('/')}"
 
 
 def directory_at(place: str, options: S3Options | None = None) -> Tree:
@@ -163,7 +158,7 @@ def directory_at(place: str, options: S3Options | None = None) -> Tree:
         return Reach().tree(output_place(place))
     if not is_local(place):
         raise ConfigurationError(
-            f"{place!r} lies on a file system ({urlsplit(place).scheme}:) that cannot be read from here",
+            f"{place!r} lies on a file system ({split(place).scheme}:) that cannot be read from here",
             next_step="Name a mounted path, s3://bucket/prefix or hdfs://namenode:8020/path",
         )
     return LocalTree(local_path(place))

@@ -14,11 +14,11 @@ from airflow_provider_ha.checkpoints.savepoints.judge import check
 from airflow_provider_ha.checkpoints.savepoints.layout import Bring, StoredSavepoint
 from airflow_provider_ha.checkpoints.savepoints.order import stages
 from airflow_provider_ha.checkpoints.trees.at_once import each
-from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, is_relocated, relocated
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError
 from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.uris import hadoop_uri
 
 
 _WHOLE = 4 << 20  # bytes: what is larger is uploaded in parts

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError, crowded
 from airflow_provider_ha.checkpoints.trees.memory_bounds import NAMES, RecentBytes, check_size
 from airflow_provider_ha.checkpoints.trees.tree import OpenFile
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.reading import Listed, ObjectReader
+from airflow_provider_ha.uris import of_log, split
 
 
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
@@ -221,13 +221,17 @@ class ObjectTree:
         yield _InBlocks(name, item, self._listing.objects) if large else _Held(name, self._whole(name, item))
 
     def below(self, uri: str) -> str | None:
-        """Return the path of the object at *uri* relative to this directory; ``None`` when it lies elsewhere."""
-        own, other = urlsplit(str(self)), urlsplit(uri)
-        path, prefix = unquote(other.path), f"{unquote(own.path).rstrip('/')}/"
+        """Return the path of the object at *uri* relative to this directory; ``None`` when it lies elsewhere.
+
+        :param uri: As a log of Spark has it.
+        """
+        own, other = split(str(self)), split(of_log(uri))
+        prefix = f"{own.path.rstrip('/')}/"
         alike = other.scheme == own.scheme or {other.scheme, own.scheme} <= SCHEMES
-        if not alike or other.netloc != own.netloc or not path.startswith(prefix):  # guard: files-of-another-store
+        # guard: files-of-another-store
+        if not alike or other.authority != own.authority or not other.path.startswith(prefix):
             return None
-        return path.removeprefix(prefix)
+        return other.path.removeprefix(prefix)
 
     def _path(self, name: str) -> str:
         return f"{self._place}/{name}" if self._place else name

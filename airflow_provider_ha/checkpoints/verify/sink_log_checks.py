@@ -22,6 +22,7 @@ from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import Findings
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
+from airflow_provider_ha.uris import of_log
 
 
 _ENTRY = "v1, and one JSON object with path and size for each output file of the batch"
@@ -92,7 +93,7 @@ def _size(sink: Tree, uri: str) -> tuple[str, int]:
             return uri, sink.file_size(inside)
         except CheckpointCorruptError:
             raise files.FileGoneError(uri, "it is needed and not there") from None
-    path = local_path(uri)
+    path = local_path(of_log(uri))
     try:
         return str(path), path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):

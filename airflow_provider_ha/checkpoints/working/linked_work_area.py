@@ -27,6 +27,7 @@ from airflow_provider_ha.storage.key_names import check_key
 from airflow_provider_ha.storage.marker import Roots, is_marked
 from airflow_provider_ha.storage.outage import outages, unavailable
 from airflow_provider_ha.storage.resolve import refuse_links, resolve_key
+from airflow_provider_ha.uris import file_uri
 
 
 # What ``building`` and ``remove_tree`` name what they are at work on.
@@ -53,7 +54,7 @@ class LinkedWorkArea:
     @property
     def place(self) -> str:
         """``file:`` URI of the root."""
-        return self._root.as_uri()
+        return file_uri(self._root)
 
     def admit(self, key: str, *, inside: tuple[str, ...], source: str) -> str:
         """Return a key that was read from a record when it names one directory in *inside*.
@@ -73,7 +74,7 @@ class LinkedWorkArea:
 
     def uri(self, key: str) -> str:
         """Return the ``file:`` URI of a directory."""
-        return self._path(key).as_uri()
+        return file_uri(self._path(key))
 
     def capabilities(self) -> Capabilities:
         """Return what the file system can do, by trying it.

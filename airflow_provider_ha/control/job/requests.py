@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
-from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.errors import ConfigurationError
@@ -15,6 +14,7 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.query_names import QueryDirectory, is_query_directory, query_directory
+from airflow_provider_ha.uris import split
 
 
 LATEST = "latest"
@@ -79,7 +79,7 @@ def named_directories(start_from: str | Mapping[str, str]) -> Mapping[str, str]:
         return dict(start_from)
     if "/" not in start_from:
         return {}
-    last = PurePosixPath(urlsplit(start_from).path).name
+    last = PurePosixPath(split(start_from).path).name
     # The directory of a query of ours has the name that it is written with; another one that of the query itself.
     return {QueryDirectory(last) if is_query_directory(last) else last: start_from}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach, is_hdfs, is_local, is_s3, local_path, output_place
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_named
@@ -29,6 +28,7 @@ from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableErr
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.names import check_query
 from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.uris import split
 
 
 def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
@@ -105,7 +105,7 @@ def _path(text: str) -> Path:
 def _stored(request: RestoreRequest, text: str) -> str:
     if not (is_s3(text) or is_hdfs(text)):
         raise ConfigurationError(
-            f"checkpoint {text!r} lies on a file system ({urlsplit(text).scheme}:) that cannot be read from here",
+            f"checkpoint {text!r} lies on a file system ({split(text).scheme}:) that cannot be read from here",
             next_step="Copy it to a mounted path, to s3://bucket/prefix or hdfs://namenode:8020/path, and adopt it "
             "from there",
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import (
@@ -23,6 +22,7 @@ from airflow_provider_ha.control.submission.lost_run import LostRun
 from airflow_provider_ha.control.submission.prepare import describe
 from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError
 from airflow_provider_ha.jobs.model import JobGraph, StartKind, StartPoint
+from airflow_provider_ha.uris import split
 
 
 _BY_KEY = ("conf", "env", "options")
@@ -126,8 +126,7 @@ def _asked_for(graph: JobGraph) -> JobGraph:
 
 
 def _resolved(text: str) -> Path:
-    parts = urlsplit(text)
-    return (Path(unquote(parts.path)) if parts.scheme else Path(text)).resolve()
+    return Path(split(text).path).resolve()
 
 
 def _values(field: object) -> dict[str, object]:

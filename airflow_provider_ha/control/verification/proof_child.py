@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from airflow_provider_ha._process import die_with_parent
-from airflow_provider_ha._process.java import find_java
+from airflow_provider_ha._process.java import find_java, utf8_locale
 from airflow_provider_ha._process.session import KILL_SECONDS, kill_session
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
@@ -129,8 +129,10 @@ def _ended(process: subprocess.Popen[bytes]) -> str:
 def _environment(child: Child) -> dict[str, str]:
     """Return what a driver on this host gets, and loopback and our own directories for everything temporary."""
     scratch, application = child.request.scratch, child.request.application
+    host = host_environment()
     return {
-        **host_environment(),
+        **host,
+        **utf8_locale(host),
         **child.env,
         **(application.env if application else {}),
         "SPARK_LOCAL_IP": "127.0.0.1",

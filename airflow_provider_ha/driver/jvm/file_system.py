@@ -7,17 +7,35 @@ it can create an object on condition.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 from airflow_provider_ha.driver.jvm.release import check_driver
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.component_conf import refuse_owned
+from airflow_provider_ha.uris import split
 
 
 S3A_NEEDS = (3, 4, 2)  # HADOOP-19256: conditional create
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+def check_names(jvm: Callable[[], Any], roots: Iterable[str]) -> None:
+    """Refuse a JVM that would replace signs in the name of a root, and work in another directory.
+
+    :param jvm: Returns it; called for names that not every locale has.
+    :raises ConfigurationError: Its locale does not have them all.
+    """
+    for root in (root for root in roots if not root.isascii()):
+        path = jvm().java.io.File(root)
+        try:
+            path.toPath()
+        except Exception as error:  # an error of py4j: InvalidPathException
+            raise ConfigurationError(
+                f"the driver's JVM cannot name {root!r}: its locale is without UTF-8",
+                next_step="Set LC_ALL to C.UTF-8 in the environment of the job",
+            ) from error
 
 
 def prepare_file_system(jvm: Any, root: str, conf: Mapping[str, str], site: Mapping[str, str]) -> None:
@@ -53,14 +71,14 @@ def warm_up(jvm: Any, root: str, site: Mapping[str, str]) -> None:
         if system.getProperty(key) is None:  # guard: conf-of-the-user-is-replaced
             system.setProperty(key, value)
     conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
-    jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(root), conf).close()
+    jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(quote(root, safe=":/@")), conf).close()
 
 
 def _check_hadoop(jvm: Any, root: str) -> None:
     found = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
     match = _RELEASE.match(found)
     release = tuple(map(int, match.groups())) if match else S3A_NEEDS
-    if urlsplit(root).scheme == "s3a" and release < S3A_NEEDS:  # guard: stores-without-conditions-are-used
+    if split(root).scheme == "s3a" and release < S3A_NEEDS:  # guard: stores-without-conditions-are-used
         raise ConfigurationError(
             f"this Spark has Hadoop {found}, whose S3A cannot create an object on condition: two drivers could both "
             "believe that they have committed a batch",

@@ -6,9 +6,8 @@ secrets: the driver sets it in its JVM, and Spark's own RPC brings it to the exe
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from airflow_provider_ha.config import HaConfig, S3Options
+from airflow_provider_ha.uris import split
 
 
 SIMPLE_CREDENTIALS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
@@ -19,8 +18,8 @@ def s3a_conf(config: HaConfig) -> dict[str, str]:
 
     Without keys in the connection S3A finds credentials by its own chain, as it is configured for the site.
     """
-    parts = urlsplit(config.work_uri)
-    if parts.scheme != "s3":
+    root = split(config.work_uri)
+    if root.scheme != "s3":
         return {}
     options = config.s3 or S3Options()
     values = {"endpoint.region": options.region, "path.style.access": str(options.path_style).lower()}
@@ -31,4 +30,4 @@ def s3a_conf(config: HaConfig) -> dict[str, str]:
         values["aws.credentials.provider"] = SIMPLE_CREDENTIALS
         values["access.key"] = options.access_key.get_secret_value()
         values["secret.key"] = options.secret_key.get_secret_value()
-    return {f"spark.hadoop.fs.s3a.bucket.{parts.netloc}.{key}": value for key, value in values.items()}
+    return {f"spark.hadoop.fs.s3a.bucket.{root.authority}.{key}": value for key, value in values.items()}

@@ -21,6 +21,7 @@ from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
 from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, put_blob
 from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, make_directories
 from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.uris import list_item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> Fetc
         py_files=_fetch_all(store, graph.py_files, target / "py_files"),
         files=_fetch_all(store, graph.files, target / "files"),
         jars=_fetch_all(store, graph.jars, target / "jars"),
-        archives=tuple(f"{path.as_uri()}#{place}" for path, place in zip(archives, places, strict=True)),
+        archives=tuple(f"{list_item(path)}#{place}" for path, place in zip(archives, places, strict=True)),
         archive=_archive(application, target) if graph.modules and graph.options.allow_remote_executors else None,
     )
 

@@ -6,9 +6,10 @@ import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.uris import split
 
 
 # spark-submit separates the names in --files, --py-files and --jars by commas, and what follows a hash is an alias.
@@ -57,9 +58,9 @@ def check_distinct(paths: Sequence[Path], what: str) -> None:
 
 def _absolute(named: str | Path, what: str) -> Path:
     text = str(named)
-    parts = urlsplit(text)
-    if parts.scheme == "file":
-        text = unquote(parts.path)
+    if text.startswith("file:"):
+        # spark-submit takes escapes here, and every other place is read letter by letter.
+        text = split(text).path if Path(split(text).path).exists() else unquote(split(text).path)
     elif "://" in text:
         raise ConfigurationError(
             f"{what} {text!r} is not a file on this host",

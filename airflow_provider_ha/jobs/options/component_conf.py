@@ -7,10 +7,10 @@ queries of that session would run unfenced.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.uris import split
 
 
 PREFIX = "ha"
@@ -30,7 +30,7 @@ def needs_component(config: HaConfig) -> bool:
 
 def is_layered(location: str) -> bool:
     """Whether a working directory's URI is one of the component's."""
-    return urlsplit(location).scheme in SCHEMES
+    return split(location).scheme in SCHEMES
 
 
 def writer_id(epoch: int, submission: str, process: str) -> str:
@@ -45,7 +45,7 @@ def component_conf(root: str, writer: str) -> dict[str, str]:
     :param writer: See :func:`writer_id`.
     """
     return {
-        f"spark.hadoop.fs.{PREFIX}{urlsplit(root).scheme}.impl": FILE_SYSTEM_CLASS,
+        f"spark.hadoop.fs.{PREFIX}{split(root).scheme}.impl": FILE_SYSTEM_CLASS,
         ROOT: root,
         WRITER: writer,
         MANAGER: MANAGER_CLASS,

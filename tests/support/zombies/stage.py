@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HdfsOptions, S3Options
 from airflow_provider_ha.jobs.options.component_conf import component_conf, writer_id
+from airflow_provider_ha.uris import hadoop_uri
 from java.build_component import build
 from tests.support.hdfs.hdfs_server import hdfs_server
 from tests.support.hdfs.rpc_proxy import rpc_proxy

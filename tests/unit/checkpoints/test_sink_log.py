@@ -120,7 +120,7 @@ def test_a_seed_that_fails_leaves_nothing(log: FileSinkLog, tmp_path: Path) -> N
 
 
 def test_a_sink_path_is_a_path_or_a_file_uri() -> None:
-    assert local_path("file:///data/out%20put") == Path("/data/out put")
+    assert local_path("file:///data/out%20put") == Path("/data/out%20put")
     assert local_path("/data/out") == Path("/data/out")
     with pytest.raises(ConfigurationError, match="s3a://bucket"):
         local_path("s3a://bucket/out")

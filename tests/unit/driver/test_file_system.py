@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha import __version__
 from airflow_provider_ha.config import HaConfig, S3Options
-from airflow_provider_ha.driver.jvm.file_system import prepare_file_system
+from airflow_provider_ha.driver.jvm.file_system import check_names, prepare_file_system
 from airflow_provider_ha.driver.jvm.s3a_conf import SIMPLE_CREDENTIALS, s3a_conf
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 
@@ -55,6 +55,24 @@ def test_a_file_system_is_made_with_what_the_connection_says() -> None:
     prepare_file_system(jvm, ROOT, {}, {ENDPOINT: "http://s3:9000"})
 
     assert jvm.opened == [f"{ROOT} http://s3:9000"]
+
+
+def test_a_file_system_is_made_for_a_root_with_any_name() -> None:
+    jvm = Jvm()
+
+    prepare_file_system(jvm, "s3a://bucket/w\u00f6rk root #1%20+?", {}, {})
+
+    assert jvm.opened == ["s3a://bucket/w%C3%B6rk%20root%20%231%2520%2B%3F None"]
+
+
+def test_a_jvm_that_would_work_in_a_directory_of_another_name_is_refused() -> None:
+    def to_path() -> None:
+        raise ValueError("Malformed input or input contains unmappable characters")
+
+    jvm: Any = SimpleNamespace(java=SimpleNamespace(io=SimpleNamespace(File=lambda _: SimpleNamespace(toPath=to_path))))
+
+    with pytest.raises(ConfigurationError, match="cannot name '/data/w\u00f6rk': its locale is without UTF-8"):
+        check_names(lambda: jvm, ["/data", "/data/w\u00f6rk"])
 
 
 def test_what_the_user_has_set_stays() -> None:

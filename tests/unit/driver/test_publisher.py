@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.savepoint_job import COPY_ATTEMPTS, SavepointJob
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import (
+    ApplicationRefusedError,
     CheckpointError,
     CheckpointMissingError,
     HaError,
@@ -321,3 +323,20 @@ def test_half_a_job_has_no_savepoint(tmp_path: Path) -> None:
         maker.create(ASKED)
 
     assert cuts == []
+
+
+@pytest.mark.parametrize(("batch", "refused"), [(2, False), (3, True)])
+def test_a_look_refuses_a_query_whose_batch_is_not_in_its_directory(
+    publisher: Publisher, registry: QueryRegistry, tmp_path: Path, batch: int, refused: bool
+) -> None:
+    said = {"timestamp": "2026-01-01T00:00:00.000Z", "batchId": batch, "durationMs": {"addBatch": 5}}
+    reported = SimpleNamespace(json=lambda: json.dumps(said))
+    handle = SimpleNamespace(_jsq=SimpleNamespace(lastProgress=lambda: reported))
+    directory = LocalTree(tmp_path / "live" / QUERY)
+    registry.add(StartedQuery(QUERY, handle, SinkSpec(SinkKind.OTHER, "noop"), directory))
+
+    if refused:
+        with pytest.raises(ApplicationRefusedError, match=f"has committed batch {batch}"):
+            publisher.tick()
+    else:
+        publisher.tick()

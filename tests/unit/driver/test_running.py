@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,13 @@ from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
-from airflow_provider_ha.errors import CheckpointError, HaError, LeadershipLostError, NotConnectedError
+from airflow_provider_ha.errors import (
+    ApplicationRefusedError,
+    CheckpointError,
+    HaError,
+    LeadershipLostError,
+    NotConnectedError,
+)
 from airflow_provider_ha.jobs.model import JobState
 
 
@@ -37,6 +44,13 @@ class Handle:
 
     def exception(self) -> str | None:
         return self.error
+
+
+def progress(batch: int, *, executed: bool = False) -> Any:
+    """What Spark reports at the end of a trigger."""
+    phases = {"addBatch": 5} if executed else {"triggerExecution": 1}
+    said = {"timestamp": "2026-01-01T00:00:00.000Z", "batchId": batch, "durationMs": phases}
+    return SimpleNamespace(json=lambda: json.dumps(said), timestamp=lambda: said["timestamp"])
 
 
 @pytest.fixture
@@ -125,6 +139,61 @@ def test_a_first_trigger_that_found_no_data_is_enough(registry: QueryRegistry, t
     query.handle.progress = object()  # Spark has none before the end of the first trigger
 
     assert registry.not_working() == ""
+
+
+def test_a_first_trigger_without_data_names_the_batch_that_comes_next(registry: QueryRegistry, tmp_path: Path) -> None:
+    query = started(tmp_path, before=4)
+    registry.add(query)
+
+    query.handle.progress = progress(5)
+
+    assert registry.not_working() == ""
+
+
+@pytest.mark.parametrize(("batch", "executed"), [(0, False), (0, True), (4, True), (5, True), (6, False)])
+def test_a_batch_that_the_working_directory_does_not_have_is_no_first_batch(
+    registry: QueryRegistry, tmp_path: Path, batch: int, executed: bool
+) -> None:
+    commit(tmp_path / "first", 4)
+    query = started(tmp_path, before=4)
+    registry.add(query)
+
+    query.handle.progress = progress(batch, executed=executed)
+
+    assert registry.not_working() == "waiting for the first batch of 'first'"
+
+
+@pytest.mark.parametrize(("batch", "committed"), [(0, 4), (5, 4), (7, 6)])
+def test_a_query_that_commits_elsewhere_is_refused(tmp_path: Path, batch: int, committed: int) -> None:
+    query = started(tmp_path, before=4)
+    query.handle.progress = progress(batch, executed=True)
+
+    with pytest.raises(
+        ApplicationRefusedError, match=f"'first' has committed batch {batch} in another directory.*up to"
+    ):
+        query.check_commit(query.reported(), committed)
+
+
+@pytest.mark.parametrize(("batch", "executed"), [(5, True), (6, True), (7, False), (0, False)])
+def test_a_query_whose_batches_are_in_its_directory_is_not_refused(tmp_path: Path, batch: int, executed: bool) -> None:
+    query = started(tmp_path, before=4)
+    query.handle.progress = progress(batch, executed=executed)
+
+    query.check_commit(query.reported(), 6)
+
+
+def test_a_run_whose_query_commits_elsewhere_ends_at_once(registry: QueryRegistry, tmp_path: Path) -> None:
+    registry.add(started(tmp_path))
+    said: Said = []
+    ended: list[tuple[JobState, str]] = []
+    loop = loop_of(registry, said, ApplicationRefusedError("it commits elsewhere"))
+    writer: Any = loop._writer
+    writer.end = lambda state, *, reason: ended.append((state, reason))
+
+    with pytest.raises(ApplicationRefusedError):
+        loop.tick()
+
+    assert ended == [(JobState.FAILED, "it commits elsewhere.")]
 
 
 def test_a_query_that_ended_without_a_batch_has_done_its_work_and_one_that_failed_has_not(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def check(
     ("noted", "sinks"),
     [
         (WriterNotes(sink="json", options={"path": "/data/out"}), {"hourly": "/data/out"}),
-        (WriterNotes(sink=None, options={"path": "file:///data/my%20out"}), {"hourly": "/data/my out"}),
+        (WriterNotes(sink=None, options={"path": "file:///data/my out"}), {"hourly": "/data/my out"}),
         (WriterNotes(sink="foreachBatch"), {"hourly": "foreachBatch"}),
         (WriterNotes(sink="kafka"), {"hourly": "kafka"}),
         (WriterNotes(sink="json", options={"path": "out"}), None),

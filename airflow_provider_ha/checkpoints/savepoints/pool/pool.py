@@ -18,7 +18,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.places import s3_uri
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
@@ -38,6 +37,7 @@ from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.reading import Listed
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.storage.s3_reader import S3Reader
+from airflow_provider_ha.uris import split
 
 
 _ETAG = re.compile(r"[0-9A-Za-z-]{1,128}")
@@ -61,9 +61,9 @@ class Place:
 
         :raises ConfigurationError: It names no bucket.
         """
-        parts = urlsplit(s3_uri(uri))
-        path = unquote(parts.path).strip("/")
-        return cls(parts.netloc, f"{path}/" if path else "")
+        place = split(s3_uri(uri))
+        path = place.path.strip("/")
+        return cls(place.authority, f"{path}/" if path else "")
 
     @property
     def name(self) -> str:

@@ -34,7 +34,6 @@ from airflow_provider_ha.checkpoints.working.layered.tree import (
     LayeredReader,
     LayeredTree,
 )
-from airflow_provider_ha.checkpoints.working.layered.uris import spark_uri
 from airflow_provider_ha.checkpoints.working.paused_gc import paused_gc
 from airflow_provider_ha.checkpoints.working.pins import SINKS, purged, read_entry, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, relocated
@@ -54,6 +53,7 @@ from airflow_provider_ha.storage.keys import epoch_of, job_of, query_directory_o
 from airflow_provider_ha.storage.marker import Roots
 from airflow_provider_ha.storage.probe import probe_races
 from airflow_provider_ha.storage.resolve import check_inside
+from airflow_provider_ha.uris import spark_uri
 
 
 _PIECE = 4 << 20
