@@ -103,6 +103,7 @@ class Checkpoint(Record):
     :param pin: Key of the directory with its closure, one directory per query; ``None`` while it is only live.
     :param directory: Key of the working directory that it was taken from.
     :param graph: Digest of the job graph that wrote it.
+    :param seconds: How long the cut and the retention of its files took.
     """
 
     kind: ClassVar[str] = "checkpoint"
@@ -118,6 +119,13 @@ class Checkpoint(Record):
     pin: str | None
     graph: str
     spark_version: str
+    seconds: float | None = None
+
+    @property
+    def state_size(self) -> int | None:
+        """Bytes of its files; ``None`` when they were not listed."""
+        sizes = [size for query in self.queries.values() for size in query.files.values()]
+        return sum(sizes) if sizes else None
 
 
 class CheckpointPointer(Record):
@@ -126,6 +134,8 @@ class CheckpointPointer(Record):
     :param payload: Key of the payload.
     :param sha256: Digest of the payload's bytes.
     :param cut: Query -> N, for listings.
+    :param seconds: As of the checkpoint, for listings.
+    :param state_size: Bytes of its files, for listings; ``None`` when that is not known.
     """
 
     kind: ClassVar[str] = "checkpoint-pointer"
@@ -139,6 +149,8 @@ class CheckpointPointer(Record):
     size: int
     cut: dict[Segment, int]
     created_at: datetime
+    seconds: float | None = None
+    state_size: int | None = None
 
 
 class Algorithm(str, Enum):

@@ -98,6 +98,7 @@ class Assembly:
         calls = WriterCalls.of_pyspark()
         recorder = ProgressRecorder(ProgressHistory(led.store, self._keys, led.leadership.epoch), self.clock)
         figures = CheckpointFigures()
+        writer.failed_checkpoints = lambda: figures.failures
         measured = start_metrics(
             self.spec,
             led,

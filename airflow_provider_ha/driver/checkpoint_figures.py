@@ -55,9 +55,8 @@ class CheckpointFigures:
 
     def published(self, checkpoint: Checkpoint, seconds: float) -> None:
         """Note a new one."""
-        sizes = [size for query in checkpoint.queries.values() for size in query.files.values()]
         with self._lock:
-            self._newest = NewestCheckpoint(checkpoint.number, checkpoint.created_at, sum(sizes) if sizes else None)
+            self._newest = NewestCheckpoint(checkpoint.number, checkpoint.created_at, checkpoint.state_size)
         self.took(seconds)
 
     @contextmanager

@@ -47,6 +47,7 @@ class JobWriter:
 
     :param journal: Gets the working directory and the result before ZooKeeper does (``jobs.journal``).
     :param application: Says which application of Spark the script is now.
+    :ivar failed_checkpoints: Says how many checkpoints could not be taken.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class JobWriter:
         self._message = ""
         self._stalled = ""
         self._metrics = ""
+        self.failed_checkpoints: Callable[[], int] = lambda: 0
         self._written: tuple[object, ...] | None = None
         self._ended = False
         self._shown: Mapping[str, int] = {}  # query -> the batch whose figures the written status has
@@ -150,7 +152,9 @@ class JobWriter:
     def _facts(self, checkpoint: int | None) -> tuple[object, ...]:
         """Return what the status is written for as soon as it changes."""
         resting = tuple(query.name for query in self._registry.resting)
-        return (self._state, checkpoint, self._message, resting, self._application(), self._stalled, self._metrics)
+        failed = self.failed_checkpoints() > 0  # each failure is told by the message, and by its figure within a minute
+        said = (self._state, checkpoint, self._message, resting, self._application(), self._stalled, self._metrics)
+        return (*said, failed)
 
     def _figures_are_due(self, batches: Mapping[str, int]) -> bool:
         # guard: statuses-follow-every-batch
@@ -225,6 +229,7 @@ class JobWriter:
             spark_ui=application.ui,
             stalled=self._stalled,
             metrics=self._metrics,
+            failed_checkpoints=self.failed_checkpoints(),
             at=self._clock.now(),
         )
 

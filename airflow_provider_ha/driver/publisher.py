@@ -154,7 +154,10 @@ class Publisher:
             # A number that was tried and failed for good is not tried again: its names are taken.
             number = max(self._store.next_number(), self._tried + 1)
             self._began = self._clock.lease_time()
-            return self._finish(self._pinned(number, reason))
+            pinned = self._pinned(number, reason)
+            # Part of the payload: its pointer, which may be written again, has to stay the same.
+            seconds = round(self._clock.lease_time() - self._began, 3)
+            return self._finish(pinned.model_copy(update={"seconds": seconds}))
 
     def publish_requested(self) -> tuple[Checkpoint, bool]:
         """Return a checkpoint of every batch that is committed by now, and whether it was taken for this request.

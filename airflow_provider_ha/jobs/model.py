@@ -391,6 +391,7 @@ class Status(Record):
     :param spark_ui: URL of its web UI; empty without one.
     :param stalled: Which query is stalled, since when, and why; empty when none is. The job is then STALLED.
     :param metrics: Where the leader serves its metrics, as ``host:port``; empty when nowhere.
+    :param failed_checkpoints: How many checkpoints its driver could not take.
     """
 
     kind: ClassVar[str] = "status"
@@ -406,6 +407,7 @@ class Status(Record):
     spark_ui: str = ""
     stalled: str = ""
     metrics: str = ""
+    failed_checkpoints: int = 0
     at: datetime
 
     @property

@@ -19,6 +19,7 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.history.drills import DrillStore, ReadDrills
 from airflow_provider_ha.jobs.history.last_verification import read_last_verification
 from airflow_provider_ha.jobs.history.progress_history import KEPT, ProgressPoint, read_progress
+from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.jobs.moves import Moved, read_moved
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.presence import Watched, watched
@@ -58,6 +59,19 @@ class Known:
     savepoints: SavepointListView
     restarts: int
     now: datetime
+
+    @property
+    def restored(self) -> int:
+        """How often a checkpoint or savepoint was gone on from: by runs that are known, and by their restarts."""
+        starts = sum(run.started_from is not StartKind.FRESH for run in self.history.runs)
+        return starts + sum(len(run.epochs) + run.left_out - 1 for run in self.history.runs if run.epochs)
+
+    @property
+    def failed(self) -> int | None:
+        """How many checkpoints the leading driver could not take; ``None`` without one."""
+        leader, status = self.snapshot.leader, self.snapshot.status
+        told = leader is not None and status is not None and status.epoch == leader.epoch
+        return status.failed_checkpoints if told and status is not None else None
 
     @property
     def lag(self) -> int | None:

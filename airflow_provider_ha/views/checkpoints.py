@@ -26,6 +26,8 @@ class CheckpointRow(View):
     :param size: Bytes of the payload.
     :param cut: Query -> batch.
     :param created_at: When it was taken.
+    :param seconds: How long the cut and the retention of its files took; ``null`` when that is not known.
+    :param state_size: Bytes of its files; ``null`` when that is not known.
     """
 
     number: int
@@ -37,6 +39,8 @@ class CheckpointRow(View):
     size: int
     cut: dict[str, int]
     created_at: datetime
+    seconds: float | None = None
+    state_size: int | None = None
 
 
 class CheckpointListView(View):

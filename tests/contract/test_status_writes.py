@@ -171,3 +171,18 @@ def test_the_state_is_told_while_a_write_waits_for_zookeeper(
     reader.join()
 
     assert in_time == [JobState.FINISHED]
+
+
+def test_the_status_says_how_many_checkpoints_have_failed_without_a_write_for_each(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter
+) -> None:
+    writer.publish_status(None)
+    before = writes(coordinator, paths)
+
+    for failed in (1, 2, 3):
+        writer.failed_checkpoints = lambda failed=failed: failed  # type: ignore[misc]  # mypy cannot infer it
+        writer.publish_status(None)
+    status = Status.from_bytes(coordinator.get(paths.status).data, source="the status")
+
+    assert status.failed_checkpoints == 1, "the figure follows with the next write"
+    assert writes(coordinator, paths) == before + 1

@@ -56,6 +56,8 @@ def pointer_to(keys: JobKeys, checkpoint: Checkpoint, data: bytes) -> Checkpoint
         size=len(data),
         cut={query: part.batch for query, part in checkpoint.queries.items()},
         created_at=checkpoint.created_at,
+        seconds=checkpoint.seconds,
+        state_size=checkpoint.state_size,
     )
 
 

@@ -79,6 +79,8 @@ def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkp
         size=len(data),
         cut={query: part.batch for query, part in checkpoint.queries.items()},
         created_at=checkpoint.created_at,
+        seconds=checkpoint.seconds,
+        state_size=checkpoint.state_size,
     )
     return pointer, checkpoint
 

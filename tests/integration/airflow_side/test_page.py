@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._bounded import Bounded
@@ -31,7 +33,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
 from tests.support import airflow_auth
 from tests.support.clusters.rebuild_helpers import job
-from tests.support.clusters.shown_cluster import write_cluster
+from tests.support.clusters.shown_cluster import ShownJob, now, write_cluster
 from tests.support.mounted_page import Page
 
 
@@ -148,6 +150,37 @@ def test_a_jobs_page_shows_who_led_and_what_can_be_restored(shown_page: Page) ->
         "s3a://lake/revenue",
     ):
         assert text in shown
+
+
+def test_a_jobs_page_shows_what_its_checkpoints_took_and_its_configuration(shown_page: Page) -> None:
+    shown = shown_page.get("/jobs/orders").text
+
+    assert ">0.8 s</td>" in shown
+    assert ">3.4 GB</td>" in shown
+    assert "3 kept; 0 failed under this driver; the job has gone on 3 times after a restore or a restart" in shown
+    assert "<dt>checkpoint_interval</dt><dd>10.0</dd>" in shown
+    assert "<dt>retained_checkpoints</dt><dd>3</dd>" in shown
+
+
+def test_a_job_that_fails_again_and_again_is_never_green(
+    page: Page, config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths
+) -> None:
+    job = ShownJob(coordinator, open_store(config), cluster_paths, "flights")
+    begin, mistake = now() - timedelta(minutes=3), Failure(error_class="SystemExit", message="2", batches={})
+    job.submit(begin).lead(begin).lose(begin + timedelta(minutes=1), failure=mistake)
+    job.submit_again(begin + timedelta(minutes=1)).lead(begin + timedelta(minutes=1))
+    job.lose(begin + timedelta(minutes=2), failure=mistake).submit_again(begin + timedelta(minutes=2))
+
+    listed, shown = page.get("/").text, page.get("/jobs/flights").text
+
+    assert "No job needs attention" not in listed
+    assert "1 needs attention" in listed
+    told = "attempt 2: UNKNOWN SystemExit: 2 in the script before any batch; 2 attempts in a row have failed"
+    assert told in listed
+    assert "SUBMITTED" in shown
+    assert "<strong>2 attempts in a row have failed.</strong>" in shown
+    assert "<strong>Last failure, attempt 2, 2 in a row:</strong>" in shown
+    assert "In the script before any batch." in shown
 
 
 def test_a_jobs_page_shows_what_the_last_verification_has_found(shown_page: Page) -> None:

@@ -83,6 +83,18 @@ def test_a_new_checkpoint_marks_the_old_ones_and_removes_no_file(job: Job, publi
     assert (job.pin_path(1).exists(), job.checkpoints.waiting()) == (False, 0)
 
 
+def test_the_pointer_of_a_checkpoint_says_how_long_it_took_and_how_large_its_state_is(
+    job: Job, publisher: Publisher
+) -> None:
+    made = publisher.publish(CheckpointKind.PERIODIC)
+
+    pointer = job.checkpoints.pointer(made.number)
+    files = [path for path in job.pin_path(1).rglob("*") if path.is_file()]
+    assert pointer.seconds is not None
+    assert 0 < pointer.seconds < 60
+    assert pointer.state_size == made.state_size == sum(path.stat().st_size for path in files)
+
+
 @pytest.mark.flink(
     "ZooKeeperCompletedCheckpointStoreITCase#testChekpointingPausesAndResumeWhenTooManyCheckpoints",
     entry=84,

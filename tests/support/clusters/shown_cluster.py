@@ -169,6 +169,8 @@ class ShownJob:
             size=48_211,
             cut={"revenue": 307 + self.checkpoint, **dict.fromkeys(others, 306 + self.checkpoint)},
             created_at=at,
+            seconds=0.84,
+            state_size=3_412_000_000,
         )
         self.coordinator.commit(Create(self.paths.checkpoint(self.checkpoint), pointer.to_bytes()))
         return self
