@@ -36,8 +36,8 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
 
     def prepare() -> Prepared:
         start = _start_point(job, request)
-        graph = upload(job, request)
         check_storage(job)
+        graph = upload(job, request)
         return Prepared(graph=job.graphs.write_graph(graph), start=start, owner=request.owner)
 
     return submit_run(

@@ -47,6 +47,7 @@ from airflow_provider_ha.coordination.coordinator import (
     SessionState,
 )
 from airflow_provider_ha.coordination.node import Node
+from airflow_provider_ha.coordination.raw_socket import unresolved
 from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
     ConfigurationError,
@@ -128,7 +129,7 @@ class KazooCoordinator(Coordinator):
 
     def _await_session(self, config: HaConfig, timeout: float) -> None:
         if not self._connected.wait(timeout):
-            reason = self._client.handler.last_error
+            reason = unresolved(config) or self._client.handler.last_error
             raise NotConnectedError(
                 f"no ZooKeeper server of {config.zookeeper} answered within {timeout:g} s"
                 + (f" ({reason})" if reason else ""),

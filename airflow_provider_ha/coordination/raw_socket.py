@@ -17,6 +17,17 @@ def addresses(config: HaConfig) -> list[tuple[str, int]]:
     return [_address(host) for host in config.zookeeper.split(",")]
 
 
+def unresolved(config: HaConfig) -> str:
+    """Return which host names are not known here, with the reason of the name service; empty when all are."""
+    reasons = []
+    for host, port in addresses(config):
+        try:
+            socket.getaddrinfo(host, port)
+        except OSError as error:  # noqa: PERF203  # each name by itself
+            reasons.append(f"{host}: {error.strerror or error}")
+    return "; ".join(reasons)
+
+
 def open_socket(
     tls: TlsOptions | None, address: tuple[str, int], timeout: float, *, name: str | None = None
 ) -> socket.socket:

@@ -21,7 +21,7 @@ from airflow_provider_ha.errors import ConfigurationError
 POD_VARIABLE = "AIRFLOW_IS_K8S_EXECUTOR_POD"  # Airflow sets it in each pod of the KubernetesExecutor
 ALLOW_VARIABLE = "SPARK_HA_ALLOW_DRIVER_IN"
 KUBERNETES_EXECUTOR = "kubernetes-executor"
-DEPLOY = "docs/how-to/deploy.md"
+DEPLOY = "https://github.com/airflow-provider-ha/airflow-provider-ha/blob/main/docs/how-to/deploy.md"
 _CGROUP = Path("/proc/self/cgroup")
 _CONTAINER_SIGNS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _SERVICE = re.compile(r"/(?P<unit>[^/]+\.service)(/|$)")

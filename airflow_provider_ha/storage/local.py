@@ -163,7 +163,16 @@ class LocalStore:
 
         :raises StorageUnavailableError: With the reason and what to do.
         """
-        probe(self)
+        try:
+            probe(self)
+        except StorageUnavailableError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            # The name of a probe says nothing to a person.
+            reason = error.__cause__.strerror or str(error.__cause__)
+            raise StorageUnavailableError(
+                f"storage root {self.uri} cannot be written: {reason}", next_step=error.next_step
+            ) from error.__cause__
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)

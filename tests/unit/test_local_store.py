@@ -114,3 +114,13 @@ def test_the_store_of_a_configuration_lies_below_its_cluster(tmp_path: Path) -> 
     open_store(config).write("a", b"1")
 
     assert (tmp_path / ODD / "prod" / "a").read_bytes() == b"1"
+
+
+def test_a_root_that_cannot_be_written_is_named_and_no_object_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+
+    with pytest.raises(StorageUnavailableError) as told:
+        LocalStore(tmp_path / "file" / "root").check_writable()
+
+    assert told.value.message == f"storage root file://{tmp_path}/file/root cannot be written: a file is in the way"
+    assert told.value.next_step

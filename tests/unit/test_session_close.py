@@ -11,8 +11,10 @@ from contextlib import closing
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.errors import NotConnectedError
 
 
 CREDENTIALS = SessionCredentials(session_id=7, password=b"p" * 16)
@@ -63,3 +65,13 @@ def test_no_session_is_closed(answer: bytes, server: Server) -> None:
     config = server(answer)
 
     assert close_session(config, CREDENTIALS, timeout=5) is False
+
+
+def test_a_host_that_the_name_service_does_not_know_is_named_with_its_reason() -> None:
+    config = HaConfig.build(zookeeper="zk1.invalid:2181,127.0.0.1:1", storage_root="file:///data")
+
+    with pytest.raises(NotConnectedError) as told:
+        KazooCoordinator.connect(config, timeout=0.2)
+
+    assert "zk1.invalid: " in told.value.message
+    assert "127.0.0.1" not in told.value.message.partition("(")[2]

@@ -121,7 +121,8 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         graph=run.graph,
     )
     engine = job.engines.get(submission.engine)
-    for warning in lifetime_warnings() if isinstance(engine, LocalEngine) else ():
+    first = submission.attempt == 1  # said once for a run: it is as true of each later attempt
+    for warning in lifetime_warnings() if first and isinstance(engine, LocalEngine) else ():
         log.warning("%s", warning)
     try:
         if job.config.home_root is None:
