@@ -116,7 +116,7 @@ def test_a_mistake_is_one_sentence_and_changes_nothing(
 ) -> None:
     code, _, err = spark_ha("job", "submit", app, *DETACHED, *words)
 
-    assert code in {NO, WRONG_CALL}
+    assert code in {NO, UNKNOWN, WRONG_CALL}  # unknown is a place that may be mounted again
     assert reason in " ".join(err.split())
     assert copy.coordinator.find(copy.paths.base) is None
 
