@@ -43,7 +43,8 @@ def refuse_unknown(job: JobContext) -> None:
             f"ZooKeeper knows no job {job.job_id!r} in cluster {job.config.cluster_id!r}, and there are files of it in "
             f"{storage_uri(job.config)}: it would begin from nothing a second time",
             next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha rebuild` "
-            'makes the job again. To begin from nothing all the same: start_from="fresh" with if_lost="restart"',
+            'makes the job again. To begin from nothing all the same: start_from="fresh", if_lost="restart", '
+            "accept_verdicts=LOSS_POSSIBLE",
         )
 
 
