@@ -21,7 +21,7 @@ from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Generation, JobState
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import a_result, a_run, a_submission, an_exit, lead
-from tests.support.clusters.whole_jobs import whole_job
+from tests.support.clusters.whole_jobs import SAVEPOINT, whole_job
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -34,6 +34,10 @@ QUERY = "orders"
 
 def sink_of(format_: str, **more: Any) -> QuerySink:
     return QuerySink(kind=SinkKind.OTHER, format=format_, **more)
+
+
+def current(job: JobContext) -> str:
+    return Generation.from_bytes(job.coordinator.get(job.paths.generation).data, source="generation").directory
 
 
 def over_without_a_checkpoint(
@@ -138,3 +142,32 @@ def test_what_a_directory_that_is_gone_has_given_is_not_known(copy: JobContext) 
 
     with pytest.raises(RestoreRefusedError, match="its last working directory is gone"):
         require_nothing_given(copy, SAFE)
+
+
+def test_a_restore_names_the_query_that_would_begin_from_nothing(
+    spark_ha: Any, copy: JobContext, tmp_path: Path
+) -> None:
+    """Its cut is older than the query, which the last run has started since."""
+    job = whole_job(copy, helpers.script(tmp_path), stopped=True)
+    directory = job.config.work_path / current(job)
+    late = directory / "late" / "offsets"
+    late.mkdir(parents=True)
+    (late / "0").write_text("v1")
+    write_started(LocalTree(directory), StartedQueries().including("late", FUNCTION))
+
+    code, shown, _ = spark_ha("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}")
+
+    assert code == 1
+    said = " ".join(shown.split())
+    assert "LOSS_POSSIBLE: late: the cut does not hold it, so it begins from nothing" in said
+
+
+def test_a_query_without_a_batch_loses_nothing_by_a_restore(spark_ha: Any, copy: JobContext, tmp_path: Path) -> None:
+    job = whole_job(copy, helpers.script(tmp_path), stopped=True)
+    directory = job.config.work_path / current(job)
+    (directory / "late" / "offsets").mkdir(parents=True)
+    write_started(LocalTree(directory), StartedQueries().including("late", FUNCTION))
+
+    _, shown, _ = spark_ha("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}")
+
+    assert "late: the cut does not hold it" not in " ".join(shown.split())

@@ -97,6 +97,7 @@ class RestoreFacts:
     :param adopted: Query -> checkpoint of another owner, as it was looked at.
     :param claimed: Whether an earlier restore has claimed the chosen savepoint.
     :param has_state: Whether the job has its own checkpoints, beside the adopted ones.
+    :param begun_later: Query of the last run that the cut does not hold -> highest batch that its sink was given.
     """
 
     chosen: Chosen
@@ -106,3 +107,4 @@ class RestoreFacts:
     adopted: Mapping[str, AdoptedCheckpoint] = field(default_factory=dict)
     claimed: bool = False
     has_state: bool = False
+    begun_later: Mapping[str, int] = field(default_factory=dict)

@@ -52,6 +52,7 @@ class RestoreCase:
     :param adopted: Query -> checkpoint of another owner, as it was looked at.
     :param claimed: Whether an earlier restore has claimed the chosen savepoint.
     :param has_state: Whether the job has its own checkpoints, beside the adopted ones.
+    :param begun_later: Query of the last run that the cut does not hold -> highest batch that its sink was given.
     :param external: Asks brokers and input files; ``None`` leaves out everything around the queries.
     :param reach: How the file systems of outputs are reached.
     :param writers_dead: Whether every driver of the source job's last run is proven dead.
@@ -71,6 +72,7 @@ class RestoreCase:
     adopted: Mapping[str, AdoptedCheckpoint] = field(default_factory=dict)
     claimed: bool = False
     has_state: bool = False
+    begun_later: Mapping[str, int] = field(default_factory=dict)
     external: ExternalQueries | None = None
     reach: Reach = field(default_factory=Reach)
     writers_dead: bool = True
@@ -96,6 +98,7 @@ def gather_facts(case: RestoreCase) -> RestoreFacts:
         adopted=case.adopted,
         claimed=case.claimed,
         has_state=case.has_state,
+        begun_later=case.begun_later,
     )
 
 

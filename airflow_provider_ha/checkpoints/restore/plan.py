@@ -64,6 +64,7 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
         declared = _declared(known) if name in choices.repeatable else known
         queries[name] = decide(declared, judgement, choices.reset_query_ids.get(name))
         judgements.append(judgement)
+    judgements += [_begun_later(name, batch) for name, batch in facts.begun_later.items()]
     given_up = _given_up(facts, choices)
     # guard: own-state-is-given-up-unasked
     findings = (*(finding for item in judgements for finding in item.findings), *given_up)
@@ -95,6 +96,18 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
 def _declared(known: QueryFacts) -> QueryFacts:
     sink = known.cut.sink.model_copy(update={"repeatable": True})
     return replace(known, cut=known.cut.model_copy(update={"sink": sink}))
+
+
+def _begun_later(query: str, batch: int) -> Judgement:
+    judgement = Judgement(query)
+    judgement.add(
+        Verdict.LOSS_POSSIBLE,  # guard: queries-begin-again-in-a-restore
+        f"the cut does not hold it, so it begins from nothing, and its sink was given batches up to {batch}: a sink "
+        "that ignores numbers which it knows skips rows, and any other one gets again what its source gives again",
+        "restore a cut that holds it",
+        "accept LOSS_POSSIBLE by name, when its sink is empty, or the script does not start it any more",
+    )
+    return judgement
 
 
 def _owner(facts: RestoreFacts, choices: RestoreChoices) -> Owner:

@@ -40,6 +40,7 @@ from airflow_provider_ha.control.restore.choices import options_of, restore_choi
 from airflow_provider_ha.control.restore.external_state import external_queries
 from airflow_provider_ha.control.restore.ownership import check_claim
 from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
+from airflow_provider_ha.control.submission.from_nothing import given_in_last_directory
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark, upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
@@ -139,6 +140,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
             drained=drained,
             candidates=selection.candidates,
             claimed=claimed,
+            begun_later=_begun_later(source, generation, chosen) if choices.same_output else {},
             external=external_queries(source, request, chosen, replays=choices.same_output),
             reach=Reach.of(source.config),
             writers_dead=_writers_dead(source, generation),
@@ -149,6 +151,11 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
         "restoring %s of %s as %s: %s %s", chosen.name, source.job_id, job.job_id, plan.verdict.value, plan.reasons
     )
     return chosen, plan
+
+
+def _begun_later(source: JobContext, generation: Generation | None, chosen: Chosen) -> Mapping[str, int]:
+    given = given_in_last_directory(source, generation, {}) if generation is not None else None
+    return {name: batch for name, batch in (given or {}).items() if name not in chosen.queries and batch >= 0}
 
 
 def _kept_of(source: JobContext) -> Deleted | None:

@@ -19,7 +19,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.last_directory import last_directory
 from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination.records import read_record
-from airflow_provider_ha.errors import RestoreRefusedError
+from airflow_provider_ha.errors import RecordCorruptError, RestoreRefusedError
 from airflow_provider_ha.jobs.deleted import read_life
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import Generation
@@ -61,7 +61,7 @@ def _reason(job: JobContext) -> str:
         _add(given, {name: cut.batch for name, cut in payload.queries.items() if _counts(cut.sink)})
     known = read_record(job.coordinator, job.paths.generation, Generation)
     if known is not None:
-        shown = _of_last_directory(job, known[0], sinks)
+        shown = given_in_last_directory(job, known[0], sinks)
         if shown is None and not sinks:
             return "its last working directory is gone, so it is not known which batches its sinks have been given"
         _add(given, shown or {})
@@ -74,18 +74,23 @@ def _reason(job: JobContext) -> str:
     )
 
 
-def _of_last_directory(
+def given_in_last_directory(
     job: JobContext, generation: Generation, recorded: Mapping[str, QuerySink]
 ) -> Mapping[str, int] | None:
     """Return query -> highest batch that its sink may have been given there; ``None`` when the directory is gone.
 
     :param recorded: Query -> sink, as checkpoints record it.
+    :raises RecordCorruptError: The records cannot be understood.
+    :raises StorageUnavailableError: They could not be read.
     """
     last = last_directory(job, generation)
     directory = last.area.tree(last.area.current(last.key))
     if not directory.is_directory():
         return None
-    started = read_started(directory)
+    try:
+        started = read_started(directory)
+    except RecordCorruptError:
+        started = None  # a query whose sink is not known counts
     sinks = {**recorded, **(started.sinks if started is not None else {})}
     failure = _last_failure(job, generation.run)
     found = {}
