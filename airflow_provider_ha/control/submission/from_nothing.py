@@ -23,6 +23,7 @@ from airflow_provider_ha.errors import RecordCorruptError, RestoreRefusedError
 from airflow_provider_ha.jobs.deleted import read_life
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import Generation
+from airflow_provider_ha.jobs.removed_runs import RemovedRunStore
 
 
 _NOT_NAMED = QuerySink(kind=SinkKind.OTHER)
@@ -49,9 +50,13 @@ def require_nothing_given(job: JobContext, accepted: Collection[Verdict]) -> Non
 
 
 def _has_a_past(job: JobContext) -> bool:
-    """Whether there are records: of a run, or of a life before whose savepoints are kept."""
+    """Whether a run has worked, in this life of the job or in one before whose savepoints are kept."""
+    if job.coordinator.find(job.paths.generation) is not None:
+        return True
     deleted = read_life(job.coordinator, job.paths).deleted
-    return bool(job.runs.numbers()) or (deleted is not None and deleted.keep_savepoints)
+    if deleted is not None:
+        return deleted.keep_savepoints
+    return RemovedRunStore(job.coordinator, job.paths).read().past is not None
 
 
 def _reason(job: JobContext) -> str:
