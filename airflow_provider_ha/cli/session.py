@@ -17,6 +17,7 @@ from airflow_provider_ha.cli.outcome import Exit, exit_code
 from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.names import check_job_id
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
@@ -113,6 +114,8 @@ def other_cluster(target: Target, word: str) -> HaConfig:
 def cluster(context: typer.Context, *, as_json: bool) -> Iterator[HaClient]:
     """Open the cluster, and turn errors into one clear sentence and an exit code."""
     with reported(as_json=as_json):
+        if isinstance(job_id := context.params.get("job_id"), str):
+            check_job_id(job_id)  # before a server is asked, which may be away
         target: Target = context.obj
         with HaClient.open(target.config()) as client:
             yield client

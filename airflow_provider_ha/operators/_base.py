@@ -63,8 +63,11 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
     @contextmanager
     def client(self) -> Iterator[HaClient]:
         """Open a session for the time of the block; our errors become Airflow's."""
-        with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
-            yield client
+        with airflow_errors():
+            if self.job_id:
+                check_job_id(self.job_id)  # before a server is asked, which may be away
+            with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+                yield client
 
     def trigger_kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments that every trigger takes."""

@@ -91,5 +91,7 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
 
     @contextmanager
     def _client(self) -> Iterator[HaClient]:
-        with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
-            yield client
+        with airflow_errors():
+            check_job_id(self.job_id)  # before a server is asked, which may be away
+            with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+                yield client

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.cli.session import Target
 
 
 YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
@@ -60,11 +64,28 @@ def test_a_wrong_storage_root_is_one_sentence_and_no_stack_trace(spark_ha: Any) 
     assert "Traceback" not in stderr
 
 
-def test_a_reserved_job_id_is_refused(spark_ha: Any) -> None:
-    code, _, stderr = spark_ha("job", "show", "quarantine")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("job", "show", "quarantine"),
+        ("job", "cancel", "../flights"),
+        ("leader", "show", "a/b"),
+        ("checkpoint", "list", "a b"),
+        ("savepoint", "trigger", "a..b"),
+        ("job", "submit", "main.py", "--job-id", "a b"),
+    ],
+    ids=" ".join,
+)
+def test_an_id_that_can_name_no_job_is_refused_before_zookeeper_is_asked(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server answers there: an answer about it would come after fifteen seconds."""
+    monkeypatch.setenv("SPARK_HA_ZOOKEEPER", "127.0.0.1:1")
+    monkeypatch.setenv("SPARK_HA_STORAGE_ROOT", "file:///nowhere")
+    shown = CliRunner().invoke(app, words, obj=Target())
 
-    assert code == WRONG_CALL
-    assert "reserved" in stderr
+    assert shown.exit_code == WRONG_CALL
+    assert "job id" in shown.stderr
 
 
 def test_verifying_what_is_not_there_is_a_wrong_call(spark_ha: Any, tmp_path: Path) -> None:
