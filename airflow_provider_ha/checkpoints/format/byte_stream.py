@@ -13,6 +13,10 @@ class StreamCorruptError(ValueError):
     """The bytes are not a whole stream; the text says where and why."""
 
 
+class StreamCutError(StreamCorruptError):
+    """The bytes end before the stream does: Java's readers take that for its end."""
+
+
 class NotLookedIntoError(ValueError):
     """The bytes are of a kind, or in pieces of a size, that we do not read: nothing is known about them."""
 
@@ -83,8 +87,8 @@ class ByteStream:
         self.at = 0
         return True
 
-    def _cut(self, length: int, there: int) -> StreamCorruptError:
+    def _cut(self, length: int, there: int) -> StreamCutError:
         begin = self.position - there if self.at == len(self.buffer) else self.position
-        return StreamCorruptError(
+        return StreamCutError(
             f"stream ended prematurely: {length} bytes are claimed at byte {begin}, {there} are there"
         )

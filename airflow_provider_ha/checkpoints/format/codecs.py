@@ -16,7 +16,12 @@ import xxhash
 import zstandard
 
 from airflow_provider_ha.checkpoints.format import lzf
-from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, NotLookedIntoError, StreamCorruptError
+from airflow_provider_ha.checkpoints.format.byte_stream import (
+    ByteStream,
+    NotLookedIntoError,
+    StreamCorruptError,
+    StreamCutError,
+)
 
 
 LZ4_MAGIC = b"LZ4Block"
@@ -67,21 +72,26 @@ def _lz4(stream: ByteStream, size: int) -> Iterator[bytes]:
         magic, token, packed, unpacked, checksum = _LZ4_HEADER.unpack(stream.take(_LZ4_HEADER.size))
         if magic != LZ4_MAGIC:
             raise StreamCorruptError(f"no LZ4 block begins at byte {at}")
-        if problem := _lz4_claim(token, packed, unpacked, size - stream.position):
+        if problem := _lz4_claim(token, packed, unpacked):
             raise StreamCorruptError(f"the LZ4 block at byte {at} {problem}")
+        if packed > (left := size - stream.position):
+            problem = f"claims {packed} packed bytes, the stream ended prematurely: {left} are there"
+            raise StreamCutError(f"the LZ4 block at byte {at} {problem}")
+        if not unpacked and checksum:  # guard: end-blocks-have-any-sum
+            raise StreamCorruptError(f"the LZ4 block at byte {at} is empty, and has a checksum")
         if unpacked:
             yield _lz4_block(stream.take(packed), token & 0xF0, unpacked, checksum)
 
 
-def _lz4_claim(token: int, packed: int, unpacked: int, left: int) -> str:
+def _lz4_claim(token: int, packed: int, unpacked: int) -> str:
     """Return what no writer of LZ4 blocks can have meant; Java's reader refuses the same."""
     limit = 1 << (_LZ4_LEVEL_BASE + (token & 0x0F))
     if unpacked > limit:
         return f"claims {unpacked} bytes, its own limit is {limit}"
-    if packed > left:
-        return f"claims {packed} packed bytes, the stream ended prematurely: {left} are there"
     if bool(packed) != bool(unpacked) or unpacked > packed * _LZ4_RATIO:
         return f"claims to unpack {packed} bytes to {unpacked}, which LZ4 cannot"
+    if token & 0xF0 not in (_LZ4_RAW, _LZ4_COMPRESSED):
+        return f"has the unknown method {token & 0xF0:#x}"
     if token & 0xF0 == _LZ4_RAW and packed != unpacked:
         return f"is not compressed, and claims {packed} and {unpacked} bytes"
     return ""
@@ -90,13 +100,11 @@ def _lz4_claim(token: int, packed: int, unpacked: int, left: int) -> str:
 def _lz4_block(block: bytes, method: int, unpacked: int, checksum: int) -> bytes:
     if method == _LZ4_RAW:
         content = block
-    elif method == _LZ4_COMPRESSED:
+    else:
         try:
             content = bytes(cramjam.lz4.decompress_block(block, output_len=unpacked))
         except cramjam.DecompressionError as error:
             raise StreamCorruptError(f"a block does not decompress: {error}") from None
-    else:
-        raise StreamCorruptError(f"a block has the unknown method {method:#x}")
     if len(content) != unpacked or xxhash.xxh32_intdigest(content, _LZ4_SEED) & _LZ4_CHECKSUM_BITS != checksum:
         raise StreamCorruptError("a block's checksum does not fit its content")
     return content

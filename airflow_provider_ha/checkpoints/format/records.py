@@ -1,17 +1,19 @@
 """What is inside a delta, a snapshot or a changelog once it is decompressed.
 
 Invariant: a stream of records is whole when its terminator is reached. Spark stops reading there, so what follows it is
-no fault. A record is passed over by its lengths: its content is never copied, for any claimed length.
+no fault, unless the release has read it before, in search of a version. A record is passed over by its lengths: its
+content is never copied, for any claimed length.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import struct
 from collections.abc import Iterable, Sequence
 
-from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, StreamCorruptError
+from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, StreamCorruptError, StreamCutError
 
 
 _NULL = -1
@@ -39,9 +41,16 @@ def check_map(pieces: Iterable[bytes]) -> int:
     return _pairs(ByteStream(pieces))
 
 
-def check_changelog(pieces: Iterable[bytes]) -> int:
-    """Return the number of records of a changelog; raises as :func:`check_map` does."""
+def check_changelog(pieces: Iterable[bytes], *, reads_version: bool = False) -> int:
+    """Return the number of records of a changelog; raises as :func:`check_map` does.
+
+    :param reads_version: Whether the release reads so many bytes as the first two of them say, for a version: of a
+        changelog without records that is all that there is, the end of its stream included.
+    """
     stream = ByteStream(pieces)
+    if reads_version:  # guard: ends-of-empty-changelogs-are-not-read
+        with contextlib.suppress(StreamCutError):
+            stream.peek(_TEXT.size + int.from_bytes(stream.peek(_TEXT.size), "big"))
     version = _version(stream)
     if version in _WITH_LINEAGE:
         _text(stream)

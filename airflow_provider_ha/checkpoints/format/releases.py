@@ -47,6 +47,11 @@ class Release:
         return self.version >= (3, 5)
 
     @property
+    def reads_version_of_changelogs(self) -> bool:
+        """Whether a changelog is taken to begin with its version, as a text of the length that its first bytes say."""
+        return self.version >= (4, 0)
+
+    @property
     def newest_join_format(self) -> int:
         """The newest format of a join's state: 3 since 4.1, 4 since 4.2 (``SQLConf``)."""
         return 4 if self.version >= (4, 2) else 3 if self.version >= (4, 1) else 2

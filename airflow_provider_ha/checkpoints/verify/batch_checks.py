@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.conf_checks import conf_lacks
+from airflow_provider_ha.checkpoints.verify.log_checks import sources_lack
 from airflow_provider_ha.checkpoints.verify.operator_checks import naming_operators, operators_lack
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason
 from airflow_provider_ha.checkpoints.verify.source_checks import source_lacks
@@ -50,6 +51,7 @@ def _lacks(subject: Subject, batch: int, naming: list[int]) -> Iterator[Reason]:
     if before is not None:
         # Although it is committed: Spark refuses to start without it.
         yield from logs.offset_log.lacks(before)
+        yield from sources_lack(logs, batch, before)
     if before != batch - 1 and tracking(logs, batch, subject.kind) is Tracking.UNKNOWN:
         yield Reason(Code.OFFSETS_SPARSE, f"{OFFSETS}/{batch - 1}", "it is not there: left out, or lost")
     offsets, commits = logs.offsets.get(batch), logs.commits.get(batch)

@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.conf_checks import check_conf
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.logs import Logs
-from airflow_provider_ha.checkpoints.verify.report import Findings
+from airflow_provider_ha.checkpoints.verify.report import Findings, Reason
 from airflow_provider_ha.checkpoints.verify.sparse import Tracking, left_out, previous, ranges_text, tracking
 from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
 from airflow_provider_ha.checkpoints.verify.subject import Subject
@@ -50,6 +50,7 @@ def check_logs(subject: Subject, findings: Findings) -> None:
     else:
         check_conf(subject, findings)
         _check_previous(logs, before, kind, findings)
+        _check_sources(logs, before, findings)
         _check_left_out(logs, kind, findings)
         _check_order(logs, kind, findings)
         _check_repartition(subject, findings)
@@ -83,6 +84,24 @@ def _check_previous(logs: Logs, before: int | None, kind: Statefulness, findings
         expected = f"the entry before batch {logs.progress.planned}, the last planned one"
         path = f"{OFFSETS}/{before}"
         findings.add(Finding(Code.OFFSETS_MISSING, path, before, "it is not there", expected, blocks=blocks))
+
+
+def _check_sources(logs: Logs, before: int | None, findings: Findings) -> None:
+    """Report that two entries which Spark reads at its start are of another number of sources: a line was cut off."""
+    for lacks in sources_lack(logs, logs.progress.planned, before):
+        findings.add(Finding(lacks.code, lacks.path, None, lacks.found, _OFFSETS_ENTRY, blocks=True))
+
+
+def sources_lack(logs: Logs, batch: int, before: int | None) -> list[Reason]:
+    """Return which of an entry and the one before it has lost a line: Spark compares both with the query's sources."""
+    last, previous_one = logs.offsets.get(batch), logs.offsets.get(before) if before is not None else None
+    if last is None or previous_one is None or {last.version, previous_one.version} != {1}:
+        return []
+    if len(last.offsets) == len(previous_one.offsets):  # guard: entries-may-lose-a-source
+        return []
+    shorter, longer = sorted((last, previous_one), key=lambda entry: len(entry.offsets))
+    found = f"it has {len(shorter.offsets)} of the {len(longer.offsets)} sources that batch {longer.batch} has"
+    return [Reason(Code.OFFSETS_CORRUPT, f"{OFFSETS}/{shorter.batch}", found)]
 
 
 def _check_left_out(logs: Logs, kind: Statefulness, findings: Findings) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, STATE, numbers
 from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
@@ -52,7 +52,9 @@ def removals(subject: Subject) -> list[Reason]:
     if not root.keeps_times or any(entry.state_ids for entry in subject.logs.commits.values()):
         return []
     if not has_state_directory(root):
-        gone = subject.kind is Statefulness.UNKNOWN and _is_youngest(root, "", names(root))
+        # Where the commits were removed as well, that explains the time, and the query without state starts.
+        untold = subject.kind is Statefulness.UNKNOWN and COMMITS in names(root)
+        gone = untold and _is_youngest(root, "", names(root))
         return [Reason(Code.STATE_UNKNOWN, STATE, _GONE)] if gone else []
     emptied = [f"{STATE}/{number}" for number in numbers(root, STATE) if not names(root, f"{STATE}/{number}")]
     if emptied:  # guard: an-empty-operator-was-never-begun

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_ha.checkpoints.format.content import ContentCheck
+from airflow_provider_ha.checkpoints.format.content import OF_A_JVM_OF_FORMAT_1, ContentCheck
 from airflow_provider_ha.checkpoints.format.layout import (
     COMMITS,
     METADATA,
@@ -161,7 +161,8 @@ def _judge(directory: Tree, asked: _Question, findings: Findings) -> Report:
     _check_start(subject, removed, findings)
     batches = judge_batches(subject, removed)
     for path, reason in sorted((content.not_looked_into if content else {}).items()):
-        findings.add(Finding(Code.NOT_LOOKED_INTO, path, None, reason))
+        blocks = None if reason == OF_A_JVM_OF_FORMAT_1 else False
+        findings.add(Finding(Code.NOT_LOOKED_INTO, path, None, reason, blocks=blocks))
     sink_state, known = _check_sink(asked.sink, subject, findings)
     return Report(
         startable=False if findings.blocked else None if findings.open or not known else True,

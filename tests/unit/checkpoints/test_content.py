@@ -20,6 +20,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.support.checkpoints.state_files import (
     END,
     LARGE,
+    LZ4_END,
     MB,
     kind_of,
     looked_into,
@@ -35,6 +36,7 @@ from tests.support.checkpoints.table_files import table
 
 
 GROWTH = 20 * MB
+ROW = pairs((b"key", b"row"))
 METADATA = {"metadata": [b"v1\n{}"]}
 
 
@@ -209,14 +211,43 @@ def test_a_hidden_checksum_says_nothing_of_a_delta(tmp_path: Path) -> None:
     check(path)
 
 
+def with_end(path: Path, content: bytes, at: int, bits: int) -> Path:
+    """Write a changelog with another bit in the block that ends its stream."""
+    stream = bytearray(lz4_stream(content))
+    stream[len(stream) - len(LZ4_END) + at] ^= bits
+    return write(path, [bytes(stream)])
+
+
+@pytest.mark.parametrize(("at", "bits"), [(0, 0x10), (8, 0x40), (9, 0x10), (13, 0x10), (17, 0x10), (20, 0x10)])
+@pytest.mark.parametrize("spark", ["4.0.5", "4.2.0"])
+def test_the_end_of_a_changelog_without_records_is_read_in_search_of_its_version(
+    tmp_path: Path, at: int, bits: int, spark: str
+) -> None:
+    """Seen on 4.2.0: each of these bits is "Stream is corrupted" where a partition has changed nothing."""
+    empty = with_end(tmp_path / "store/1.changelog", END, at, bits)
+    rows = with_end(tmp_path / "store/2.changelog", ROW + END, at, bits)
+
+    with pytest.raises(CheckpointCorruptError):
+        check(empty, spark)
+    check(empty, "3.5.9")
+    check(rows, spark)
+
+
+def test_a_changelog_without_records_may_be_cut_in_the_end_of_its_stream(tmp_path: Path) -> None:
+    whole = lz4_stream(END)
+
+    for left in range(len(whole) - len(LZ4_END), len(whole) + 1):
+        check(write(tmp_path / "store" / f"{left}.changelog", [whole[:left]]))
+
+
 def test_checksums_that_fit_are_no_problem(tmp_path: Path) -> None:
-    path = write(tmp_path / "store/1_id.changelog", [lz4_stream(END), b"unread" * 100_000])
+    path = write(tmp_path / "store/1_id.changelog", [lz4_stream(ROW + END), b"unread" * 100_000])
     spark_crc(path)
     check(path)
 
 
 def test_a_checksum_counts_to_the_last_byte_of_a_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "store/1_id.changelog", [lz4_stream(END), b"unread" * 100_000])
+    path = write(tmp_path / "store/1_id.changelog", [lz4_stream(ROW + END), b"unread" * 100_000])
     spark_crc(path)
     flipped(path, -1)
     with pytest.raises(ChecksumMismatchError, match="its CRC32C is"):

@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.samples import unpack
+from tests.support.checkpoints.portable_helpers import checkpoint as checkpoint_by_hand
 from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
 
 
@@ -183,3 +184,42 @@ def test_a_source_that_counts_from_its_beginning_needs_it(recorded: Recorded, co
         rewrite(checkpoint / "sources/0/0", content)
 
     assert (whole, told(verify(LocalTree(checkpoint))).get(f"{code} sources/0/0")) == (True, True)
+
+
+@pytest.mark.parametrize(("back", "startable"), [(0, False), (1, False), (2, True)])
+def test_an_entry_without_its_only_source_counts_where_spark_reads_it(
+    recorded: Recorded, back: int, startable: bool
+) -> None:
+    """Seen on 4.2.0: "There are [0] sources in the checkpoint offsets", of the newest entry and of the one before."""
+    checkpoint = recorded("4.3.0", "hdfs")
+    path = checkpoint / "offsets" / str(newest(checkpoint) - back)
+    rewrite(path, "\n".join(path.read_text().split("\n")[:-1]).encode())
+
+    assert verify(LocalTree(checkpoint), spark_version="4.2.0").startable is startable
+
+
+@pytest.mark.parametrize("back", [0, 1])
+def test_an_entry_that_lost_a_source_keeps_spark_from_starting(tmp_path: Path, back: int) -> None:
+    """Seen on 4.2.0: "There are [1] sources in the checkpoint offsets and now there are [2]"."""
+    directory = checkpoint_by_hand(tmp_path / "q", range(4))
+    for path in (directory / "offsets").iterdir():
+        path.write_text(path.read_text() + "\n" + path.read_text().split("\n")[-1])
+    whole = verify(LocalTree(directory), spark_version="4.2.0")
+    cut = directory / "offsets" / str(3 - back)
+    cut.write_text("\n".join(cut.read_text().split("\n")[:-1]))
+    report = verify(LocalTree(directory), spark_version="4.2.0")
+
+    assert (whole.startable, report.startable) == (True, False)
+    assert told(report)[f"OFFSETS_CORRUPT offsets/{3 - back}"] is True
+    assert 3 not in report.restorable
+
+
+def test_a_query_without_state_starts_without_its_commits(recorded: Recorded) -> None:
+    """Seen on 3.5 to 4.2: the newest planned batch is executed again."""
+    checkpoint = recorded("4.3.0", "stateless")
+    shutil.rmtree(checkpoint / "commits")
+
+    report = verify(LocalTree(checkpoint), spark_version="4.2.0")
+
+    assert report.startable is True
+    assert told(report)[f"COMMITS_BEHIND commits/{newest(checkpoint) - 1}"] is False
