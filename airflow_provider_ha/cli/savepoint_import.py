@@ -42,7 +42,7 @@ def import_archive(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Unpack an archive into a savepoint, or back into its job. It is checked as if an enemy had made it.
+    """Unpack an archive into a savepoint, or back into its job. It is treated as untrusted input.
 
     Exit 0: the savepoint is complete and verified; 1: it is refused, with the reason, and nothing is left of it.
     """
