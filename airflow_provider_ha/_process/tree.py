@@ -29,6 +29,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: the child may not load libraries
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)  # which ask a supervisor to end; it obeys them after its work
+_SHELL = 128  # what an exit status adds to the number of a signal
+_MEANINGS: Mapping[int, str] = {
+    signal.SIGKILL: "when nobody did that, the host was out of memory",  # codespell:ignore nobody
+    signal.SIGTERM: "its host, or what runs it, asked it to end",
+    signal.SIGINT: "its host, or what runs it, asked it to end",
+}
 _KILL_INTERVAL = 0.02
 _REMIND_SECONDS = 10.0
 
@@ -43,6 +49,7 @@ class Death:
     :param outage: Whether storage or ZooKeeper kept the driver from being started.
     :param refused: Whether the job itself kept it from being started: every host would say the same.
     :param unfit: Whether this host kept it from being started: it lacks something.
+    :param jvm: Exit code of the JVM when it ended before anything was killed here, negative for a signal.
     """
 
     code: int
@@ -51,6 +58,31 @@ class Death:
     outage: bool = False
     refused: bool = False
     unfit: bool = False
+    jvm: int | None = None
+
+    @property
+    def signal(self) -> int | None:
+        """Signal that ended the JVM, from outside or by a crash; ``None`` for another end."""
+        return None if self.jvm is None else signal_of(self.jvm)
+
+
+def signal_of(code: int) -> int | None:
+    """Return the signal in an exit code: negative, or as shells and the JVM itself say it, above 128."""
+    number = -code if code < 0 else code - _SHELL
+    return number if 0 < number < signal.NSIG else None
+
+
+def end_of_jvm(pid: int, code: int) -> str:
+    """Return for people how a JVM ended that nothing here has killed."""
+    number = signal_of(code)
+    if number is None:
+        return f"the JVM (pid {pid}) ended with exit status {code}"
+    try:
+        name = signal.Signals(number).name
+    except ValueError:  # one without a name
+        name = "no name"
+    meaning = _MEANINGS.get(number, "the JVM crashed, or another process sent the signal: its log says more")
+    return f"the JVM was killed by signal {number} ({name}); {meaning} (pid {pid}, exit status {_SHELL + number})"
 
 
 def become_subreaper() -> None:

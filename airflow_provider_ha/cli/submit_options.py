@@ -230,6 +230,13 @@ class SubmitWords:
             rich_help_panel=_PANELS["ha"],
         ),
     ] = None
+    restart_delay_max: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Upper bound of that delay in seconds. Default: {_HA.restart_delay_max:g}.",
+            rich_help_panel=_PANELS["ha"],
+        ),
+    ] = None
     restart_in_place: Annotated[
         bool | None,
         typer.Option(
@@ -241,7 +248,7 @@ class SubmitWords:
     application_failures: Annotated[
         int | None,
         typer.Option(
-            help="How often the same error of the application at the same batch ends the run; -1: never. "
+            help="How often the same error of the application at the same batch ends a run that has worked; -1: never. "
             f"Default: {_HA.application_failures}.",
             rich_help_panel=_PANELS["ha"],
         ),
@@ -251,6 +258,14 @@ class SubmitWords:
         typer.Option(
             help="Seconds between the first and the last of these, at least. "
             f"Default: {_HA.application_failure_period:g}.",
+            rich_help_panel=_PANELS["ha"],
+        ),
+    ] = None
+    start_timeout: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds that a submission may take until it leads, unless its engine reports it as running; "
+            f"default: {_HA.start_timeout:g}.",
             rich_help_panel=_PANELS["ha"],
         ),
     ] = None
@@ -355,9 +370,11 @@ class SubmitWords:
             options=ha_options(
                 restart_attempts=self.restart_attempts,
                 restart_delay=self.restart_delay,
+                restart_delay_max=self.restart_delay_max,
                 restart_in_place=self.restart_in_place,
                 application_failures=self.application_failures,
                 application_failure_period=self.application_failure_period,
+                start_timeout=self.start_timeout,
                 checkpoint_interval=self.checkpoint_interval,
                 retained_checkpoints=self.retained_checkpoints,
                 allow_new_queries=self.allow_new_queries,

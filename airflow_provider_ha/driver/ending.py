@@ -11,6 +11,7 @@ import logging
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
@@ -23,7 +24,9 @@ from airflow_provider_ha.driver.origin import OriginKind
 from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.refused_start import refused, refused_directory
 from airflow_provider_ha.driver.stop_job import stop_all
+from airflow_provider_ha.driver.way_forward import from_missing_file
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, OperationFailedError
+from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, RunEnd
 
@@ -57,6 +60,10 @@ class Ending:
         if reason is not None:
             modules = own_modules(self.led.graph)
             described = failure_of_run(parts.script.error, parts.registry, modules=modules)
+            parts.registry.note_commits(described.batches or {})
+            application = self.spec.home.application_directory / "application"
+            if step := from_missing_file(described.message, self.led.graph.beside, (application, Path.cwd())):
+                described = described.model_copy(update={"message": f"{described.message}: {step}"[:MESSAGE_LIMIT]})
             if refused_directory(parts.script.error, parts.registry, parts.origin.key):
                 described = refused(described, parts.origin.key)
             self.way_out.leave(ExitCode.FAILED, reason, failure=described)

@@ -61,7 +61,7 @@ def text_of(error: BaseException) -> str:
 
 def _failure_of_run(script: BaseException | None, registry: QueryRegistry, modules: Collection[str]) -> Failure:
     found = [_of_query(query, error, modules) for query, error in failed_queries(registry.started)]
-    echo = isinstance(script, SystemExit) or (bool(found) and _name(script) in _QUERY_ENDED)
+    echo = bool(found) and (isinstance(script, SystemExit) or _name(script) in _QUERY_ENDED)
     if script is not None and not echo:
         found.insert(0, _of_script(script, registry, modules))
     for kind in (FailureKind.OUTAGE, FailureKind.UNKNOWN, FailureKind.APPLICATION):
@@ -86,7 +86,11 @@ def _of_query(query: StartedQuery, error: BaseException, modules: Collection[str
 def _of_script(error: BaseException, registry: QueryRegistry, modules: Collection[str]) -> Failure:
     verdict = classify(text_of(error), modules=modules)
     batches = {query.name: query.status().committed for query in registry.members}
-    return _failure(verdict, error, query=None, batches=batches)
+    failure = _failure(verdict, error, query=None, batches=batches)
+    if not isinstance(error, SystemExit):
+        return failure
+    said = f"exit status {error.code}" if isinstance(error.code, int) else f"exit status 1: {error.code}"
+    return failure.model_copy(update={"error_class": _name(error), "message": _line(said, MESSAGE_LIMIT)})
 
 
 def _failure(verdict: Verdict, error: BaseException, *, query: str | None, batches: dict[str, int]) -> Failure:

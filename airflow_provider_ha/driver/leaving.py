@@ -26,12 +26,14 @@ from airflow_provider_ha.driver.evidence import failure_of_driver
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipError
-from airflow_provider_ha.jobs.failures import Failure
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
 
 
 log = logging.getLogger(__name__)
 
 WORDS_SECONDS = 5.0  # for the words of a driver that leads until it ends
+REPARENT_SECONDS = 0.5
+_ECHOES = (ExitCode.FAILED, ExitCode.RESTART_WANTED)
 LAST_WORDS_SECONDS = 0.5  # without the leadership: its Python may be in the middle of a foreachBatch function
 
 
@@ -78,6 +80,8 @@ class ProcessTerminator:
             sys.stdout.flush()  # guard: orderly-end-loses-output
 
         try:
+            if code in _ECHOES and self._has_lost_jvm(failure):
+                self.jvm_gone(f"the JVM (pid {self._jvm}) is gone")
             _say([leave_reason, tell_log, flush_output], WORDS_SECONDS)
         finally:  # guard: interrupted-leave-lives-on
             os._exit(code)
@@ -108,6 +112,19 @@ class ProcessTerminator:
             self.leave(ExitCode.FAILED, reason, error=error, failure=failure_of_driver(error))
         finally:
             os._exit(ExitCode.FAILED)
+
+    def _has_lost_jvm(self, failure: Failure | None) -> bool:
+        """Whether the JVM has ended: then an error of py4j comes first, and a thread meets it before the watchdog does.
+
+        Its sockets are closed some moments before the kernel gives its children to another parent.
+        """
+        if self._jvm is None:
+            return False
+        certain = failure is not None and failure.kind is FailureKind.APPLICATION
+        end = time.monotonic() + (0.0 if certain else REPARENT_SECONDS)
+        while os.getppid() == self._jvm and time.monotonic() < end:
+            time.sleep(0.02)
+        return os.getppid() != self._jvm
 
     def _kill_jvm(self) -> None:
         if self._jvm is not None and self._jvm == os.getppid():

@@ -1,4 +1,4 @@
-"""Checks that an output path means the same directory in every attempt of a run.
+"""Checks that a path means the same directory in every attempt of a run.
 
 Spark resolves a relative path against the working directory of its driver. Each attempt has its own working directory,
 so a relative output splits over the attempts: the sink looks empty after a recovery, and its rows are lost.
@@ -33,18 +33,21 @@ def is_relative(source: str, path: str) -> bool:
     return not parts.authority and not parts.path.startswith("/")  # guard: relative-path-by-scheme-is-absolute
 
 
-def refuse_relative(writer: str, source: str, path: str | None) -> None:
-    """Refuse an output that every attempt of the run would write to another directory.
+def refuse_relative(who: str, source: str, path: str | None, *, reads: bool = False) -> None:
+    """Refuse a path that is another directory in every attempt of the run.
 
-    :param writer: What writes, to begin the message with.
-    :param source: Format of the sink.
+    :param who: What writes or reads, to begin the message with.
+    :param source: Format of the sink, or of the source.
     :param path: As the script gave it; ``None`` and an empty one are Spark's to judge.
+    :param reads: Whether it is the input of a stream.
     :raises ApplicationRefusedError: The path is relative.
     """
     if path and is_relative(source, path):
+        does = "reads a stream from" if reads else "writes to"
+        lost = "would not find its files" if reads else "would lose its rows"
         raise ApplicationRefusedError(
-            f"{writer} writes to the relative path {path!r}; here that is {_resolved(path)}, and another directory in "
-            "every other attempt, so a recovery would lose its rows",
+            f"{who} {does} the relative path {path!r}; here that is {_resolved(path)}, and another directory in "
+            f"every other attempt, so a recovery {lost}",
             next_step=f"Write it as an absolute path, for example {'/data/' + os.path.basename(path)!r}",  # noqa: PTH119  # of any URI
         )
 

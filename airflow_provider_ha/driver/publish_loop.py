@@ -48,7 +48,6 @@ class PublishLoop:
         self._running = running
         self._lifecycle = lifecycle
         self._failed = failed
-        self._runs = False
         self._removal = RemovalLoop(clean, failed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
@@ -93,13 +92,14 @@ class PublishLoop:
 
         What has been RUNNING stays so: a query that the script starts later does not make the job start again.
         """
-        waiting = "" if self._runs else self._registry.not_working()  # guard: running-before-the-first-batch
+        registry = self._registry
+        waiting = "" if registry.running else registry.not_working()  # guard: running-before-the-first-batch
         if waiting:
             return JobState.STARTING, waiting
-        if not self._runs:
-            self._runs = True  # guard: running-goes-back-to-starting
+        if not registry.running:
+            registry.running = True  # guard: running-goes-back-to-starting
             self._running()  # guard: driver-does-not-note-that-its-job-is-running
-        return JobState.RUNNING, self._registry.missing()  # guard: missing-queries-are-not-named
+        return JobState.RUNNING, registry.missing()  # guard: missing-queries-are-not-named
 
     def _tell(self) -> None:
         """Write the reason into the status now: while it lasts, no tick comes to its end."""

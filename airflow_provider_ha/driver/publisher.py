@@ -93,16 +93,22 @@ class Publisher:
         self._look_due = True
         self._committed: dict[str, int] = {}  # as of the last look
         self._recorders: dict[str, BatchRecorder] = {}
-        self._last = _Published()
+        self._last = self._newest_of_run()
         self._unfinished: Checkpoint | None = None
         self._tried = 0
         self._began = 0.0
         self._lock = threading.RLock()
         self.figures = figures or CheckpointFigures()
 
+    def _newest_of_run(self) -> _Published:
+        """Return the newest checkpoint that an earlier driver of the run has taken."""
+        own = (pointer for pointer in self._store.list() if pointer.run == self._provenance.run)
+        newest = next(own, None)
+        return _Published() if newest is None else _Published(newest.number, dict(newest.cut))
+
     @property
     def latest(self) -> int | None:
-        """Number of the newest checkpoint of this driver."""
+        """Number of the newest checkpoint of this run."""
         return self._last.number
 
     def tick(self) -> Checkpoint | None:
@@ -137,6 +143,7 @@ class Publisher:
     def _look(self) -> None:
         self.record()
         self._committed = {query.name: progress(query.directory.fresh()).committed for query in self._registry.members}
+        self._registry.note_commits(self._committed)
         self._look_due = False
 
     def publish(self, reason: CheckpointKind) -> Checkpoint:
@@ -162,7 +169,7 @@ class Publisher:
     def publish_requested(self) -> tuple[Checkpoint, bool]:
         """Return a checkpoint of every batch that is committed by now, and whether it was taken for this request.
 
-        When no batch came after the newest checkpoint of this driver, that one is the answer.
+        When no batch came after the newest checkpoint of the run, that one is the answer.
 
         :raises CheckpointMissingError: No query has committed a batch yet.
         :raises CheckpointError: Too many old ones wait to be removed; or as :meth:`publish`.
@@ -221,12 +228,19 @@ class Publisher:
             return False
         if not self._has_news():
             return False
+        # guard: crash-loops-push-out-checkpoints
+        if self._last.number is None and not self._registry.advanced and not self._registry.running:
+            return False  # the first checkpoint of a run that has done nothing yet
         return self._clock.lease_time() - self._last.at >= self._options.checkpoint_interval
 
     def _has_news(self) -> bool:
-        """Whether the last look has found a commit that no checkpoint of this driver holds."""
+        """Whether the last look has found another cut than that of the newest checkpoint of the run.
+
+        A fallback begins before it; the directory of an earlier driver may hold the same.
+        """
         return any(
-            self._committed.get(query.name, -1) > self._last.cut.get(query.name, -1) for query in self._registry.members
+            self._committed.get(query.name, -1) != self._last.cut.get(query.name, -1)
+            for query in self._registry.members
         )
 
     def _mark_old(self) -> None:

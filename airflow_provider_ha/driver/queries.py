@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -146,10 +146,18 @@ Member: TypeAlias = StartedQuery | RestingQuery
 class QueryRegistry:
     """Every query of the run, whether it runs or not. Safe in several threads.
 
+    :param on_start: Called when a query was started.
+    :param on_commit: Called once, when a query has committed a batch after its start.
     :ivar triggers: The newest batch of each, as Spark has reported it.
+    :ivar advanced: Whether a query has committed a batch after its start.
+    :ivar running: Whether the job has been RUNNING under this driver.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, on_start: Callable[[], None] = lambda: None, on_commit: Callable[[], None] = lambda: None
+    ) -> None:
+        self._on_start, self._on_commit = on_start, on_commit
+        self.advanced = self.running = False
         self.triggers = ReportedTriggers()
         self._clock = clock
         self._members: dict[str, Member] = {}
@@ -202,6 +210,7 @@ class QueryRegistry:
             self._beginning.discard(query.name)
             self._members[query.name] = query
             self._last_start = self._clock.lease_time()
+        self._on_start()
 
     def find_name(self, name: str) -> Member | None:
         """Return the query of that name."""
@@ -257,6 +266,17 @@ class QueryRegistry:
         """Return the query of a pyspark handle: scripts also get handles from ``spark.streams.active``."""
         run = handle.runId
         return next((query for query in self.started if query.handle.runId == run), None)
+
+    def note_commits(self, committed: Mapping[str, int]) -> None:
+        """Note how far the queries have come.
+
+        :param committed: Query -> its last committed batch.
+        """
+        if self.advanced:
+            return
+        self.advanced = any(committed.get(query.name, -1) > query.committed_before for query in self.started)
+        if self.advanced:
+            self._on_commit()
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget queries at rest: no later cut holds them."""

@@ -5,12 +5,17 @@ The checkpoint is adopted (``docs/how-to/adopt-a-checkpoint.md``): the job goes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.places import output_place
 from airflow_provider_ha.errors import ConfigurationError
 
 
+# As Python quotes the file of an OSError, and as Spark names one.
+_PATH = re.compile(r"\[Errno 2\] No such file or directory: '([^']+)'|does not exist: (\S+?)\.?(?: |$)")
 _EVERY_QUERY = "with every query of the script in it"
 
 
@@ -52,6 +57,37 @@ def from_output(query: str, output: str) -> str:
         f"Submit with {given} to go on from the checkpoint of the query that wrote them, with start_from='latest' when "
         "this job wrote them, or write to a new output directory"
     )
+
+
+def from_missing_file(message: str, beside: Sequence[str], directories: Sequence[Path]) -> str:
+    """Return the next step when an error names a file that stayed on the host that submitted the script; else empty.
+
+    :param message: Of the error.
+    :param beside: Files beside the script there, relative to it.
+    :param directories: Of the script, and the driver's working directory.
+    """
+    for found in _PATH.findall(message):
+        named = next(filter(None, found))
+        path = Path(unquote(urlsplit(named).path))
+        inside = [path.relative_to(each) for each in directories if path.is_relative_to(each)]
+        if path.is_absolute() and not inside:
+            continue
+        wanted = str(inside[0] if inside else path)
+        if wanted in beside:
+            return (
+                f"{wanted} lies beside the script on the host that submitted it, and does not travel by itself: ship "
+                f"it with --files {wanted} (files=[{wanted!r}]) and open it by its bare name, {Path(wanted).name!r}"
+            )
+        if any(name.startswith(f"{wanted}/") for name in beside):
+            return (
+                f"the directory {wanted} lies beside the script on the host that submitted it, and does not travel by "
+                "itself: name it by an absolute path that every driver host sees, or ship the files with --files"
+            )
+        return (
+            f"{wanted} is looked for in a directory that has nothing but what travels with the script: "
+            "write an absolute path, or ship the file with --files (files=)"
+        )
+    return ""
 
 
 def parameters(start_from: Mapping[str, str], sinks: Mapping[str, str | None]) -> str:

@@ -1,7 +1,7 @@
 """Why a driver failed, as its exit says it: what kind of error it was, and at which batch.
 
-Invariant: an error ends a run only when it is certainly one of the application. What is not certain is
-``UNKNOWN``, and is tried again like the loss of a host.
+The kind is for people and for the count of attempts. Whether an error ends its run depends on the progress of the run
+(``recovery.repeated``).
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Failure(Model):
         when it could not be read.
     :param location: Innermost line of the application in the traceback; empty without one.
     :param refused: Key of the working directory in which Spark could not start a query; empty for any other failure.
+    :param misfit: Why no retry can help, and the way back: Spark refuses to go on from the checkpoint with this query.
+        Empty for any other failure.
     """
 
     kind: FailureKind = FailureKind.UNKNOWN
@@ -46,6 +48,7 @@ class Failure(Model):
     batches: dict[str, int] | None = None
     location: str = ""
     refused: str = ""
+    misfit: str = ""
 
     @property
     def error(self) -> str:
@@ -71,7 +74,13 @@ class Failure(Model):
             return False
         return self._fingerprint() == other._fingerprint()
 
+    def resembles(self, other: Failure) -> bool:
+        """Whether it is the same error at the same place, at whichever batch."""
+        return self._place() == other._place()
+
     def _fingerprint(self) -> tuple[object, ...]:
-        batches = tuple(sorted((self.batches or {}).items()))
         # guard: error-of-another-batch-repeats
-        return (self.kind, self.error_class, self.query, batches, self.location or _VARIABLE.sub("_", self.message))
+        return (*self._place(), tuple(sorted((self.batches or {}).items())))
+
+    def _place(self) -> tuple[object, ...]:
+        return (self.kind, self.error_class, self.query, self.location or _VARIABLE.sub("_", self.message))

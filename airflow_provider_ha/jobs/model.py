@@ -91,6 +91,7 @@ class JobGraph(Record):
     :param files: ``--files``: data files, found in the driver's working directory.
     :param jars: ``--jars``.
     :param archives: ``--archives``: unpacked in the working directories of driver and executors.
+    :param beside: Names of data files beside the script on the host that submitted it, which do not travel.
     :param packages: ``--packages``, Maven coordinates.
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param lineage: Conf for OpenLineage, below *conf*; holds no secret
@@ -112,6 +113,7 @@ class JobGraph(Record):
     files: tuple[Artifact, ...] = ()
     jars: tuple[Artifact, ...] = ()
     archives: tuple[Artifact, ...] = ()
+    beside: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     conf: dict[str, str] = {}
     lineage: dict[str, str] = {}

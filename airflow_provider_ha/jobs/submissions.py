@@ -119,6 +119,8 @@ class SubmissionExit(Record):
     :param refused: Why no host can run it; ends the run. Empty when nothing.
     :param unfit: Whether its host lacks what another one had for the run.
     :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
+    :param started: Whether its script had started a query.
+    :param committed: Whether a query had committed a batch under it, of those that no earlier driver had planned.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -134,6 +136,8 @@ class SubmissionExit(Record):
     refused: str = ""
     unfit: bool = False
     ran: bool = False
+    started: bool = False
+    committed: bool = False
     at: datetime
 
     @property

@@ -27,9 +27,11 @@ __all__ = ["SparkHaSubmitOperator"]
 OPTIONS = (
     "restart_attempts",
     "restart_delay",
+    "restart_delay_max",
     "restart_in_place",
     "application_failures",
     "application_failure_period",
+    "start_timeout",
     "checkpoint_interval",
     "retained_checkpoints",
     "allow_new_queries",
@@ -109,12 +111,15 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         What meets an outage is not counted.
     :param restart_delay: Time before the next of these when a driver fails by itself, or is lost before it is RUNNING;
         doubles with each of these in a row. Every other loss is recovered at once.
+    :param restart_delay_max: Upper bound of that delay; a minute when left out.
     :param restart_in_place: Whether the host that has lost the driver starts it again by itself, without Airflow; yes
         when left out. Without it, this task or the cluster leader does, on a host of theirs.
     :param application_failures: How often the same error of the application (a traceback of the script, an analysis
-        error, a missing module) at the same batch ends the run FAILED: 3 when left out, -1 for never.
+        error, a missing module) at the same batch ends a run that has worked; never when left out.
     :param application_failure_period: Time that has to lie between the first and the last of these: ten minutes when
         left out.
+    :param start_timeout: Time that a submission may take until it leads, before it is submitted again: two minutes when
+        left out. One that its engine reports as running is never overdue.
     :param checkpoint_interval: Time between two checkpoints.
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
     :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
@@ -205,9 +210,11 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         accept_verdicts: Sequence[str] = ("SAFE",),
         restart_attempts: int | None = None,
         restart_delay: float | timedelta | None = None,
+        restart_delay_max: float | timedelta | None = None,
         restart_in_place: bool | None = None,
         application_failures: int | None = None,
         application_failure_period: float | timedelta | None = None,
+        start_timeout: float | timedelta | None = None,
         checkpoint_interval: float | timedelta | None = None,
         retained_checkpoints: int | None = None,
         allow_new_queries: bool | None = None,
@@ -253,9 +260,11 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.accept_verdicts = accept_verdicts
         self.restart_attempts = restart_attempts
         self.restart_delay = restart_delay
+        self.restart_delay_max = restart_delay_max
         self.restart_in_place = restart_in_place
         self.application_failures = application_failures
         self.application_failure_period = application_failure_period
+        self.start_timeout = start_timeout
         self.checkpoint_interval = checkpoint_interval
         self.retained_checkpoints = retained_checkpoints
         self.allow_new_queries = allow_new_queries
@@ -299,9 +308,11 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 options=ha_options(
                     restart_attempts=self.restart_attempts,
                     restart_delay=self.restart_delay,
+                    restart_delay_max=self.restart_delay_max,
                     restart_in_place=self.restart_in_place,
                     application_failures=self.application_failures,
                     application_failure_period=self.application_failure_period,
+                    start_timeout=self.start_timeout,
                     checkpoint_interval=self.checkpoint_interval,
                     retained_checkpoints=self.retained_checkpoints,
                     allow_new_queries=self.allow_new_queries,

@@ -43,7 +43,7 @@ def conclude(
     """Write the result of the newest run, and remove its graph pointer, in one fenced transaction.
 
     :param operation: The request that ends it; the transaction answers all that asked for an end.
-    :param failure: The error of the application that ends the run.
+    :param failure: The error that ends the run.
     :param exhausted: Whether the run has used up its restarts.
     :raises JobStateError: There is no live run, or it has a leader.
     :raises LeadershipUnavailableError: Another process became the leader first.

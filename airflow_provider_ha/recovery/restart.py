@@ -1,7 +1,7 @@
 """The restart strategy: what a lost driver means for its run. Pure: a snapshot goes in, a decision comes out.
 
 The driver's code is not asked whether it should be started again: a script that is refused writes its run's result,
-and a run with a result is never run again. An error of the application that repeats at the same batch ends the run
+and a run with a result is never run again. An error that repeats in a run without progress ends it
 (``recovery.repeated``). What is left are losses, and those are counted where the job sets a limit.
 
 Invariant: a submission that met an outage is no loss of the job, whether storage or ZooKeeper kept it from running the
@@ -12,7 +12,8 @@ run (``recovery.unfit``). A run that may lose or repeat rows when it goes on wai
 
 A loss whose processes are proven dead is recovered at once when it is the first one, or when the job was RUNNING until
 something from outside ended the driver: a delay protects from a driver that fails again and again, not from a host that
-loses it every few minutes. Without the proof the delay also gives the supervisor the time to report.
+loses it every few minutes. An outage that comes again at the same batch is a driver that fails again. Without the proof
+the delay also gives the supervisor the time to report.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from airflow_provider_ha.jobs.failures import STALLED, Failure
 from airflow_provider_ha.jobs.host.log_place import printed_place
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, StartKind
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
@@ -60,11 +61,11 @@ class Resubmit:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The run has used up its attempts, no host can run it, or its application fails again and again at one batch.
+    """The run has used up its attempts, no host can run it, or it fails again and again without progress.
 
     :param reason: For people.
-    :param failure: The error of the application.
-    :param exhausted: Whether attempts, or failures at one batch, are used up.
+    :param failure: The error that repeats.
+    :param exhausted: Whether attempts, or failures at one place, are used up.
     """
 
     reason: str
@@ -110,19 +111,18 @@ def decide(
         return Keep()
     if (said := _said(newest)) is not None and not (decided and isinstance(said, NeedsDecision)):
         return said
-    repeated = repeated_failure(run.submissions, options)
-    if repeated is not None and repeated.ends_the_run(options):  # guard: repeated-error-never-ends-the-run
+    repeated = repeated_failure(run.submissions, options, fresh=run.run.start.kind is StartKind.FRESH)
+    if repeated is not None and repeated.ends_the_run:  # guard: repeated-error-never-ends-the-run
         return GiveUp(f"{repeated.reason} (log: {_log(newest)})", repeated.failure, exhausted=True)
     used = attempts_used(run.submissions, options, now)
     if not _is_spared(newest) and 0 <= options.restart_attempts <= used:  # guard: outages-give-up
         return GiveUp(_given_up(run, newest, used), exhausted=True)
     idle = _without_work(run.submissions, options, now)
-    again = repeated.delay_left(options, now) if repeated is not None else 0.0
     led = snapshot.epoch_zxid > newest.created_zxid
     return Resubmit(
         attempt=newest.submission.attempt + 1,
         lost_epoch=snapshot.epoch if led and snapshot.recovery is None else None,  # guard: claim-without-a-loss
-        after=max(again, _delay_left(newest, idle, options, now)),
+        after=_delay_left(newest, idle, options, now),
     )
 
 
@@ -147,9 +147,14 @@ def attempts_used(submissions: tuple[SubmissionView, ...], options: HaOptions, n
 
 def _without_work(submissions: tuple[SubmissionView, ...], options: HaOptions, now: datetime) -> int:
     """Return how many re-submissions the delay grows with: those since a driver last worked, outages included."""
-    newest = list(  # guard: kill-of-a-running-job-makes-the-next-one-wait
-        _since(submissions, now, lambda view, end: _ran_until_it_was_lost(view) or _lived_long(view, options, end))
-    )
+    before = {view.submission.attempt: earlier for earlier, view in pairwise(submissions)}
+
+    def worked(view: SubmissionView, end: datetime) -> bool:
+        again = _repeats(before.get(view.submission.attempt), view)  # guard: outage-in-a-loop-is-not-slowed
+        # guard: kill-of-a-running-job-makes-the-next-one-wait
+        return (_ran_until_it_was_lost(view) and not again) or _lived_long(view, options, end)
+
+    newest = list(_since(submissions, now, worked))
     outages = sum(1 for _ in takewhile(lambda one: _is_spared(one[0]) and not one[1], newest))
     return max(0, sum(good or not _is_spared(view) for view, good in newest) - 1) + outages
 
@@ -170,6 +175,14 @@ def _ran_until_it_was_lost(view: SubmissionView) -> bool:
     """Whether the job was RUNNING until something from outside ended its driver, and no error of the application."""
     # guard: crash-loop-of-a-running-job-is-not-slowed
     return view.exit is not None and view.exit.ran and (view.exit.failure is None or _is_spared(view))
+
+
+def _repeats(earlier: SubmissionView | None, view: SubmissionView) -> bool:
+    """Whether a driver failed as the one before it, at the same batch."""
+    if earlier is None or earlier.exit is None or view.exit is None:
+        return False
+    failures = earlier.exit.failure, view.exit.failure
+    return failures[0] is not None and failures[1] is not None and failures[1].repeats(failures[0])
 
 
 def _lived_long(view: SubmissionView, options: HaOptions, now: datetime) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,11 @@ from airflow_provider_ha.supervisor.in_place import RestartInPlace
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
+_LOGGED = re.compile(
+    r"\d{2,4}[-/]\d\d[-/]\d\d[ T]\d\d:|WARNING: Using incubator|Using Spark's default log4j|Setting default log level"
+    r"|To adjust logging level|\S+:\d+: \w*Warning: |warnings\.warn\("
+)
+_WORDS = 3  # lines
 REPORT_SECONDS = 24 * 3600.0  # how long a supervisor tries to write the exit while ZooKeeper is away
 
 
@@ -99,7 +105,10 @@ def _end_session(spec: DriverSpec) -> bool:
 
 def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) -> Reported:
     reported, said = read_failure(spec.home.directory), read_code(spec.home.directory)
-    reason = public(f"{reported} ({death.reason})" if reported else death.reason)  # guard: exits-keep-passwords
+    killed = _jvm_was_killed(death, said)
+    reason = public(
+        f"{reported} ({death.reason})" if reported and not killed else death.reason
+    )  # guard: exits-keep-passwords
     unfit = death.unfit or said == ExitCode.UNFIT
     # guard: exits-do-not-say-what-happened
     record = SubmissionExit(
@@ -108,10 +117,12 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
         reason=reason,
         log=str(spec.home.driver_log),
         outage=death.outage or said == ExitCode.OUTAGE,
-        failure=_failure(spec, reported),
+        failure=None if killed else _failure(spec, reported, death),
         decision=public(reported or "") if said == ExitCode.DECISION_NEEDED else "",
         last_lines=_last_lines(spec),
         ran=spec.home.running.exists(),
+        started=spec.home.started.exists(),
+        committed=spec.home.committed.exists(),
         at=SystemClock().now(),
     )
     with connected(spec) as job:
@@ -123,12 +134,36 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
     return Reported(claimed)
 
 
-def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:
-    """Return what the driver reported of its failure. One that lost its leadership has met an outage of ZooKeeper."""
+def _jvm_was_killed(death: Death, said: int | None) -> bool:
+    """Whether the JVM was killed before its driver could end: what the driver then said is an echo of that.
+
+    A driver that loses its leadership kills its JVM itself.
+    """
+    return death.signal is not None and said != ExitCode.LEADERSHIP_LOST
+
+
+def _failure(spec: DriverSpec, reason: str | None, death: Death) -> Failure | None:
+    """Return what the driver reported of its failure. One that lost its leadership has met an outage of ZooKeeper.
+
+    What spark-submit, or the script, said before it ended is in the log alone.
+    """
     if read_code(spec.home.directory) == ExitCode.LEADERSHIP_LOST:
         said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
         return Failure(kind=FailureKind.OUTAGE, error_class=ExitCode.LEADERSHIP_LOST.name, message=said)
-    return read_details(spec.home.directory)  # guard: supervisor-forgets-the-failure
+    found = read_details(spec.home.directory)  # guard: supervisor-forgets-the-failure
+    if found is not None and found.error_class == SystemExit.__name__:
+        return _with_words(found, spec)
+    if found is None and reason is None and death.jvm and not spec.home.driver_pid.exists():
+        return _with_words(Failure(error_class="spark-submit", message=f"exit status {death.jvm}", batches={}), spec)
+    return found
+
+
+def _with_words(failure: Failure, spec: DriverSpec) -> Failure:
+    """Return a failure with the last lines of the log that no logger wrote: usage of the script, advice of a shell."""
+    lines = [line.strip() for line in _last_lines(spec).splitlines() if line.strip() and not _LOGGED.match(line)]
+    said = " | ".join(lines[-_WORDS:])
+    message = f"{failure.message}: {said}" if said else failure.message
+    return failure.model_copy(update={"message": message[:MESSAGE_LIMIT]})
 
 
 def _last_lines(spec: DriverSpec) -> str:

@@ -30,7 +30,15 @@ import threading
 import time
 from pathlib import Path
 
-from airflow_provider_ha._process.tree import END_SIGNALS, Death, DeathWatch, ProcessTree, become_subreaper
+from airflow_provider_ha._process.tree import (
+    END_SIGNALS,
+    Death,
+    DeathWatch,
+    ProcessTree,
+    become_subreaper,
+    end_of_jvm,
+    signal_of,
+)
 from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, StorageUnavailableError
@@ -150,8 +158,11 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
         tree.kill()
         reason = f"the supervisor failed: {error!r}"
         log.exception("the supervisor failed")
+    ended = tree.code  # by itself, or by another process: nothing is killed here yet
+    if ended is not None and signal_of(ended) is not None and not stop.raised:
+        reason = end_of_jvm(tree.pid, ended)
     pids = tree.kill()  # guard: leftovers-live-on
-    return Death(tree.code if tree.code is not None else NOT_LAUNCHED, pids, reason)
+    return Death(tree.code if tree.code is not None else NOT_LAUNCHED, pids, reason, jvm=ended)
 
 
 def start(spec: DriverSpec) -> ProcessTree:
@@ -198,7 +209,7 @@ def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
     python: DeathWatch | None = None
     while True:
         if tree.code is not None:
-            return f"the JVM (pid {tree.pid}) ended with code {tree.code}"
+            return end_of_jvm(tree.pid, tree.code)
         if stop.raised:
             return f"the supervisor received a stop signal ({stop.raised})"
         if python is None:

@@ -69,7 +69,7 @@ class ResultView(View):
     :param reason: For people.
     :param checkpoint: Number of the last checkpoint.
     :param drained: Query -> batches that the drain wrote, when the run was terminated.
-    :param failure: The error of the application that ended it.
+    :param failure: The error that ended it.
     :param at: When it ended.
     """
 
@@ -95,7 +95,7 @@ class LastFailureView(View):
     :param attempt: Number of the attempt.
     :param at: When all its processes were dead; ``null`` when nothing has proven that.
     :param reason: As its supervisor wrote it.
-    :param times: How often the same error of the application has come at the same batch; 0 for another failure.
+    :param times: How often the same error has come at the same place; 0 for an end without an error.
     :param since: When it came first.
     :param in_a_row: How many of the newest attempts have failed, this one included; 0 once a driver has led for long
         since. From the second one on, the job needs attention in every state.

@@ -20,6 +20,7 @@ from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import SubmissionExit
@@ -28,9 +29,7 @@ from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import MISTAKE
 
 
-OPTIONS = HaOptions(
-    restart_in_place=False, restart_delay=0, restart_attempts=2, application_failure_period=0, application_delay=0
-)
+OPTIONS = HaOptions(restart_in_place=False, restart_delay=0, restart_attempts=3)
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="java.net.ConnectException", query="rows", batches={"rows": 4})
 
 
@@ -70,7 +69,7 @@ def test_driver_that_lost_its_leadership_has_met_an_outage(job: JobContext) -> N
     assert not found.outage  # it ran the script
 
 
-def test_error_of_the_application_that_repeats_is_the_result_of_the_run(job: JobContext) -> None:
+def test_error_that_repeats_before_the_first_query_is_the_result_of_the_run(job: JobContext) -> None:
     for attempt in (1, 2):
         fail(job, attempt, MISTAKE)
         assert recover(job, by="test", wait=False).attempt == attempt + 1
@@ -87,10 +86,61 @@ def test_error_of_the_application_that_repeats_is_the_result_of_the_run(job: Job
     assert job.coordinator.find(job.paths.job_graph) is None
 
 
+def test_run_that_has_started_a_query_and_committed_a_batch_outlives_the_same_error(job: JobContext) -> None:
+    home = DriverHome(helpers.directory(job))
+    wait_until(home.directory.exists, timeout=20, what="the home")
+    home.started.touch()
+    home.committed.touch()
+
+    for attempt in (1, 2, 3):
+        fail(job, attempt, MISTAKE)
+        assert recover(job, by="test", wait=False).created
+
+    exit_ = job.runs.get(1).submissions[0].exit
+    assert exit_ is not None
+    assert (exit_.started, exit_.committed) == (True, True)
+
+
+def test_jvm_that_is_killed_is_the_reason_whatever_its_python_met_first(job: JobContext) -> None:
+    jvm = wait_until(lambda: helpers.pid_in(job, "jvm.pid"), timeout=20, what="the JVM")
+    wait_until(lambda: helpers.pid_in(job, "driver.pid"), timeout=20, what="the driver")
+    broken = Failure(error_class="BrokenPipeError", message="[Errno 32] Broken pipe", batches={"rows": 4})
+    write_failure(helpers.directory(job), ExitCode.FAILED, "main.py failed: BrokenPipeError", broken)
+
+    os.kill(jvm, signal.SIGKILL)
+
+    exit_ = wait_until(lambda: job.runs.get(1).submissions[0].exit, timeout=20, what="the exit")
+    assert exit_ is not None
+    assert exit_.failure is None
+    assert exit_.reason.startswith("the JVM was killed by signal 9 (SIGKILL); when ")
+    assert exit_.reason.endswith(f"the host was out of memory (pid {jvm}, exit status 137)")
+
+
 @pytest.mark.long
 def test_outage_that_repeats_more_often_than_losses_may_leaves_the_run_alive(job: JobContext) -> None:
-    for attempt in (1, 2, 3, 4):
+    home = DriverHome(helpers.directory(job))
+    wait_until(home.directory.exists, timeout=20, what="the home")
+    home.started.touch()
+    for attempt in (1, 2, 3, 4, 5):
         fail(job, attempt, AWAY)
         assert recover(job, by="test", wait=False).created
 
     assert job.runs.get(1).result is None
+
+
+def test_spark_submit_that_fails_three_times_ends_the_run_with_what_it_printed(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without Java: the shell script of Spark says so, and no Python is ever started."""
+    spark = helpers.stand_in_spark(tmp_path / "spark")
+    (spark / "bin" / "spark-submit").write_text("#!/bin/sh\necho JAVA_HOME is not set >&2\nexit 1\n")
+    monkeypatch.setenv("SPARK_HOME", str(spark))
+    job = helpers.context(config, coordinator)
+    helpers.submit(job, helpers.script(tmp_path), options=HaOptions(restart_delay=0))
+
+    result = wait_until(lambda: job.runs.get(1).result, timeout=60, what="the end of the run")
+
+    assert result is not None
+    assert result.state is JobState.FAILED
+    assert result.reason.startswith("spark-submit: exit status 1: JAVA_HOME is not set, in the script before any batch")
+    assert len(job.runs.get(1).submissions) == 3

@@ -1,38 +1,50 @@
-"""When an error of the application has repeated, and what begins the count again. Pure."""
+"""Which errors end a run, and after how many: by the progress of the run. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
+from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.jobs.options.given_options import ha_options
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
-from airflow_provider_ha.recovery.repeated import repeated_failure
+from airflow_provider_ha.recovery.repeated import Repeated, repeated_failure
 from tests.support.clusters.jobs_helpers import MISTAKE
 
 
 NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
-OPTIONS = HaOptions()
+NEVER = HaOptions()
+OPT_IN = HaOptions(application_failures=3)
 OF_THE_SCRIPT = MISTAKE.model_copy(update={"query": None, "batches": {}})
+AWAY = Failure(kind=FailureKind.OUTAGE, error_class="TimeoutException", query="rows", batches={"rows": 4})
 
 
 @dataclass
 class History:
-    """The submissions of a run, made one after the other."""
+    """The submissions of a run, made one after the other.
 
+    :param reached: How far each driver came, unless it is said: nothing, a query, or a batch.
+    """
+
+    reached: str = "batch"
+    start: StartKind = StartKind.FRESH
+    options: HaOptions = OPT_IN
     time: datetime = NOW
-    views: tuple[SubmissionView, ...] = ()
+    first: int = 1
+    views: list[SubmissionView] = field(default_factory=list)
 
-    def end(self, failure: Failure | None, *, after: float = 60, lived: float = 5, outage: bool = False) -> History:
+    def end(
+        self, failure: Failure | None, *, after: float = 60, lived: float = 5, outage: bool = False, reached: str = ""
+    ) -> History:
         """Add a submission that ended *after* seconds later than the one before."""
         self.time += timedelta(seconds=after)
-        number = len(self.views) + 1
+        number = len(self.views) + self.first
         made = Submission(
             attempt=number,
             submission_id=f"s{number}",
@@ -41,8 +53,16 @@ class History:
             created_at=self.time - timedelta(seconds=lived),
         )
         started = SubmissionStarted(handle=Handle(engine="local", log_uri="file://h/log"))
-        exit_ = SubmissionExit(code=10, failure=failure, outage=outage, at=self.time)
-        self.views += (SubmissionView(submission=made, started=None if outage else started, exit=exit_),)
+        come = reached or self.reached
+        exit_ = SubmissionExit(
+            code=10,
+            failure=failure,
+            outage=outage,
+            started=come in ("query", "batch"),
+            committed=come == "batch",
+            at=self.time,
+        )
+        self.views.append(SubmissionView(submission=made, started=None if outage else started, exit=exit_))
         return self
 
     def repeat(self, failure: Failure, times: int, *, after: float = 60) -> History:
@@ -51,21 +71,110 @@ class History:
         return self
 
     @property
+    def repeated(self) -> Repeated | None:
+        return repeated_failure(tuple(self.views), self.options, fresh=self.start is StartKind.FRESH)
+
+    @property
     def count(self) -> int:
-        repeated = repeated_failure(self.views, OPTIONS)
-        return repeated.count if repeated is not None else 0
+        return self.repeated.count if self.repeated is not None else 0
 
     @property
     def over(self) -> bool:
-        repeated = repeated_failure(self.views, OPTIONS)
-        return repeated is not None and repeated.ends_the_run(OPTIONS)
+        return self.repeated is not None and self.repeated.ends_the_run
 
 
-def changed(**values: object) -> Failure:
-    return MISTAKE.model_copy(update=values)
+def changed(failure: Failure = MISTAKE, **values: object) -> Failure:
+    return failure.model_copy(update=values)
 
 
-def test_three_times_in_ten_minutes_end_the_run() -> None:
+KINDS = [
+    OF_THE_SCRIPT,
+    Failure(error_class="SystemExit", message="exit status 2", batches={}, location="main.py:8"),
+    Failure(kind=FailureKind.OUTAGE, error_class="FileNotFoundError", batches={}, location="main.py:8"),
+    Failure(error_class="spark-submit", message="exit status 1: JAVA_HOME is not set", batches={}),
+    Failure(error_class="ConfigurationError", message="the option is not known"),
+]
+
+
+@pytest.mark.parametrize("failure", KINDS, ids=[each.error_class for each in KINDS])
+def test_a_run_without_a_query_ends_the_third_time_whatever_kind_of_error_it_is(failure: Failure) -> None:
+    history = History("nothing", options=NEVER)
+
+    assert [history.end(failure, after=5).over for _ in range(3)] == [False, False, True]
+
+
+def test_a_run_that_once_started_a_query_has_patience_with_every_error_before_its_first_query() -> None:
+    history = History("nothing", options=NEVER).end(None, reached="batch")
+
+    assert not history.repeat(OF_THE_SCRIPT, 40).over
+
+
+@pytest.mark.parametrize(
+    "other", [changed(OF_THE_SCRIPT, location="main.py:9"), changed(OF_THE_SCRIPT, error_class="E")]
+)
+def test_another_line_or_class_before_the_first_query_begins_the_count_again(other: Failure) -> None:
+    history = History("nothing", options=NEVER).repeat(OF_THE_SCRIPT, 2).end(other)
+
+    assert history.count == 1
+
+
+def test_neither_an_outage_of_storage_nor_a_lost_leadership_ends_a_run_without_a_query() -> None:
+    lost = Failure(kind=FailureKind.OUTAGE, error_class="LEADERSHIP_LOST", message="the lease ran out")
+    history = History("nothing", options=NEVER)
+
+    for _ in range(10):
+        assert not history.end(None, outage=True).end(lost).end(None).over
+
+
+def test_a_stall_before_the_first_query_is_no_error() -> None:
+    assert History("nothing", options=NEVER).repeat(Failure(error_class=STALLED, batches={}), 9).count == 0
+
+
+def test_a_run_whose_first_attempts_are_forgotten_may_have_worked() -> None:
+    assert not History("nothing", options=NEVER, first=17).repeat(OF_THE_SCRIPT, 9).over
+
+
+REFUSED = changed(error_class="SparkException", message="There are [1] sources", misfit="Run 1 wrote it.", location="")
+
+
+def test_a_query_that_spark_refuses_to_continue_ends_its_run_the_second_time() -> None:
+    history = History("query", StartKind.CHECKPOINT, NEVER)
+
+    assert not history.end(REFUSED).over
+    assert history.end(REFUSED).over
+    assert history.repeated is not None
+    assert history.repeated.reason.endswith("Run 1 wrote it.")
+
+
+def test_a_query_that_spark_refuses_after_it_has_worked_ends_no_run() -> None:
+    assert not History("query", StartKind.CHECKPOINT, NEVER).end(REFUSED, reached="batch").repeat(REFUSED, 40).over
+
+
+@pytest.mark.parametrize("kind", [FailureKind.APPLICATION, FailureKind.UNKNOWN])
+def test_an_error_at_the_first_batch_of_all_ends_the_run_the_third_time(kind: FailureKind) -> None:
+    history = History("query", options=NEVER)
+
+    assert [history.end(changed(kind=kind, batches={"rows": -1}), after=5).over for _ in range(3)] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_an_outage_at_the_first_batch_of_all_ends_no_run() -> None:
+    assert not History("query", options=NEVER).repeat(changed(AWAY, batches={"rows": -1}), 40).over
+
+
+def test_an_error_of_a_function_in_a_run_that_goes_on_from_a_checkpoint_ends_no_run() -> None:
+    assert not History("query", StartKind.CHECKPOINT, NEVER).repeat(MISTAKE, 40).over
+
+
+@pytest.mark.parametrize("kind", list(FailureKind))
+def test_no_error_ends_a_run_that_has_worked_without_consent(kind: FailureKind) -> None:
+    assert not History(options=NEVER).repeat(changed(kind=kind), 50, after=3600).over
+
+
+def test_three_times_in_ten_minutes_end_a_run_whose_user_has_asked_for_it() -> None:
     assert History().repeat(MISTAKE, 3, after=300).over
 
 
@@ -76,6 +185,11 @@ def test_two_times_do_not_however_far_apart() -> None:
 def test_many_times_in_less_than_ten_minutes_do_not() -> None:
     assert not History().repeat(MISTAKE, 100, after=6).over
     assert History().repeat(MISTAKE, 102, after=6).over
+
+
+@pytest.mark.parametrize("kind", [FailureKind.OUTAGE, FailureKind.UNKNOWN])
+def test_what_is_not_certain_does_not_count_for_that(kind: FailureKind) -> None:
+    assert not History().repeat(changed(kind=kind), 50, after=300).over
 
 
 @pytest.mark.parametrize(
@@ -110,25 +224,18 @@ def test_message_decides_where_there_is_no_line_but_its_numbers_do_not() -> None
     assert history.end(cast.model_copy(update={"message": "division by zero"})).count == 1
 
 
-def test_error_whose_batch_is_not_known_never_repeats() -> None:
+def test_error_whose_batch_is_not_known_never_repeats_in_a_run_that_has_worked() -> None:
     assert History().repeat(changed(batches=None), 5, after=300).count == 1
 
 
-@pytest.mark.parametrize("kind", [FailureKind.OUTAGE, FailureKind.UNKNOWN])
-def test_what_is_not_certain_is_never_counted(kind: FailureKind) -> None:
-    assert History().repeat(changed(kind=kind), 50, after=300).count == 0
-
-
-def test_outages_and_kills_in_between_say_nothing() -> None:
-    away = Failure(kind=FailureKind.OUTAGE, error_class="TimeoutException", query="rows", batches={"rows": 4})
-
-    history = History().end(MISTAKE).end(None).end(None, outage=True).end(away).end(MISTAKE)
+def test_kills_and_outages_of_storage_in_between_say_nothing() -> None:
+    history = History().end(MISTAKE).end(None).end(None, outage=True).end(MISTAKE)
 
     assert history.count == 2
 
 
 def test_driver_that_lived_for_long_and_ended_otherwise_begins_the_count_again() -> None:
-    history = History().repeat(MISTAKE, 2).end(None, after=700, lived=OPTIONS.restart_reset_after).end(MISTAKE)
+    history = History().repeat(MISTAKE, 2).end(None, after=700, lived=NEVER.restart_reset_after).end(MISTAKE)
 
     assert history.count == 1
 
@@ -141,52 +248,12 @@ def test_batch_that_takes_long_until_it_fails_is_counted() -> None:
     assert history.over
 
 
-def test_end_without_a_failure_of_the_application_is_none() -> None:
-    assert repeated_failure((), OPTIONS) is None
+def test_end_without_a_failure_is_none() -> None:
+    assert History().repeated is None
     assert History().end(MISTAKE).end(None).count == 0
 
 
-def test_delay_doubles_once_the_error_has_repeated_up_to_its_maximum() -> None:
-    history, delays = History(), []
-    for _ in range(9):
-        repeated = repeated_failure(history.end(MISTAKE).views, OPTIONS)
-        assert repeated is not None
-        delays.append(repeated.delay(OPTIONS))
-
-    assert delays == [0, 10, 20, 40, 80, 160, 300, 300, 300]
-
-
-def test_delays_of_the_defaults_reach_ten_minutes() -> None:
-    history, attempts = History().end(MISTAKE), 1
-    while not history.over:
-        repeated = repeated_failure(history.views, OPTIONS)
-        assert repeated is not None
-        history.end(MISTAKE, after=repeated.delay(OPTIONS))
-        attempts += 1
-
-    assert attempts == 8
-
-
-def test_limit_can_be_switched_off() -> None:
-    repeated = repeated_failure(History().repeat(MISTAKE, 50, after=300).views, OPTIONS)
-
-    assert repeated is not None
-    assert not repeated.ends_the_run(HaOptions(application_failures=-1))
-
-
-@pytest.mark.parametrize(
-    "given", [{"application_failures": 1}, {"application_failures": -2}, {"application_delay": -1}]
-)
+@pytest.mark.parametrize("given", [{"application_failures": 1}, {"application_failures": -2}, {"start_timeout": 0}])
 def test_option_that_means_nothing_is_refused_by_its_name(given: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(given))):
         ha_options(**given)
-
-
-def test_what_has_passed_of_the_delay_is_not_waited_for_again() -> None:
-    history = History().repeat(MISTAKE, 4)
-    repeated = repeated_failure(history.views, OPTIONS)
-
-    assert repeated is not None
-    assert repeated.delay_left(OPTIONS, history.time + timedelta(seconds=30)) == 10
-    assert repeated.delay_left(OPTIONS, history.time + timedelta(seconds=3600)) == 0
-    assert repeated.delay_left(OPTIONS, history.time - timedelta(seconds=3600)) == 40

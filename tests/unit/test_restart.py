@@ -65,10 +65,10 @@ def outage(attempt: int, *, died: float = 0) -> SubmissionView:
 
 
 def failed(attempt: int, failure: Failure, *, died: float = 0, lived: float = 5) -> SubmissionView:
-    """A submission whose driver told why it failed, *died* seconds ago."""
+    """A submission that committed a batch, and whose driver told why it failed, *died* seconds ago."""
     view = submission(attempt, lived=lived, died=died)
     assert view.exit is not None
-    return replace(view, exit=view.exit.model_copy(update={"failure": failure}))
+    return replace(view, exit=view.exit.model_copy(update={"failure": failure, "started": True, "committed": True}))
 
 
 def ran(view: SubmissionView) -> SubmissionView:
@@ -194,11 +194,20 @@ def test_driver_that_fails_by_itself_waits_although_its_job_was_running() -> Non
 
 
 def test_outage_that_a_running_job_meets_is_followed_at_once() -> None:
-    views = tuple(ran(failed(attempt, AWAY)) for attempt in range(1, 4))
+    met = (AWAY.model_copy(update={"batches": {"rows": attempt}}) for attempt in range(1, 4))
+    views = tuple(ran(failed(attempt, failure)) for attempt, failure in enumerate(met, start=1))
 
     decision = decide(snapshot(*views, epoch_zxid=20), HaOptions(), now=NOW)
 
     assert decision == Resubmit(attempt=4, lost_epoch=1, after=0)
+
+
+def test_outage_that_a_running_job_meets_again_at_the_same_batch_is_a_loop_and_waits_longer_each_time() -> None:
+    views = tuple(ran(failed(attempt, AWAY)) for attempt in range(1, 10))
+
+    delays = [decide(snapshot(*views[:count], epoch_zxid=20), HaOptions(), now=NOW).after for count in (1, 2, 3, 9)]  # type: ignore[union-attr]
+
+    assert delays == [0, 1, 2, 60]
 
 
 def test_limit_of_attempts_counts_running_drivers_too() -> None:
@@ -346,28 +355,26 @@ def test_losses_before_a_long_life_that_an_outage_ended_are_not_counted() -> Non
     assert attempts_used(views, OPTIONS, NOW) == 1
 
 
-def test_error_of_the_application_that_repeats_ends_the_run_with_its_class_and_its_text() -> None:
+def test_error_of_the_application_that_repeats_ends_a_run_that_asks_for_it_with_its_class_and_its_text() -> None:
     views = (failed(1, MISTAKE, died=700), failed(2, MISTAKE, died=300), failed(3, MISTAKE))
-    unlimited = OPTIONS.model_copy(update={"restart_attempts": -1})
+    unlimited = OPTIONS.model_copy(update={"restart_attempts": -1, "application_failures": 3})
 
     decision = decide(snapshot(*views, epoch_zxid=20), unlimited, now=NOW)
 
     assert isinstance(decision, GiveUp)
     assert decision.failure == MISTAKE
     assert decision.reason == (
-        "KeyError: 'price': an error of the application, in query 'rows' after batch 4 at main.py:12 in write, 3 times "
-        "in 12 min (log: h:/log)"
+        "KeyError: 'price', in query 'rows' after batch 4 at main.py:12 in write, 3 times in 12 min; "
+        "application_failures ends the run (log: h:/log)"
     )
 
 
-def test_error_that_has_repeated_waits_longer_than_the_restart_strategy_wants() -> None:
-    views = tuple(failed(attempt, MISTAKE) for attempt in range(1, 4))
-    unlimited = OPTIONS.model_copy(update={"restart_attempts": -1})
+def test_error_that_repeats_in_a_run_that_has_worked_waits_longer_each_time_and_ends_nothing() -> None:
+    views = tuple(ran(failed(attempt, MISTAKE)) for attempt in range(1, 60))
 
-    decision = decide(snapshot(*views, epoch_zxid=20), unlimited, now=NOW)
+    decision = decide(snapshot(*views, epoch_zxid=20), HaOptions(), now=NOW)
 
-    assert isinstance(decision, Resubmit)
-    assert decision.after == 2 * unlimited.application_delay
+    assert decision == Resubmit(attempt=60, lost_epoch=1, after=HaOptions().restart_delay_max)
 
 
 REFUSED = Failure(error_class="EOFException", query="rows", batches={"rows": 4}, refused="jobs/flights/live/e1-a")

@@ -27,7 +27,7 @@ class LastFailure:
     :param at: When all its processes were dead; ``None`` when nothing has proven that.
     :param reason: As its supervisor wrote it.
     :param failure: As the driver reported it; ``None`` for one that was killed.
-    :param times: How often the same error of the application has come at the same batch; 0 for another failure.
+    :param times: How often the same error has come at the same place; 0 for an end without an error.
     :param since: When it came first.
     :param in_a_row: How many of the newest attempts have failed, this one included; 0 once a driver has led for long
         since, or the run is over without a failure.

@@ -121,6 +121,7 @@ def _asked_for(graph: JobGraph) -> JobGraph:
             "target": target,
             "options": options,
             "lineage": {},  # guard: each-try-asks-for-another-job
+            "beside": (),
         }
     )
 

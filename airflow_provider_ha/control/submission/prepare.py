@@ -148,6 +148,7 @@ def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts)
         files=files.files,
         jars=files.jars,
         archives=files.archives,
+        beside=files.beside,
         packages=tuple(request.packages),
         conf=request.resources.beside(request.conf),
         lineage=dict(request.lineage),

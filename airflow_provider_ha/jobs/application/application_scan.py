@@ -8,6 +8,7 @@ own directory is looked at: the rest is the environment's, or is given by name.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -18,6 +19,8 @@ from airflow_provider_ha.jobs.application._archives import package_files
 
 _NAMELESS_SINKS = frozenset({"foreachBatch", "foreach"})
 _NAMELESS_FORMATS = frozenset({"console", "noop"})
+_DEEP = 2  # directories below that of the script
+_MOST_FILES = 200
 _DYNAMIC = frozenset({"import_module", "__import__"})
 
 
@@ -71,6 +74,25 @@ def _chain(node: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
             return
         yield node.attr, arguments
         node = node.value
+
+
+def files_beside(script: Path) -> tuple[str, ...]:
+    """Return the data files below the directory of *script*, relative to it, for the reason of a failure; sorted.
+
+    They do not travel by themselves. Only names are taken, those near the script first, and not more than a few.
+    """
+    found: list[str] = []
+    for directory, directories, files in os.walk(script.parent):
+        depth = len(Path(directory).relative_to(script.parent).parts)
+        directories[:] = [name for name in sorted(directories) if depth < _DEEP and name[0] not in "._"]
+        found += [
+            str((Path(directory) / name).relative_to(script.parent))
+            for name in sorted(files)
+            if name[0] != "." and not name.endswith((".py", ".pyc"))
+        ]
+        if len(found) >= _MOST_FILES:
+            break
+    return tuple(sorted(found[:_MOST_FILES]))
 
 
 def _parse_script(script: Path) -> ast.Module:

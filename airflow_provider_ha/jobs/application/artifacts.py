@@ -16,6 +16,7 @@ from pathlib import Path
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.application._archives import pack, pack_content, unpack
 from airflow_provider_ha.jobs.application.application_files import ApplicationFiles, collect_application, unreadable
+from airflow_provider_ha.jobs.application.application_scan import files_beside
 from airflow_provider_ha.jobs.application.unpacking import unpack_archive
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
 from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, put_blob
@@ -34,6 +35,7 @@ class ApplicationArtifacts:
     files: tuple[Artifact, ...] = ()
     jars: tuple[Artifact, ...] = ()
     archives: tuple[Artifact, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +138,7 @@ def _artifacts(found: ApplicationFiles, put: Callable[[Path], BlobRef]) -> Appli
             files=tuple(_artifact(put, path) for path in found.files),
             jars=tuple(_artifact(put, path) for path in found.jars),
             archives=tuple(_artifact(put, path).model_copy(update={"alias": alias}) for path, alias in found.archives),
+            beside=files_beside(found.application),
         )
     except OSError as error:
         raise unreadable(found.application, error) from error

@@ -70,6 +70,16 @@ class DriverHome:
         return self.directory / "running"
 
     @property
+    def started(self) -> Path:
+        """An empty file that the driver leaves once the script has started a query."""
+        return self.directory / "started"
+
+    @property
+    def committed(self) -> Path:
+        """An empty file that the driver leaves once a query has committed a batch after its start."""
+        return self.directory / "committed"
+
+    @property
     def script_secrets(self) -> Path:
         """Secrets of the conf that the script made by itself, to be hidden from the log where it is shown.
 

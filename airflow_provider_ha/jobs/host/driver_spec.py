@@ -100,8 +100,15 @@ class DriverSpec(Model):
 
     def note_running(self) -> None:
         """Leave the file that says so. Without it, on a disk that fails, the next submission may come later."""
-        with contextlib.suppress(OSError):
-            write_private(self.home.running, b"")
+        _note(self.home.running)
+
+    def note_started(self) -> None:
+        """Leave the file that says so."""
+        _note(self.home.started)
+
+    def note_committed(self) -> None:
+        """Leave the file that says so."""
+        _note(self.home.committed)
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:
@@ -118,6 +125,11 @@ class DriverSpec(Model):
             ) from error
         except ValidationError:
             raise RecordCorruptError(f"{path} does not hold a driver spec") from None
+
+
+def _note(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        write_private(path, b"")
 
 
 def write_session(path: Path, credentials: SessionCredentials) -> None:

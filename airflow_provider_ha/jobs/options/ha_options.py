@@ -23,12 +23,11 @@ class HaOptions(Model):
     :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
     :param restart_in_place: Whether the supervisor of a lost driver starts the next attempt on its host. Without it, a
         waiting task or the cluster leader does, on a host of theirs.
-    :param application_failures: How often the same error of the application at the same batch ends the run; -1 for
-        never.
+    :param application_failures: How often the same error of the application at the same batch ends a run that has
+        worked; -1, the default, for never.
     :param application_failure_period: Seconds that have to lie between the first and the last of these at least.
-    :param application_delay: Seconds before the next submission once such an error has repeated; doubles each time, up
-        to *application_delay_max*.
-    :param application_delay_max: Upper bound of that delay in seconds.
+    :param start_timeout: Seconds that a submission may take until it leads, before it is submitted again; one that its
+        engine reports as running is never overdue.
     :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
         it had: a name with a time in it begins from nothing, and the query that it replaces stays behind.
     :param min_batches_to_retain: Spark's ``spark.sql.streaming.minBatchesToRetain``.
@@ -59,10 +58,9 @@ class HaOptions(Model):
     restart_delay_max: float = Field(default=60.0, ge=0)
     restart_reset_after: float = Field(default=600.0, ge=0)
     restart_in_place: bool = True
-    application_failures: int = Field(default=3)
+    application_failures: int = Field(default=-1)
     application_failure_period: float = Field(default=600.0, ge=0)
-    application_delay: float = Field(default=10.0, ge=0)
-    application_delay_max: float = Field(default=300.0, ge=0)
+    start_timeout: float = Field(default=120.0, gt=0)
     allow_new_queries: bool = False
     min_batches_to_retain: int = Field(default=100, ge=10)
     kafka_bootstrap: dict[str, str] = {}

@@ -50,6 +50,8 @@ attempt("relative option", lambda: writer().queryName("h").format("csv").option(
 attempt("batch", lambda: spark.range(1).write.mode("append").parquet("rows"))
 attempt("batch option", lambda: spark.range(1).write.option("path", "rows").save(format="orc"))
 attempt("batch table", lambda: spark.range(1).write.saveAsTable("t", path="rows"))
+attempt("stream", lambda: spark.readStream.text("input"))
+attempt("stream option", lambda: spark.readStream.format("csv").option("Path", "file:input").load())
 attempt("warehouse", lambda: spark.range(1).write.saveAsTable("t"))
 spark.range(1).write.json(f"{own}-absolute")
 spark.conf.set("spark.sql.streaming.checkpointLocation", own)

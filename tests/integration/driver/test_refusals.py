@@ -36,6 +36,8 @@ REASONS = {
     "batch": "the script writes to the relative path 'rows'",
     "batch option": "the script writes to the relative path 'rows'",
     "batch table": "the script writes to the relative path 'rows'",
+    "stream": "the script reads a stream from the relative path 'input'",
+    "stream option": "the script reads a stream from the relative path 'file:input'",
     "warehouse": "the script writes table 't' to /",
     "conf": "own/a', which holds its batches up to 1, and the job has nothing of it",
 }

@@ -108,12 +108,14 @@ class Cluster:
     def exit(
         self, job_id: str, failure: Failure | None = None, *, at: datetime | None = None, decision: str = ""
     ) -> None:
-        """Prove the newest submission of a job dead, since *at*."""
+        """Prove the newest submission of a job dead, since *at*; it has committed a batch."""
         job, view = self.context(job_id), self.context(job_id).runs.latest()
         assert view is not None
         assert view.newest is not None
         at = at or SystemClock().now()
-        gone = SubmissionExit(code=-9, reason="killed", failure=failure, decision=decision, at=at)
+        gone = SubmissionExit(
+            code=-9, reason="killed", failure=failure, decision=decision, started=True, committed=True, at=at
+        )
         path = job.paths.submission_exit(view.run.number, view.newest.submission.attempt)
         self.coordinator.commit(Create(path, gone.to_bytes()))
 

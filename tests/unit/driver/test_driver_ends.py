@@ -190,7 +190,7 @@ def ending(way_out: Any, *, kind: OriginKind = OriginKind.FRESH, refusal: HaErro
     """Return the end of a script that has started one query."""
     lifecycle = Lifecycle()
     lifecycle.refusal = refusal
-    registry = SimpleNamespace(failure=lambda: None, started=["q"], aside=())
+    registry = SimpleNamespace(failure=lambda: None, started=["q"], aside=(), note_commits=lambda _: None)
     origin = SimpleNamespace(kind=kind, key="k", reach=Reach())
     parts = MagicMock(lifecycle=lifecycle, registry=registry, origin=origin)
     return Ending(MagicMock(), MagicMock(), way_out, parts)

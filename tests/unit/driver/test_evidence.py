@@ -132,8 +132,14 @@ def test_script_that_ends_itself_after_a_query_failed_says_nothing_of_its_own(ru
     assert run.failure(run.script("import sys\nsys.exit(1)\n")).query == "rows"
 
 
-def test_script_that_ends_itself_is_unknown(run: Run) -> None:
-    assert run.failure(run.script("import sys\nsys.exit('no rows')\n")).kind is FailureKind.UNKNOWN
+@pytest.mark.parametrize(
+    ("call", "said"), [("sys.exit('no rows')", "exit status 1: no rows"), ("sys.exit(2)", "exit status 2")]
+)
+def test_script_that_ends_itself_is_told_with_its_status_and_its_line(call: str, said: str, run: Run) -> None:
+    failure = run.failure(run.script(f"import sys\n{call}\n"))
+
+    assert (failure.error, failure.location) == (f"SystemExit: {said}", "main.py:2 in <module>")
+    assert failure.batches == {}
 
 
 def test_query_that_cannot_be_read_any_more_leaves_the_failure_unknown(run: Run) -> None:

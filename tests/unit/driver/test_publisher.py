@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +38,10 @@ from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 PROVENANCE = Provenance("flights", 1, "g", "4.2.0")
 
 
+def cut_of(made: Checkpoint) -> dict[str, int]:
+    return {query: part.batch for query, part in made.queries.items()}
+
+
 class Store:
     """The checkpoints of a job: what is added fails as often as there are errors."""
 
@@ -56,6 +61,9 @@ class Store:
 
     def waiting(self) -> int:
         return self.backlog
+
+    def list(self) -> list[Any]:
+        return [SimpleNamespace(number=each.number, run=each.run, cut=cut_of(each)) for each in self.added[::-1]]
 
     def pointer(self, number: int) -> Checkpoint:
         return next(made for made in self.added if made.number == number)
@@ -104,8 +112,8 @@ def registry(tmp_path: Path) -> QueryRegistry:
     return registry
 
 
-@pytest.fixture
-def publisher(store: Store, area: Area, registry: QueryRegistry, tmp_path: Path) -> Publisher:
+def publisher_of(store: Store, area: Area, registry: QueryRegistry, tmp_path: Path) -> Publisher:
+    """Return the publisher of a driver that has started now."""
     anything: Any = SimpleNamespace(epoch=1)
     stores: Any = store
     areas: Any = area
@@ -119,6 +127,45 @@ def publisher(store: Store, area: Area, registry: QueryRegistry, tmp_path: Path)
         area=areas,
         clock=SystemClock(),
     )
+
+
+@pytest.fixture
+def publisher(store: Store, area: Area, registry: QueryRegistry, tmp_path: Path) -> Publisher:
+    return publisher_of(store, area, registry, tmp_path)
+
+
+def test_drivers_that_fail_before_they_commit_take_no_checkpoint_of_the_same_cut(
+    store: Store, area: Area, registry: QueryRegistry, tmp_path: Path
+) -> None:
+    for _ in range(4):
+        publisher_of(store, area, registry, tmp_path).tick()
+
+    assert [made.number for made in store.added] == [1]
+
+
+def test_a_driver_that_fell_back_takes_a_checkpoint_although_a_newer_cut_has_one(
+    store: Store, area: Area, registry: QueryRegistry, tmp_path: Path, commit: Callable[[int], None]
+) -> None:
+    commit(3)
+    publisher_of(store, area, registry, tmp_path).tick()
+    (tmp_path / "live" / QUERY / "commits" / "3").unlink()
+
+    publisher_of(store, area, registry, tmp_path).tick()
+
+    assert [cut_of(made) for made in store.added] == [{QUERY: 3}, {QUERY: 2}]
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_run_that_begins_from_a_checkpoint_takes_its_first_one_when_it_is_running(
+    store: Store, area: Area, registry: QueryRegistry, tmp_path: Path, running: bool
+) -> None:
+    started = registry.started[0]
+    registry.add(replace(started, committed_before=2))
+    registry.running = running
+
+    publisher_of(store, area, registry, tmp_path).tick()
+
+    assert len(store.added) == running
 
 
 def test_a_checkpoint_whose_answer_was_lost_is_finished_and_not_pinned_again(

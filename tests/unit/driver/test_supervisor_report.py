@@ -49,7 +49,8 @@ def test_driver_that_lost_its_leadership_has_met_an_outage(code: ExitCode, kind:
     told = Failure(kind=FailureKind.APPLICATION, error_class="ValueError")
     write_failure(tmp_path, code, "the lease ran out\nafter 20 s", told)
 
-    failure = exit_report._failure(SimpleNamespace(home=DriverHome(tmp_path)), "the lease ran out\nafter 20 s")  # type: ignore[arg-type]
+    spec = SimpleNamespace(home=DriverHome(tmp_path))
+    failure = exit_report._failure(spec, "the lease ran out\nafter 20 s", DEATH)  # type: ignore[arg-type]
 
     assert failure is not None
     assert failure.kind is kind

@@ -1,0 +1,66 @@
+"""Failures of a run that has not worked yet end it, with what its user needs to know: real supervisor, real Spark."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.jobs.model import JobState, RunResult
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from tests.support.spark.driver_helpers import APPS, Stream
+from tests.support.spark.supervised_job import SupervisedJob
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def job(client: HaClient, tmp_path: Path) -> SupervisedJob:
+    return SupervisedJob(client, Stream(tmp_path), ("rows",), options=HaOptions(checkpoint_interval=0))
+
+
+def submit(job: SupervisedJob, mistake: str, times: int = 1, *, script: Path = APPS / "mistakes.py") -> None:
+    job.submit_script(script, [mistake, str(job.stream.source), str(job.stream.root / "out"), str(times)])
+
+
+def end(job: SupervisedJob, attempts: int) -> RunResult:
+    """Wait until the run has FAILED after so many attempts."""
+    result = job.await_result()
+    run = job.job.snapshot().run
+    assert run is not None
+    assert (result.state, len(run.submissions)) == (JobState.FAILED, attempts), result.reason
+    return result
+
+
+def test_script_that_exits_before_its_first_query_ends_the_run_with_its_status_and_its_words(
+    job: SupervisedJob,
+) -> None:
+    submit(job, "arguments")
+
+    reason = end(job, 3).reason
+
+    assert reason.startswith("SystemExit: exit status 2: usage: mistakes.py --input INPUT | mistakes.py: error: the ")
+    assert re.search(r"at mistakes\.py:18 in <module>, 3 times in", reason), reason
+
+
+def test_file_that_stayed_on_the_submitting_host_is_named_with_the_option_that_ships_it(
+    job: SupervisedJob, tmp_path: Path
+) -> None:
+    script = shutil.copy(APPS / "mistakes.py", tmp_path)
+    (tmp_path / "settings.ini").write_text("[paths]\n")
+
+    submit(job, "file", script=Path(script))
+
+    assert "ship it with --files settings.ini (files=['settings.ini'])" in end(job, 3).reason
+
+
+def test_error_in_the_first_batch_of_a_new_job_ends_the_run(job: SupervisedJob) -> None:
+    job.stream.feed(1)
+
+    submit(job, "typo")
+
+    assert end(job, 3).reason.startswith("KeyError: 'price', in query 'rows' before its first batch at mistakes.py:")
