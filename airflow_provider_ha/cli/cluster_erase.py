@@ -1,4 +1,4 @@
-"""``spark-ha cluster``: everything that a cluster keeps goes, when its life is over."""
+"""``spark-ha cluster``: who leads it, and the end of its life, when everything that it keeps goes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,37 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.confirmation import confirm
 from airflow_provider_ha.cli.help_examples import examples
 from airflow_provider_ha.cli.requests import who
-from airflow_provider_ha.cli.session import AsJson, cluster
+from airflow_provider_ha.cli.session import AsJson, answer, cluster
 from airflow_provider_ha.control.erase import erase_cluster, plan_erase
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.views.deletion import ErasureView
+from airflow_provider_ha.views.leader import cluster_show_view
 
 
 EXAMPLES = examples("spark-ha cluster erase --dry-run", "spark-ha cluster erase --yes")
-app = typer.Typer(help="End the life of a cluster.", no_args_is_help=True)
+app = typer.Typer(help="Show the leader of a cluster, or end its life.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """End the life of a cluster."""
+    """Show the leader of a cluster, or end its life."""
+
+
+@app.command()
+def show(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the process that recovers the jobs of the cluster, and how long ago it has inspected one.
+
+    Exit 0: there is one; 1: the cluster has no leader; 2: unknown.
+    """
+    with cluster(context, as_json=as_json) as client:
+        leader = read_cluster_leader(client.coordinator, client.paths)
+        shown = cluster_show_view(client.config.cluster_id, leader, now=client.clock.now())
+    if as_json:
+        console.print_json(shown)
+    else:
+        console.print_fields(shown.to_json())
+    answer(yes=leader is not None)
 
 
 @app.command(epilog=EXAMPLES)

@@ -140,6 +140,10 @@ class Leadership:
         self._heartbeats.start()
         self._published.start()
 
+    def publish(self, information: bytes) -> None:
+        """Have the leader node hold *information* from now on, for as long as this leadership lasts."""
+        self._published.replace(information)
+
     def release(self) -> None:
         """Stop the heartbeats and give the lock up at once, instead of after the session timeout. Idempotent.
 

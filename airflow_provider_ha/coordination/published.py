@@ -50,6 +50,7 @@ class PublishedInformation:
         self._epoch = epoch
         self._session_id = session_id
         self._data = data
+        self._before: bytes | None = None
         self._on_foreign = on_foreign
         self._touched = threading.Event()
         self._stopping = threading.Event()
@@ -58,6 +59,11 @@ class PublishedInformation:
         """Begin to watch, in a thread that ends with :meth:`stop`, at the latest with the process."""
         self._touched.set()
         threading.Thread(target=self._keep, name=f"ha-published-{self._lock.label}", daemon=True).start()
+
+    def replace(self, data: bytes) -> None:
+        """Have the node hold *data* from now on; written soon, by the keeper's thread."""
+        self._before, self._data = self._data, data
+        self._touched.set()
 
     def stop(self) -> None:
         """Leave the node alone from now on. Does not wait. Idempotent."""
@@ -77,7 +83,8 @@ class PublishedInformation:
             return False
         if node.data == self._data:  # guard: published-once
             return False
-        _log.warning("the leader node of %s was changed from outside; it is written again", self._lock.label)
+        if node.data != self._before:
+            _log.warning("the leader node of %s was changed from outside; it is written again", self._lock.label)
         self._coordinator.commit(  # guard: published-epoch
             Check(self._lock.epoch, self._epoch), SetData(self._lock.leader, self._data, node.version)
         )

@@ -17,6 +17,7 @@ class ClusterLeaderInfo(Record):
 
     :param epoch: Epoch of this leadership of the cluster.
     :param address: Address shown to people and to refused contenders: a URL, a unit name, a DAG run.
+    :param inspected_at: When it had last inspected a job, to the nearest quarter of a minute; ``None`` when it had not.
     """
 
     kind: ClassVar[str] = "cluster-leader"
@@ -26,6 +27,7 @@ class ClusterLeaderInfo(Record):
     pid: int
     address: str
     since: datetime
+    inspected_at: datetime | None = None
 
 
 def read_cluster_leader(coordinator: Coordinator, paths: ClusterPaths) -> ClusterLeaderInfo | None:

@@ -13,7 +13,7 @@ from airflow_provider_ha.views.examples import CopiedView
 from airflow_provider_ha.views.graph import GraphView
 from airflow_provider_ha.views.history import HistoryView
 from airflow_provider_ha.views.job import JobListView, JobView, ReleasedView
-from airflow_provider_ha.views.leader import JobLeaderView
+from airflow_provider_ha.views.leader import ClusterShowView, JobLeaderView
 from airflow_provider_ha.views.logs import LogLineView, LogView
 from airflow_provider_ha.views.metrics import TargetsView
 from airflow_provider_ha.views.move import MoveView
@@ -67,6 +67,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "job stop": {"": OperationView},
     "job submit": {"": JobSubmittedView},
     "leader show": {"": JobLeaderView},
+    "cluster show": {"": ClusterShowView},
     "metrics files": {"": CopiedView},
     "metrics targets": {"each element of the list": TargetsView},
     "rebuild": {"": RebuildView},

@@ -9,6 +9,7 @@ from airflow_provider_ha.views.view import View
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo
     from airflow_provider_ha.jobs.snapshot import JobSnapshot
 
 
@@ -42,6 +43,41 @@ class JobLeaderView(View):
     job_id: str
     epoch: int
     leader: LeaderView | None
+
+
+class ClusterShowView(View):
+    """The leader of a cluster, which recovers its jobs.
+
+    :param cluster_id: The cluster.
+    :param address: Where the leader is found; empty when there is none.
+    :param host: Host of its process.
+    :param pid: Its process id; ``null`` when there is none.
+    :param epoch: Epoch of this leadership; 0 when there is none.
+    :param since: When it was granted.
+    :param inspected_at: When it had last inspected a job, to the nearest quarter of a minute.
+    :param inspected_seconds_ago: Seconds since then; ``null`` when it has inspected none.
+    """
+
+    cluster_id: str
+    address: str = ""
+    host: str = ""
+    pid: int | None = None
+    epoch: int = 0
+    since: datetime | None = None
+    inspected_at: datetime | None = None
+    inspected_seconds_ago: float | None = None
+
+
+def cluster_show_view(cluster_id: str, leader: ClusterLeaderInfo | None, *, now: datetime) -> ClusterShowView:
+    """Return the leader of a cluster, and how long ago it has inspected a job."""
+    if leader is None:
+        return ClusterShowView(cluster_id=cluster_id)
+    at = leader.inspected_at
+    return ClusterShowView(
+        cluster_id=cluster_id,
+        **leader.model_dump(),
+        inspected_seconds_ago=None if at is None else max(0.0, (now - at).total_seconds()),
+    )
 
 
 def leader_view(snapshot: JobSnapshot) -> JobLeaderView:

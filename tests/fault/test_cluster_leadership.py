@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.control.reconcile.cluster_leader import HUNG
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
@@ -189,3 +191,20 @@ def test_the_recoverer_and_those_who_follow_a_job_never_both_act(
 
     wait_until(lambda: all_running_again(cluster), timeout=60, what="every job to be recovered")
     assert launches(cluster) == Counter(JOBS)
+
+
+def test_a_leader_whose_inspections_hang_gives_the_cluster_up(
+    cluster: Cluster, recoverer: Callable[[str], Recoverer], tmp_path: Path
+) -> None:
+    """A mount that answers nothing: the process that opens the graph of a job waits without an end."""
+    view = cluster.exited("flights").runs.latest()
+    assert view is not None
+    (graph,) = tmp_path.rglob(view.run.graph.sha256)
+    graph.unlink()
+    os.mkfifo(graph)
+
+    hung = recoverer("hung")
+
+    assert hung.process.wait(30) == HUNG
+    paths = cluster.client.paths
+    wait_until(lambda: read_cluster_leader(cluster.coordinator, paths) is None, timeout=3, what="the free lock")

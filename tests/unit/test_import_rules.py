@@ -94,6 +94,7 @@ VIEWED = {
     "control.verification.verified_cut",
     "coordination.acls",
     "errors",
+    "jobs.cluster",
     "jobs.failures",
     "jobs.history.drills",
     "jobs.history.last_verification",

@@ -7,7 +7,8 @@ one that does.
 Exactly one recovers. The lock keeps two of these apart, its epoch fences one that was deposed, and a lost epoch is
 claimed once (contract 9), also against an Airflow task that follows the job by itself.
 
-One process, one leadership (contract 8): one that lost it exits, a fresh one contends.
+One process, one leadership (contract 8): one that lost it exits, a fresh one contends. One whose inspection of a job
+hangs gives it up.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import os
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from types import TracebackType
 
 from typing_extensions import Self
@@ -54,6 +57,10 @@ log = logging.getLogger(__name__)
 
 _FEW = 5  # jobs; fewer are looked at without a survey
 _LOOK_SECONDS = 900.0  # between two looks at a job of which a survey says that it needs none
+HUNG = 2  # exit code: as the command's for a leadership that was lost
+_WATCH_SECONDS = 0.5
+_TELL_SECONDS = 15.0
+_GIVING_UP_SECONDS = 2.0  # without it the lock is free after a session timeout
 _WORKERS = 8  # a launch may wait for an answer; the other jobs must not wait with it
 Report = Callable[[Reconciled], None]
 
@@ -92,6 +99,7 @@ class ClusterLeader:
         self._attendant: Reconciler | None = None
         self._leadership: Leadership | None = None
         self._looked: dict[str, float] = {}
+        self._since = client.clock.now()
 
     @property
     def leads(self) -> bool:
@@ -146,6 +154,8 @@ class ClusterLeader:
         self._leadership = leadership
         self._attendant = Reconciler(client, leadership, by=self._by, patience=self._patience, waiting=self._earlier)
         leadership.start_heartbeats(self._on_lost)
+        watched = (leadership, self._attendant)
+        threading.Thread(target=self._watch_inspections, args=watched, name="inspections", daemon=True).start()
 
     def submit(self, request: SubmitRequest) -> SubmittedRun:
         """Submit a job, as the cluster's leader.
@@ -241,17 +251,45 @@ class ClusterLeader:
         self.close()
 
     def _describe(self, epoch: int) -> bytes:
+        self._since = self._client.clock.now()
+        return self._info(epoch).to_bytes()
+
+    def _info(self, epoch: int, inspected_at: datetime | None = None) -> ClusterLeaderInfo:
         return ClusterLeaderInfo(
             epoch=epoch,
             host=socket.gethostname(),
             pid=os.getpid(),
             address=self._address,
-            since=self._client.clock.now(),
-        ).to_bytes()
+            since=self._since,
+            inspected_at=inspected_at,
+        )
 
     def _on_lost(self, reason: str) -> None:
         log.error("this process stops recovering jobs: %s", reason)
         self._agenda.changed.set()
+
+    def _watch_inspections(self, leadership: Leadership, attendant: Reconciler) -> None:
+        """Give the cluster up when an inspection hangs: a process on another host may read what this one cannot.
+
+        The thread that hangs cannot be ended, and Python waits for it: so the process exits at once.
+        """
+        told, due, clock = None, 0.0, self._client.clock
+        while leadership.lease_left() > 0:
+            if attendant.inspected_at != told and clock.lease_time() >= due:
+                told, due = attendant.inspected_at, clock.lease_time() + _TELL_SECONDS
+                leadership.publish(self._info(leadership.epoch, told).to_bytes())
+            overdue = attendant.overdue()
+            if overdue is not None:  # guard: hung-inspections-keep-the-cluster
+                log.critical(
+                    "job %s has been inspected for %.0f s without an answer: this process gives the cluster up and "
+                    "exits. Look whether its storage root is mounted and answers on this host",
+                    *overdue,
+                )
+                giving_up = threading.Thread(target=self.close, daemon=True)
+                giving_up.start()
+                giving_up.join(_GIVING_UP_SECONDS)
+                os._exit(HUNG)
+            time.sleep(_WATCH_SECONDS)
 
     def _require_leadership(self) -> None:
         if not self.leads:

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 from airflow_provider_ha.control.client import HaClient
@@ -40,6 +41,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.host.log_place import log_place
 from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.recoverable import Action, JobObservation, Judgement, judge, look
 from airflow_provider_ha.recovery.restart import Resubmit, decide
@@ -70,17 +72,19 @@ class ReconcileTimings:
     :param debounce: How long a loss has to last when no supervisor has proven that all processes are dead.
     :param proof: Longest pause between two looks at a loss while it is debounced: the proof is some 10 ms behind.
     :param launch_timeout: How long a submission may take until the engine has it: its submitter may have died.
-    :param start_timeout: How long a submission that the engine has may take until it leads.
+    :param start_timeout: How long a submission that the engine has may take until it leads; as its job says by default.
     :param poll: Longest pause between two looks at a job that waits for something, and after a failure.
     :param backstop: Pause between two looks at a job that is in order; its watches wake us earlier.
+    :param inspection: How long one look at a job may take: a file system that hangs answers nothing, not even an error.
     """
 
     debounce: float = 1.0
     proof: float = 0.1
     launch_timeout: float = 15.0
-    start_timeout: float = 120.0
+    start_timeout: float | None = None
     poll: float = 5.0
     backstop: float = 60.0
+    inspection: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,7 @@ class Reconciler:
     :param by: Name of the leader, for people.
     :param patience: How long things may last.
     :param waiting: What an earlier reconciler waited for, by job; see :attr:`waiting`.
+    :ivar inspected_at: When the last inspection of a job was answered.
     """
 
     def __init__(
@@ -141,6 +146,8 @@ class Reconciler:
         self._leadership = leadership
         self._by = by
         self._patience = patience
+        self._begun: dict[str, float] = {}
+        self.inspected_at: datetime | None = None
         now = client.clock.lease_time()
         # guard: wait-goes-on
         self._sightings = {name: _OpenWait(each.what, now + each.left, now) for name, each in (waiting or {}).items()}
@@ -150,6 +157,12 @@ class Reconciler:
         """What the jobs wait for now."""
         now = self._client.clock.lease_time()
         return {name: Waiting(each.what, max(0.0, each.due - now)) for name, each in self._sightings.items()}
+
+    def overdue(self) -> tuple[str, float] | None:
+        """Return the job whose inspection takes too long, and for how long it goes on; ``None`` when none does."""
+        begun = min(list(self._begun.items()), key=lambda each: each[1], default=None)
+        lasts = 0.0 if begun is None else self._client.clock.lease_time() - begun[1]
+        return (begun[0], lasts) if begun is not None and lasts > self._patience.inspection else None
 
     def attend(self, job_id: str) -> Reconciled:
         """Read a job and do what is due.
@@ -168,11 +181,15 @@ class Reconciler:
             return self._later(job_id, str(error))
 
     def _attend(self, job_id: str) -> Reconciled:
+        self._begun[job_id] = self._client.clock.lease_time()
         try:
             sight = look(self._client.coordinator, self._client.store, self._client.paths, job_id)
         except UnknownJobError:
             self._sightings.pop(job_id, None)
             return self._gone(job_id)
+        finally:
+            self._begun.pop(job_id, None)
+        self.inspected_at = self._client.clock.now()
         judgement = self._with_past(sight, judge(sight))
         if judgement.action is Action.RELEASE and sight.over is not None:
             self._release(sight.over, judgement.reason)
@@ -226,7 +243,7 @@ class Reconciler:
     def _wait(self, sight: JobObservation, action: Action) -> float:
         if action is Action.WAIT:
             starting = sight.snapshot is not None and sight.snapshot.state is JobState.STARTING
-            return self._patience.start_timeout if starting else self._patience.launch_timeout
+            return self._start_timeout(sight) if starting else self._patience.launch_timeout
         wait = self._patience.debounce
         if action is Action.RECOVER and _proven_dead(sight):  # guard: proven-death-debounced
             wait = 0.0
@@ -234,6 +251,11 @@ class Reconciler:
             decision = decide(sight.snapshot, sight.graph.options, now=self._client.clock.now())
             wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait  # guard: restart-delay
         return wait
+
+    def _start_timeout(self, sight: JobObservation) -> float:
+        if self._patience.start_timeout is not None:
+            return self._patience.start_timeout
+        return (sight.graph.options if sight.graph is not None else HaOptions()).start_timeout
 
     def _longest_pause(self, sight: JobObservation, action: Action) -> float:
         if action is not Action.RECOVER or _proven_dead(sight):

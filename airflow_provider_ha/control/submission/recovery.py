@@ -8,7 +8,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.control.submission.launch import claim, ensure_submitted, launch
 from airflow_provider_ha.control.submission.unknown_job import refuse_unknown
-from airflow_provider_ha.engines.engine import Gone, Pending
+from airflow_provider_ha.engines.engine import Gone, Unknown
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError, UnknownJobError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation
@@ -36,8 +36,9 @@ def recover(
 
     :param by: Caller, as recorded for people.
     :param wait: Whether to wait for the delay of the restart strategy; ``False`` when the caller has waited already.
-    :param overdue: Whether the newest submission has had all its time to lead. One that was started and does
-        not lead is given up; should it come up after all, it refuses itself, for it is not the newest any more.
+    :param overdue: Whether the newest submission has had all its time to lead. One that was started, does not lead and
+        is not reported as running by its engine is given up; should it come up after all, it refuses itself, for it is
+        not the newest any more.
     :param run_number: The run that is meant; the newest one when left out.
     :param accept_loss: Whether its user has decided that it goes on, also without input that is gone: a run that waits
         for a decision is submitted again.
@@ -114,7 +115,8 @@ def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bo
     if newest is not None and newest.started is not None and newest.exit is None:
         engine = job.engines.get(newest.submission.engine)
         seen = engine.observe(newest.submission.submission_id, newest.started.handle)
-        gone = isinstance(seen, Gone) or (overdue and not isinstance(seen, Pending))  # guard: overdue-replaced
+        # guard: overdue-replaced
+        gone = isinstance(seen, Gone) or (overdue and isinstance(seen, Unknown))
     return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone, decided=decided)
 
 

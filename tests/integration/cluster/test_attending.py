@@ -152,6 +152,33 @@ def test_a_driver_that_never_leads_is_replaced_once_it_is_overdue(cluster: Clust
     assert cluster.attempts("flights") == [1, 2]
 
 
+def test_a_driver_that_runs_is_not_replaced_before_it_leads(cluster: Cluster, timed: Timed) -> None:
+    """It may download packages, or share its host with many."""
+    cluster.submitted("flights")
+    cluster.engine.says_running = True
+
+    for _ in range(12):
+        timed.attend("flights")
+        timed.clock.time += 50
+
+    assert cluster.attempts("flights") == [1]
+
+
+def test_the_job_says_how_long_a_submission_may_take_until_it_leads(cluster: Cluster, rival: KazooCoordinator) -> None:
+    timed = Timed(cluster, rival, ReconcileTimings(debounce=2.0))
+    cluster.submitted("flights", start_timeout=300.0)
+
+    seen = []
+    for _ in range(3):
+        seen.append(timed.attend("flights"))
+        timed.clock.time += 149
+
+    assert seen == ["pending", "pending", "pending"]
+    timed.clock.time += 10
+    assert timed.attend("flights") == "recovered"
+    timed.leadership.release()
+
+
 def test_the_delay_of_the_restart_strategy_counts_from_the_first_look(cluster: Cluster, timed: Timed) -> None:
     cluster.lost("eager", restart_delay=0.0)
     cluster.lost("patient", restart_delay=30.0)

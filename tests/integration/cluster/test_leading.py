@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -225,3 +226,23 @@ def test_a_watching_leader_that_is_deposed_stops(
 
     cluster.lost("flights")
     assert cluster.attempts("flights") == [1]
+
+
+def test_how_long_ago_the_leader_has_inspected_a_job_is_shown(
+    cluster: Cluster, leader: ClusterLeader, spark_ha: Any
+) -> None:
+    cluster.submitted("flights")
+    leader.attend("flights")
+
+    def inspected() -> bool:
+        found = read_cluster_leader(cluster.coordinator, cluster.client.paths)
+        return found is not None and found.inspected_at is not None
+
+    wait_until(inspected, timeout=10, what="the word of the leader")
+    code, printed, _ = spark_ha("cluster", "show", "--json")
+
+    shown = json.loads(printed)
+    assert (code, shown["address"], shown["epoch"]) == (0, "host-a", leader.epoch)
+    assert 0 <= shown["inspected_seconds_ago"] < 60
+    leader.close()
+    assert spark_ha("cluster", "show")[0] == 1

@@ -39,6 +39,7 @@ class RecordingEngine(NothingToSee):
 
     def __init__(self, record: Path) -> None:
         self.record = record
+        self.says_running = False
 
     def launch(self, ticket: Ticket) -> Handle:
         line = f"{ticket.job_id} {ticket.attempt} {ticket.submission_id} {os.getpid()}\n"
@@ -47,7 +48,7 @@ class RecordingEngine(NothingToSee):
         return _handle()
 
     def observe(self, submission_id: str, handle: Handle | None) -> Observation:
-        if handle is None and any(submission_id in line for line in self.lines()):
+        if self.says_running or (handle is None and any(submission_id in line for line in self.lines())):
             return Running(_handle())
         return super().observe(submission_id, handle)
 
