@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from airflow_provider_ha.errors import ConfigurationError
@@ -21,26 +22,33 @@ OLDEST_JAVA = 17  # what Spark 4 needs; ZooKeeper 3.9 is content with less
 _JAR_PATTERNS = ("zookeeper-*", "netty-*", "metrics-core-*", "snappy-java-*", "slf4j-api-*", "log4j-*")
 
 
-def find_java() -> str:
+def find_java(environment: Mapping[str, str] | None = None) -> str:
     """Return the path of a Java that is new enough: that of ``JAVA_HOME``, else the one on ``PATH``.
 
+    :param environment: Of the process that is to run it; that of this process when left out.
     :raises ConfigurationError: There is none, or it is too old.
     """
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    values = os.environ if environment is None else environment
+    home = values.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else values.get("PATH"))
     if java is None:
         place = f"JAVA_HOME={home}" if home else "PATH"
         raise ConfigurationError(
             f"no Java was found by {place}", next_step=f"Install Java {OLDEST_JAVA} and set JAVA_HOME to it"
         )
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
-    version = java_version(answer.stderr + answer.stdout)
+    version = _version_of(java, Path(java).stat().st_mtime_ns)
     if version is None or version < OLDEST_JAVA:
         raise ConfigurationError(
             f"{java} is Java {version or 'of an unknown version'}, at least {OLDEST_JAVA} is needed",
             next_step=f"Install Java {OLDEST_JAVA} and set JAVA_HOME to it",
         )
     return java
+
+
+@lru_cache
+def _version_of(java: str, _changed_at: int) -> int | None:
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    return java_version(answer.stderr + answer.stdout)
 
 
 def java_version(text: str) -> int | None:

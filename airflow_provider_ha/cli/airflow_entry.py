@@ -18,7 +18,7 @@ def run_words(args: Namespace) -> None:
     log_to_stderr()
     try:
         # Not above: Airflow's own command would end with the stack trace of what a release outside the range raises.
-        from airflow_provider_ha.hooks._spark_connection import known_place  # noqa: PLC0415  # as the comment says
+        from airflow_provider_ha.hooks._spark_connection import read_place  # noqa: PLC0415  # as the comment says
     except ConfigurationError as error:
         console.print_error(error, as_json="--json" in args.words)
         raise SystemExit(exit_code(error)) from None
@@ -27,7 +27,7 @@ def run_words(args: Namespace) -> None:
         prog_name="airflow ha",
         fallback=_default_connection,
         named=_connection,
-        places=known_place,
+        places=read_place,
     )
 
 

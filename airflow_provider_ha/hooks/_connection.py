@@ -12,6 +12,7 @@ from airflow_provider_ha.config import HaConfig, Timings, tls_of
 from airflow_provider_ha.errors import ConfigurationError
 
 
+CONN_TYPE = "spark_ha"
 DEFAULT_PORT = 2181  # ZooKeeper's own
 
 _S3_FIELDS = {
@@ -48,6 +49,7 @@ class ConnectionFields(Protocol):
     """The part of an Airflow connection that is read here."""
 
     conn_id: str
+    conn_type: str | None
     host: str | None
     schema: str | None
     port: int | None
@@ -63,6 +65,12 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
     :param extra: Its extra fields, decoded. The storage root may be among them instead.
     :raises ConfigurationError: Something is missing or cannot work; names the connection and the field.
     """
+    if connection.conn_type not in (None, "", CONN_TYPE):
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r} is of type {connection.conn_type!r}, and has to be of type "
+            f"{CONN_TYPE!r}",
+            next_step="Name a connection of type Spark HA in spark_ha_conn_id",
+        )
     if not connection.host:
         raise ConfigurationError(
             f"connection {connection.conn_id!r} names no ZooKeeper host",

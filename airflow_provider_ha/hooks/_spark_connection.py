@@ -44,24 +44,15 @@ class SparkPlace:
 def read_place(spark_conn_id: str) -> SparkPlace:
     """Read a connection of type ``spark``.
 
-    :raises ConfigurationError: As :func:`place_of`.
-    :raises airflow.sdk.exceptions.AirflowNotFoundException: There is no such connection.
-    """
-    connection = BaseHook.get_connection(spark_conn_id)
-    return place_of(connection, connection.extra_dejson)
-
-
-def known_place(spark_conn_id: str) -> SparkPlace:
-    """Read a connection of type ``spark`` for a command, whose mistakes are sentences.
-
     :raises ConfigurationError: There is no such connection, or as :func:`place_of`.
     """
     try:
-        return read_place(spark_conn_id)
-    except AirflowNotFoundException as error:
+        connection = BaseHook.get_connection(spark_conn_id)
+    except AirflowNotFoundException:
         raise ConfigurationError(
             f"there is no connection {spark_conn_id!r}", next_step="Name one of `airflow connections list`"
-        ) from error
+        ) from None
+    return place_of(connection, connection.extra_dejson)
 
 
 def place_of(connection: SparkConnection, extra: Mapping[str, Any]) -> SparkPlace:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.compat import READS_CONNECTIONS_IN_LOOP
-from airflow_provider_ha.compat.sdk import BaseHook, mask_secret
+from airflow_provider_ha.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.hooks._connection import config_of, secrets_of
+from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.hooks._connection import CONN_TYPE, config_of, secrets_of
 
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class SparkHaHook(BaseHook):
 
     conn_name_attr = "spark_ha_conn_id"
     default_conn_name = DEFAULT_CONN_ID
-    conn_type = "spark_ha"
+    conn_type = CONN_TYPE
     hook_name = "Spark HA"
 
     def __init__(self, spark_ha_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
@@ -47,10 +47,13 @@ class SparkHaHook(BaseHook):
     def get_config(self) -> HaConfig:
         """Read the connection.
 
-        :raises ConfigurationError: A field is missing or cannot work.
-        :raises airflow.sdk.exceptions.AirflowNotFoundException: There is no such connection.
+        :raises ConfigurationError: There is no such connection, it is of another type, or a field is missing or cannot
+            work.
         """
-        connection = self.get_connection(self.spark_ha_conn_id)
+        try:
+            connection = self.get_connection(self.spark_ha_conn_id)
+        except AirflowNotFoundException:
+            raise self._missing() from None
         extra = connection.extra_dejson
         for secret in secrets_of(connection, extra):
             mask_secret(secret)
@@ -65,11 +68,20 @@ class SparkHaHook(BaseHook):
             return await sync_to_async(self.get_config)()
         from airflow.sdk.log import amask_secret  # noqa: PLC0415  # older releases have none
 
-        connection = await self.aget_connection(self.spark_ha_conn_id)
+        try:
+            connection = await self.aget_connection(self.spark_ha_conn_id)
+        except AirflowNotFoundException:
+            raise self._missing() from None
         extra = await connection.aextra_dejson()
         for secret in secrets_of(connection, extra):
             await amask_secret(secret)
         return config_of(connection, extra)
+
+    def _missing(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"Airflow has no connection {self.spark_ha_conn_id!r}",
+            next_step="Correct spark_ha_conn_id, or add the connection, of type Spark HA, then clear the task",
+        )
 
     def get_client(self) -> HaClient:
         """Open a session; the caller closes it (it is a context manager).

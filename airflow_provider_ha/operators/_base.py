@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.compat.sdk import AirflowFailException, BaseOperator, TaskDeferralTimeout
+from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException, BaseOperator, TaskDeferralTimeout
+from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
 from airflow_provider_ha.names import check_job_id
@@ -18,6 +19,9 @@ from airflow_provider_ha.operators._plain_errors import PlainErrors
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.control.job.job_owner import Acting
+
+
+_SOME = 2  # hours; less is told in minutes
 
 
 class SparkHaBaseOperator(PlainErrors, BaseOperator):
@@ -66,8 +70,26 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
         with airflow_errors():
             if self.job_id:
                 check_job_id(self.job_id)  # before a server is asked, which may be away
-            with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+            try:
+                opened = SparkHaHook(self.spark_ha_conn_id).get_client()
+            except HaError as error:
+                if not error.retryable:
+                    raise
+                raise AirflowException(f"{error}{self._tries()}") from error
+            with opened as client:
                 yield client
+
+    def _tries(self) -> str:
+        """Return for how long Airflow tries a task again that does not reach its cluster, and how that is ended."""
+        if not self.retries:
+            return ""
+        hours = self.retries * self.retry_delay.total_seconds() / 3600
+        lasting = f"{hours:.0f} hours" if hours >= _SOME else f"{hours * 60:.0f} minutes"
+        return (
+            f" Airflow tries this task again for about {lasting} or more ({self.retries} retries). An outage needs "
+            "nothing. If the address is wrong, end the task with Mark failed, correct connection "
+            f"{self.spark_ha_conn_id!r}, and clear it."
+        )
 
     def trigger_kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments that every trigger takes."""

@@ -43,6 +43,11 @@ def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         find_java()
 
 
+def test_the_java_of_a_job_s_environment_is_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=rf"JAVA_HOME={tmp_path}"):
+        find_java({"JAVA_HOME": str(tmp_path)})
+
+
 def test_missing_jars_are_named_with_the_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=str(tmp_path)):
         find_jars(tmp_path)

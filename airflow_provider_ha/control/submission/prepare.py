@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_ha._process.java import find_java
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
@@ -15,7 +17,7 @@ from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.application_scan import unnamed_queries
 from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
-from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, is_local, remote_reason
+from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, is_impossible, is_local, remote_reason
 from airflow_provider_ha.jobs.host.spark_release import check_one_release, check_supported, installed_spark
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.options.conf_keys import check_keys
@@ -30,8 +32,13 @@ def check_master(master: str, *, allowed: bool) -> None:
     """Refuse a master whose executors nothing can prove dead.
 
     :param allowed: Whether it is allowed by name.
-    :raises ConfigurationError: It is remote, and not allowed.
+    :raises ConfigurationError: It is remote, and not allowed, or Spark knows no such master.
     """
+    if is_impossible(master):
+        raise ConfigurationError(
+            f"Spark knows no master {master!r}",
+            next_step="Use local[N] or local[*], with a number of threads, or local-cluster[executors,cores,megabytes]",
+        )
     if not allowed and not is_local(master):
         raise ConfigurationError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
@@ -77,18 +84,34 @@ def check_spark(config: HaConfig, target: Target) -> None:
         check_supported(home)
 
 
+def check_java(target: Target, env: Mapping[str, str], spark_home: Path | None) -> None:
+    """Refuse this host when a driver here would find no Java, or one that is too old.
+
+    Only for drivers of this host. A Spark that has an environment of its site may find another one there.
+
+    :raises ConfigurationError: There is none, or it is too old.
+    """
+    environment = {**os.environ, **env}
+    conf = Path(environment.get("SPARK_CONF_DIR") or (spark_home or Path()) / "conf")
+    if target.engine == LocalEngine.name and not (conf / "spark-env.sh").exists():
+        find_java(environment)
+
+
 def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     """Put the files of an application into storage and return its graph.
 
-    :raises ConfigurationError: A file is not there, the master is remote, conf sets what has a parameter, or Spark is
-        of two releases or too old for the work root; nothing was uploaded.
+    :raises ConfigurationError: A file is not there, the master is remote or impossible, conf sets what has a parameter,
+        there is no Java, or Spark is of two releases or too old for the work root; nothing was uploaded.
     :raises ApplicationRefusedError: Conf sets what the work root needs; nothing was uploaded.
     """
-    check_spark(job.config, _target(job.config, request))
+    target = _target(job.config, request)
+    check_spark(job.config, target)
+    home = named_spark_home(engine_options(job.config, target)) if target.engine == LocalEngine.name else None
+    check_java(target, request.env, home or installed_spark().home)
     check_conf(request.resources.beside(request.conf))
     check_master(request.master, allowed=request.options.allow_remote_executors)  # guard: submit-takes-any-master
-    job.engines.get(request.engine).check(_target(job.config, request))
-    check_work_root(job.config, _target(job.config, request), request.conf)
+    job.engines.get(request.engine).check(target)
+    check_work_root(job.config, target, request.conf)
     files = upload_application(
         job.store,
         application=request.application,

@@ -10,12 +10,19 @@ from __future__ import annotations
 import re
 
 
+# As ``SparkContext`` reads them: threads, or executors, cores and megabytes.
+_OF_SPARK = re.compile(r"local|local\[(\*|[1-9]\d*)(\s*,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
 _LOCAL = re.compile(r"local(-cluster)?(\[[^\]]*\])?")
 
 
 def is_local(master: str) -> bool:
     """Return whether every executor of *master* is the driver's JVM or a descendant of it."""
     return _LOCAL.fullmatch(master) is not None  # guard: local-prefix-is-local
+
+
+def is_impossible(master: str) -> bool:
+    """Return whether Spark has no local master of that form: each driver would fail with it."""
+    return master.startswith("local") and _OF_SPARK.fullmatch(master) is None
 
 
 def remote_reason(master: str) -> str:

@@ -25,8 +25,29 @@ STORED = {"conn_type": "spark_ha", "host": "zk1", "extra": EXTRA}
 
 
 def connection(**fields: Any) -> Any:
-    values = {"conn_id": "prod", "host": "zk1,zk2", "schema": None, "port": None, "login": None, "password": None}
+    values = {
+        "conn_id": "prod",
+        "conn_type": "spark_ha",
+        "host": "zk1,zk2",
+        "schema": None,
+        "port": None,
+        "login": None,
+        "password": None,
+    }
     return SimpleNamespace(**(values | fields))
+
+
+def test_a_connection_of_another_type_is_named_with_both_types() -> None:
+    with pytest.raises(ConfigurationError, match="'prod' is of type 'spark', and has to be of type 'spark_ha'"):
+        config_of(connection(conn_type="spark"), EXTRA)
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_a_connection_that_is_not_there_is_a_mistake_of_its_user(in_loop: bool) -> None:
+    hook = SparkHaHook("prdo")
+
+    with pytest.raises(ConfigurationError, match=r"Airflow has no connection 'prdo'.*Correct spark_ha_conn_id"):
+        asyncio.run(hook.aget_config()) if in_loop else hook.get_config()
 
 
 def test_every_host_without_a_port_gets_the_connections_port() -> None:

@@ -15,6 +15,8 @@ from airflow.sdk import DAG, BaseOperator
 from packaging.version import Version
 
 from airflow_provider_ha.compat import AIRFLOW
+from airflow_provider_ha.errors import NotConnectedError
+from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
@@ -159,3 +161,35 @@ def test_a_trigger_that_airflow_lost_is_a_reason_to_try_again() -> None:
         SparkHaSubmitOperator(**SUBMIT).resume_execution("__fail__", {"error": "Trigger/task mismatch"}, {})
 
     assert not isinstance(caught.value, AirflowFailException)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, r"about 3 hours or more \(999 retries\)"),
+        ({"retries": 3, "retry_delay": timedelta(minutes=5)}, "about 15 min"),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_told_with_how_long_the_tries_last_and_how_they_end(
+    given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: SparkHaHook) -> Any:
+        raise NotConnectedError("no ZooKeeper server of zk1 answered")
+
+    monkeypatch.setattr(SparkHaHook, "get_client", refuse)
+    task = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **given)
+
+    with (
+        pytest.raises(AirflowException, match=f"{said}.*end the task with Mark failed, correct connection") as caught,
+        task.client(),
+    ):
+        pass
+
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_an_unknown_connection_is_not_tried_again() -> None:
+    task = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", spark_ha_conn_id="prdo")
+
+    with pytest.raises(AirflowFailException, match="has no connection 'prdo'"), task.client():
+        pass

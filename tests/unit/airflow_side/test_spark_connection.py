@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk import Connection
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.hooks._spark_connection import SparkPlace, known_place, place_of
+from airflow_provider_ha.hooks._spark_connection import SparkPlace, place_of, read_place
 from airflow_provider_ha.jobs.options.given_options import resources
 from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
@@ -136,4 +136,4 @@ def test_conf_and_parameter_may_agree_and_not_disagree() -> None:
 
 def test_a_command_gets_a_sentence_for_a_connection_that_is_not_there() -> None:
     with pytest.raises(ConfigurationError, match="there is no connection 'no_such_connection'"):
-        known_place("no_such_connection")
+        read_place("no_such_connection")
