@@ -28,6 +28,7 @@ from airflow_provider_ha.driver.lead import PROCESS, DriverSession
 from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.metrics_start import start_metrics
+from airflow_provider_ha.driver.misfit import PreviousGraph
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.own_location import OwnLocations
@@ -115,6 +116,7 @@ class Assembly:
 
         publisher = self._publisher(origin, registry, heard, figures)
         options = led.graph.options
+        previous = PreviousGraph(led, origin.plan, self.checkpoints)
         starter = QueryStarter(
             origin,
             registry,
@@ -128,9 +130,11 @@ class Assembly:
             own=OwnLocations(origin.reach, root=own_root, begins=not led.run.start.asked),
             accept_duplicates=options.accept_duplicates,
             repeatable=options.repeatable,
+            way_back=lambda: previous.way_back,
         )
         return Parts(
             origin=origin,
+            previous=previous,
             registry=registry,
             ledger=ledger,
             lifecycle=lifecycle,

@@ -1,14 +1,17 @@
 """Classifies the error that made a driver fail. Pure: the text of an error goes in, a kind comes out.
 
-Invariant: ``APPLICATION`` is what is certain. One sign of an outage anywhere in the chain makes it an outage; one
-exception that could have come from one leaves it unknown: a library that reads what a server answers raises a
-``ValueError`` as well. Names and conditions are those of Spark 4 and of Python's own libraries.
+The kind is for people and for the count of attempts; what ends a run is its progress (``recovery.repeated``).
+
+Invariant: ``APPLICATION`` is what is certain. Spark's refusal of a checkpoint is: no retry changes what lies there. One
+sign of an outage anywhere in the chain of any other error makes it an outage; one exception that could have come from
+one leaves it unknown: a library that reads what a server answers raises a ``ValueError`` as well. Names and conditions
+are those of Spark 4 and of Python's own libraries.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -168,6 +171,22 @@ _OUTAGE_WORDS = re.compile(
     r"|executor ?lost|lost executor|exited unexpectedly|worker (?:died|crashed)|sparkcontext was shut ?down"
     r"|stopped sparkcontext|has been shut ?down|\[errno \d+\]|server (?:has gone away|closed the connection)"
 )
+# Spark's refusals of a checkpoint, by condition and by text. What reads a damaged file is none of them.
+_REFUSAL_CONDITION = re.compile(
+    r"STATE_STORE_\w*(?:SCHEMA|ROW_FORMAT|PROVIDER|COLUMN_FAMIL|INCORRECT_NUM)\w*|STREAMING_STATEFUL_OPERATOR_NOT_MATCH\w*"
+    r"|STATEFUL_PROCESSOR_\w+|TRANSFORM_WITH_STATE_\w+|BATCH_METADATA_NOT_FOUND|KAFKA_DATA_LOSS[\w.]*"
+    r"|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|DELTA_\w*(?:SCHEMA_CHANGE|SOURCE_IGNORE|DIFFERENT_TABLE)\w*"
+)
+_REFUSAL = re.compile(
+    r"There are \[\d+\] sources in the checkpoint|[Nn]umber of partitions .*(?:chang|match|differ)"
+    r"|offset was changed from \S+ to|[Ss]ome data may have been (?:lost|missed)"
+    r"|Detected (?:schema change|a data update|deleted data|incompatible schema)|Cannot (?:process|handle) \w+ snapshot"
+    r"|Cannot load current offset at snapshot|Unable to find batch \S+_spark_metadata|CheckpointInfo length: 0, num"
+)
+_OF_SPARK = re.compile(
+    r"org\.apache\.spark\.|io\.delta\.|org\.apache\.iceberg\."
+    r"|java\.lang\.(?:AssertionError|Illegal\w+Exception|UnsupportedOperationException)\Z"
+)
 _LIBRARY = re.compile(
     r"/(?:site|dist)-packages/|/lib/python\d[\d.]*/|/python/(?:lib/)?(?:pyspark|py4j)|pyspark\.zip/|py4j-[^/]*\.zip/"
     r"|/airflow_provider_ha/|^<"
@@ -186,6 +205,9 @@ def classify(text: str, *, modules: Collection[str] = ()) -> Verdict:
     :param modules: Top-level names of the application's own modules.
     """
     chain = links(text)
+    refusal = next(filter(_refuses, chain), None)
+    if refusal is not None:
+        return Verdict(FailureKind.APPLICATION, refusal)
     signs = [(_sign(link, modules), link) for link in chain]
     # guard: one-sign-of-an-outage-is-outvoted
     for sign, kind in ((_Sign.OUTAGE, FailureKind.OUTAGE), (_Sign.DOUBT, FailureKind.UNKNOWN)):
@@ -198,6 +220,20 @@ def classify(text: str, *, modules: Collection[str] = ()) -> Verdict:
         located = (link for link in reversed(certain) if any(map(_own, link.frames)))
         return Verdict(FailureKind.APPLICATION, next(located, certain[-1]))
     return Verdict(FailureKind.UNKNOWN, chain[-1] if chain else None)
+
+
+def never_passes(chain: Sequence[Link]) -> bool:
+    """Whether Spark refuses a checkpoint, as it would in each attempt."""
+    return any(map(_refuses, chain))
+
+
+def is_of_spark(chain: Sequence[Link]) -> bool:
+    """Whether Spark itself raised the cause of an error, outside of every function of the application."""
+    return bool(chain) and not any(link.frames for link in chain) and _OF_SPARK.match(chain[-1].name) is not None
+
+
+def _refuses(link: Link) -> bool:
+    return bool(_REFUSAL_CONDITION.match(link.condition) or _REFUSAL.search(link.message))
 
 
 def _sign(link: Link, modules: Collection[str]) -> _Sign:  # noqa: PLR0911  # one return per case reads best

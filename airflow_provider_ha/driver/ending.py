@@ -20,6 +20,7 @@ from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_ru
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.lead import DriverSession
 from airflow_provider_ha.driver.leaving import ProcessTerminator
+from airflow_provider_ha.driver.misfit import misfit_of_run
 from airflow_provider_ha.driver.origin import OriginKind
 from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.refused_start import refused, refused_directory
@@ -61,6 +62,7 @@ class Ending:
             modules = own_modules(self.led.graph)
             described = failure_of_run(parts.script.error, parts.registry, modules=modules)
             parts.registry.note_commits(described.batches or {})
+            described = misfit_of_run(described, parts.registry, parts.previous)
             application = self.spec.home.application_directory / "application"
             if step := from_missing_file(described.message, self.led.graph.beside, (application, Path.cwd())):
                 described = described.model_copy(update={"message": f"{described.message}: {step}"[:MESSAGE_LIMIT]})

@@ -21,6 +21,8 @@ from airflow_provider_ha.storage.outage import is_outage
 
 log = logging.getLogger(__name__)
 _DEEPEST = 20
+# What Spark says when no task has written state in a batch: its function did not read the frame.
+_UNREAD = "CheckpointInfo length: 0"
 _QUERY_ENDED = frozenset({"StreamingQueryException"})  # what awaiting a query raises when it has failed
 
 
@@ -80,7 +82,11 @@ def failed_queries(started: Iterable[StartedQuery]) -> Iterator[tuple[StartedQue
 
 def _of_query(query: StartedQuery, error: BaseException, modules: Collection[str]) -> Failure:
     verdict = classify(text_of(error), modules=modules)
-    return _failure(verdict, error, query=query.name, batches={query.name: query.status().committed})
+    failure = _failure(verdict, error, query=query.name, batches={query.name: query.status().committed})
+    if _UNREAD not in failure.message:
+        return failure
+    why = f"the function of query {query.name!r} has not read its frame, and a query with state needs that"
+    return failure.model_copy(update={"message": f"{why} ({failure.message})"[:MESSAGE_LIMIT]})
 
 
 def _of_script(error: BaseException, registry: QueryRegistry, modules: Collection[str]) -> Failure:

@@ -8,6 +8,7 @@ from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.misfit import PreviousGraph
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.progress_recorder import ProgressRecorder
@@ -26,6 +27,7 @@ class Parts:
     """The parts of one driver.
 
     :param calls: pyspark's own calls, as they were before they were patched.
+    :param previous: What the run begins from, and how its graph differs from that one's.
     :param component: Of the JVM; ``None`` where the working directory needs none.
     """
 
@@ -43,4 +45,5 @@ class Parts:
     script: Script
     main_thread: MainThread
     housekeeping: Housekeeping
+    previous: PreviousGraph
     component: Component | None = None

@@ -30,7 +30,8 @@ from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.iceberg_table import table_directory
 from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.misfit import check_fit
+from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.output_paths import refuse_relative
 from airflow_provider_ha.driver.own_location import OwnLocations, take_location
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
@@ -175,6 +176,7 @@ class QueryStarter:
     :param own: Looks at checkpoint locations that the script names.
     :param accept_duplicates: Whether queries may run that write rows again after each loss.
     :param repeatable: Queries whose output a batch that comes again leaves as it was, as the job declares.
+    :param way_back: Says what to do about a query that does not fit the checkpoint of its run.
     """
 
     def __init__(
@@ -192,6 +194,7 @@ class QueryStarter:
         own: OwnLocations | None = None,
         accept_duplicates: bool = False,
         repeatable: Collection[str] = (),
+        way_back: Callable[[], str] = str,
     ) -> None:
         self._origin = origin
         self._registry = registry
@@ -202,6 +205,7 @@ class QueryStarter:
         self._remote_allowed = remote_allowed
         self._component = component
         self._claims = claims
+        self._way_back = way_back
         self._own = own or OwnLocations(origin.reach)
         self._accept_duplicates = accept_duplicates
         self._repeatable = repeatable
@@ -337,6 +341,8 @@ class QueryStarter:
     def _prepare(self, checked: CheckedWriter) -> tuple[ReplayStep, ...]:
         """Seed a new output directory, and decide what is to be executed before the start."""
         directory = self._origin.directory / checked.name
+        if self._origin.kind is OriginKind.RESTORE:  # later, Spark has taken it once
+            check_fit(checked.name, directory.fresh(), checked.writer, self._way_back)
         fit_state_format(checked.writer._spark, directory.fresh())  # noqa: SLF001  # as above
         reached, sink = -1, described(checked.sink)
         reach = self._origin.reach

@@ -18,6 +18,9 @@ from airflow_provider_ha.storage.blobs import get_blob, put_blob
 from airflow_provider_ha.storage.store import ObjectStore
 
 
+_BY_KEY = ("conf", "env", "options")
+
+
 class JobGraphStore:
     """Graphs of one job. Owns nothing; safe in any thread."""
 
@@ -119,3 +122,36 @@ class JobGraphStore:
 
     def _find(self) -> ScannedPointer[GraphPointer] | None:
         return self._pointers.find(self._paths.job_graph.rpartition("/")[2])  # guard: graph-reader-leaves-a-lock
+
+
+def differences(before: JobGraph, now: JobGraph) -> tuple[str, ...]:
+    """Return in which fields two graphs differ, without values: these may be secret. Pure."""
+    found: list[str] = []
+    before, now = _asked_for(before), _asked_for(now)
+    for name in JobGraph.model_fields:
+        old, new = getattr(before, name), getattr(now, name)
+        if old != new and name in _BY_KEY:
+            olds, news = _values(old), _values(new)
+            found += [f"{name}.{key}" for key in sorted({*olds, *news}) if olds.get(key) != news.get(key)]
+        elif old != new:
+            found.append(name)
+    return tuple(found)
+
+
+def _asked_for(graph: JobGraph) -> JobGraph:
+    # The connection's options are those of a cluster, not of a job; what is accepted is of a request, and so is the
+    # task that OpenLineage events name: each try of a task has another run id.
+    target = graph.target.model_copy(update={"cluster_options": {}})
+    options = graph.options.model_copy(update={"accept_duplicates": False})
+    return graph.model_copy(
+        update={
+            "target": target,
+            "options": options,
+            "lineage": {},  # guard: each-try-asks-for-another-job
+            "beside": (),
+        }
+    )
+
+
+def _values(field: object) -> dict[str, object]:
+    return dict(field) if isinstance(field, dict) else dict(getattr(field, "__dict__", {}))

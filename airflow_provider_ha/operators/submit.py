@@ -179,7 +179,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     )
     template_fields_renderers = {"conf": "json", "env": "json"}
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  # one line for each parameter
         self,
         *,
         application: str,

@@ -106,9 +106,8 @@ def repeated_failure(
 
 
 def _rule(submissions: tuple[SubmissionView, ...], failure: Failure, options: HaOptions, *, fresh: bool) -> Rule:
-    if not _may_have(
-        run, lambda exit_: exit_.started or exit_.ran
-    ):  # guard: runs-that-worked-end-like-runs-that-never-did
+    # guard: runs-that-worked-end-like-runs-that-never-did
+    if not _may_have(submissions, lambda exit_: exit_.started or exit_.ran):
         return Rule(WITHOUT_A_QUERY, 0.0, "the run has never started a query", failure.resembles)
     if not _may_have(submissions, lambda exit_: exit_.committed):
         if failure.misfit:  # guard: misfits-are-tried-again-for-ever

@@ -106,9 +106,8 @@ def _end_session(spec: DriverSpec) -> bool:
 def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) -> Reported:
     reported, said = read_failure(spec.home.directory), read_code(spec.home.directory)
     killed = _jvm_was_killed(death, said)
-    reason = public(
-        f"{reported} ({death.reason})" if reported and not killed else death.reason
-    )  # guard: exits-keep-passwords
+    told = f"{reported} ({death.reason})" if reported and not killed else death.reason
+    reason = public(told)  # guard: exits-keep-passwords
     unfit = death.unfit or said == ExitCode.UNFIT
     # guard: exits-do-not-say-what-happened
     record = SubmissionExit(

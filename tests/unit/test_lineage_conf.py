@@ -8,8 +8,8 @@ import pytest
 
 from airflow_provider_ha.control.move.checks import moved_graph
 from airflow_provider_ha.control.move.outcome import MoveRequest
-from airflow_provider_ha.control.submission.if_lost import differences
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
+from airflow_provider_ha.jobs.graph_store import differences
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.options.lineage_conf import counted, merged, secrets_in
 from airflow_provider_ha.supervisor.spark_submit import properties, site_keys

@@ -14,8 +14,9 @@ from airflow_provider_ha.control.restore import external_state
 from airflow_provider_ha.control.restore.choices import restore_choices
 from airflow_provider_ha.control.restore.external_state import _Brokers
 from airflow_provider_ha.control.submission import if_lost
-from airflow_provider_ha.control.submission.if_lost import differences, same_start
+from airflow_provider_ha.control.submission.if_lost import same_start
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
+from airflow_provider_ha.jobs.graph_store import differences
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, StartKind, StartPoint, Target
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 

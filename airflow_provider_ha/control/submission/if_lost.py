@@ -21,11 +21,9 @@ from airflow_provider_ha.control.job.requests import (
 from airflow_provider_ha.control.submission.lost_run import LostRun
 from airflow_provider_ha.control.submission.prepare import describe
 from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError
-from airflow_provider_ha.jobs.model import JobGraph, StartKind, StartPoint
+from airflow_provider_ha.jobs.graph_store import differences
+from airflow_provider_ha.jobs.model import StartKind, StartPoint
 from airflow_provider_ha.uris import split
-
-
-_BY_KEY = ("conf", "env", "options")
 
 
 def choose_for_submit(job: JobContext, request: SubmitRequest, lost: LostRun) -> IfLost:
@@ -75,20 +73,6 @@ def refuse_lost(job: JobContext, lost: LostRun) -> IfLost:
     raise JobStateError(f"{_lost(job, lost)}, which is of another request", next_step=_commands(job))
 
 
-def differences(before: JobGraph, now: JobGraph) -> tuple[str, ...]:
-    """Return in which fields two graphs differ, without values: these may be secret. Pure."""
-    found: list[str] = []
-    before, now = _asked_for(before), _asked_for(now)
-    for name in JobGraph.model_fields:
-        old, new = getattr(before, name), getattr(now, name)
-        if old != new and name in _BY_KEY:
-            olds, news = _values(old), _values(new)
-            found += [f"{name}.{key}" for key in sorted({*olds, *news}) if olds.get(key) != news.get(key)]
-        elif old != new:
-            found.append(name)
-    return tuple(found)
-
-
 def same_start(start_from: str | Mapping[str, str], start: StartPoint, job_id: str) -> bool:
     """Whether a run that began at *start* began where *start_from* says. ``"latest"`` is where any run stands. Pure."""
     if start_from == LATEST:
@@ -111,27 +95,8 @@ def _differences(job: JobContext, request: SubmitRequest, lost: LostRun) -> Sequ
     return other if same_start(request.start_from, lost.run.start, job.job_id) else [*other, "start_from"]
 
 
-def _asked_for(graph: JobGraph) -> JobGraph:
-    # The connection's options are those of a cluster, not of a job; what is accepted is of a request, and so is the
-    # task that OpenLineage events name: each try of a task has another run id.
-    target = graph.target.model_copy(update={"cluster_options": {}})
-    options = graph.options.model_copy(update={"accept_duplicates": False})
-    return graph.model_copy(
-        update={
-            "target": target,
-            "options": options,
-            "lineage": {},  # guard: each-try-asks-for-another-job
-            "beside": (),
-        }
-    )
-
-
 def _resolved(text: str) -> Path:
     return Path(split(text).path).resolve()
-
-
-def _values(field: object) -> dict[str, object]:
-    return dict(field) if isinstance(field, dict) else dict(getattr(field, "__dict__", {}))
 
 
 def _lost(job: JobContext, lost: LostRun) -> str:

@@ -41,10 +41,11 @@ if how == "union":
     functools.reduce(DataFrame.union, parts).writeStream.queryName("rows").format("json").start(output)
 elif how == "unread":
     rows.groupBy("key").count().writeStream.queryName("rows").outputMode("update").foreachBatch(unread).start()
-elif how == "counts":
+elif how in ("counts", "schema"):
     counts = rows.dropDuplicates(["key"]) if times > 1 else rows
-    keys = ["key"] if times < 3 else ["value"]
-    counts.groupBy(*keys).count().writeStream.queryName("rows").outputMode("update").foreachBatch(count).start()
+    counts.groupBy("key" if how == "counts" else "value").count().writeStream.queryName("rows").outputMode(
+        "update"
+    ).foreachBatch(count).start()
 else:
     rows.writeStream.queryName("rows").foreachBatch(price).start()
 spark.streams.awaitAnyTermination()

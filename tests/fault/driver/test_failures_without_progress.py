@@ -64,3 +64,61 @@ def test_error_in_the_first_batch_of_a_new_job_ends_the_run(job: SupervisedJob) 
     submit(job, "typo")
 
     assert end(job, 3).reason.startswith("KeyError: 'price', in query 'rows' before its first batch at mistakes.py:")
+
+
+def await_batches(job: SupervisedJob, epoch: int, batch: int) -> None:
+    job.await_committed(epoch, batch)
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("script", "changed"),
+    [
+        ("union", "reads 3 sources, and its checkpoint has 1"),
+        ("counts", "has 2 operators with state, and its checkpoint"),
+    ],
+)
+def test_script_that_does_not_fit_its_checkpoint_is_refused_before_its_first_batch(
+    job: SupervisedJob, script: str, changed: str
+) -> None:
+    job.stream.feed(2)
+    submit(job, script)
+    await_batches(job, 1, 1)
+    kept = [pointer.number for pointer in job.job.checkpoints.list()]
+
+    submit(job, script, 3 if script == "union" else 2)
+    reason = end(job, 1).reason
+
+    assert changed in reason
+    assert f"Run 2 differs from run 1, which wrote checkpoint-{kept[0]}, in arguments" in reason
+    assert f"`spark-ha restore gated --start-from checkpoint-{kept[0]}` goes on with the graph of run 1" in reason
+    assert [pointer.number for pointer in job.job.checkpoints.list()] == kept
+    job.stream.feed(1)
+    submit(job, script)
+    job.await_alive(lambda: job.job.checkpoints.list()[0].cut == {"rows": 2}, "the next batch of the old script")
+
+
+def test_schema_that_spark_refuses_ends_the_run_the_second_time_and_keeps_the_checkpoints(job: SupervisedJob) -> None:
+    job.stream.feed(2)
+    submit(job, "counts")
+    await_batches(job, 1, 1)
+    kept = [pointer.number for pointer in job.job.checkpoints.list()]
+    job.stream.feed(1)
+
+    submit(job, "schema")
+    reason = end(job, 2).reason
+
+    assert "STATE_STORE" in reason
+    assert f"--start-from checkpoint-{kept[0]}` goes on with the graph of run 1" in reason
+    assert [pointer.number for pointer in job.job.checkpoints.list()] == kept
+
+
+def test_function_that_does_not_read_its_frame_is_told_so_and_ends_the_run(job: SupervisedJob) -> None:
+    job.stream.feed(1)
+
+    submit(job, "unread")
+
+    assert (
+        "the function of query 'rows' has not read its frame, and a query with state needs that" in end(job, 3).reason
+    )

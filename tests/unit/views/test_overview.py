@@ -157,7 +157,8 @@ def test_a_crash_loop_needs_attention_in_each_of_its_states_and_says_why(state: 
 
     assert (row.state, row.needs_attention) == (state.value, True)
     assert row.problem == (
-        "attempt 3: UNKNOWN SystemExit: 2 in query 'orders' after batch 4; 3 attempts in a row have failed"
+        "attempt 3: UNKNOWN SystemExit: 2 in query 'orders' after batch 4, 3 times since 2013-01-01 11:56:30 UTC; "
+        "3 attempts in a row have failed"
     )
 
 

@@ -1,0 +1,171 @@
+"""A query that does not fit the checkpoint that its run begins from: what has changed, and the way back.
+
+Spark binds a checkpoint to the sources, the stateful operators and the schemas of its query. Where the script has
+changed, Spark refuses the first batch in each attempt. Only until the first batch is this told: a query that has
+committed one fits.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from airflow_provider_ha.checkpoints.format.layout import STATE, numbers, progress
+from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
+from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.driver.classify import is_of_spark, never_passes
+from airflow_provider_ha.driver.error_text import links
+from airflow_provider_ha.driver.evidence import failed_queries, text_of
+from airflow_provider_ha.driver.lead import DriverSession
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.errors import ApplicationRefusedError, CheckpointError, HaError
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.graph_store import differences
+from airflow_provider_ha.jobs.model import StartKind
+from airflow_provider_ha.jobs.runs import RunStore
+
+
+log = logging.getLogger(__name__)
+_OPERATOR = re.compile(r"state info \[.*?opId = (\d+)")  # of Spark's plan; two of them may share a number
+# A limit has state in one output mode only; functions with state show theirs in another form.
+_ELSEWHERE = re.compile(r"Limit|WithState|InPandas|InPySpark")
+_STREAM = re.compile(r"\.(StreamingRelation|StreamingRelationV2|StreamingExecutionRelation|OffsetHolder)$")
+
+
+@dataclass(frozen=True)
+class PreviousGraph:
+    """What a run begins from, and how its graph differs from the one that wrote that.
+
+    :param plan: Of the run; ``None`` for one that begins from nothing.
+    """
+
+    led: DriverSession
+    plan: RestorePlan | None
+    checkpoints: CheckpointStore
+
+    @cached_property
+    def run(self) -> int | None:
+        """Number of the run that wrote it; ``None`` when it is of another job, or not known."""
+        start, own = self.led.run.start, self.led.run.number
+        if self.plan is None or self.plan.adopted or self.plan.source_job != self.led.graph.job_id or own == 1:
+            return None
+        try:
+            if start.kind is StartKind.CHECKPOINT and start.source_id is not None:
+                return self.checkpoints.pointer(int(start.source_id)).run
+        except (HaError, ValueError) as error:
+            log.debug("which run wrote %s is not known: %s", self.plan.name, error)
+        return own - 1
+
+    @cached_property
+    def changed(self) -> tuple[str, ...]:
+        """Fields in which the graphs differ; empty when they do not, or that is not known."""
+        if self.run is None:
+            return ()
+        try:
+            before = RunStore(self.led.coordinator, self.led.paths).get(self.run).run
+            return differences(self.led.graphs.read_graph(before.graph), self.led.graph)
+        except HaError as error:
+            log.debug("the graph of run %d cannot be compared: %s", self.run, error)
+            return ()
+
+    @property
+    def way_back(self) -> str:
+        """What has changed, and how to go back to the graph before."""
+        if self.plan is None:
+            return "Correct the script, and submit the job again"
+        job, name = self.led.graph.job_id, self.plan.name
+        if self.run is None:
+            return f"Change the script back to the one that wrote {name}, or begin from nothing with another output"
+        own, fields = self.led.run.number, ", ".join(self.changed)
+        what = f"Run {own} differs from run {self.run}, which wrote {name}, in {fields}. "
+        return (
+            f"{what if self.changed else ''}`spark-ha restore {job} --start-from {name}` goes on with the graph of run "
+            f"{self.run}; or change the script back and submit it, or begin from nothing with another output "
+            "(start_from='fresh')"
+        )
+
+
+def misfit_of_run(failure: Failure, registry: QueryRegistry, previous: PreviousGraph) -> Failure:
+    """Return a failure with why no retry helps, where its query does not fit its checkpoint. Never raises."""
+    try:
+        if registry.advanced:
+            return failure
+        failed = {query.name: error for query, error in failed_queries(registry.started)}
+        return with_misfit(failure, failed.get(failure.query or ""), previous)
+    except Exception:  # the JVM may be gone
+        log.exception("whether query %s fits its checkpoint could not be found out", failure.query)
+        return failure
+
+
+def with_misfit(failure: Failure, error: BaseException | None, previous: PreviousGraph) -> Failure:
+    """Return a failure of a run without a batch, with why no retry helps where Spark refuses the checkpoint for it.
+
+    :param error: Of the query that failed; ``None`` when no query did.
+    """
+    if error is None or failure.query is None or failure.kind is FailureKind.OUTAGE or failure.refused:
+        return failure
+    chain = links(text_of(error))
+    if not (never_passes(chain) or (previous.changed and is_of_spark(chain))):
+        return failure
+    return failure.model_copy(update={"misfit": previous.way_back})
+
+
+def check_fit(query: str, directory: Tree, writer: Any, way_back: Callable[[], str]) -> None:
+    """Compare the sources and the operators of a query with those of its checkpoint, before its first batch.
+
+    What cannot be found out is left to Spark.
+
+    :param directory: Checkpoint of the query.
+    :param writer: Of the query.
+    :raises ApplicationRefusedError: They differ.
+    """
+    planned = progress(directory).planned
+    if planned < 0:
+        return
+    try:
+        entry = read_offsets(directory, planned)
+        before, had = len(entry.offsets), len(numbers(directory, STATE))
+        frame = writer._df  # noqa: SLF001  # what it writes; it has no public name
+        now, operators = _sources(frame), _operators(frame)
+    except CheckpointError:
+        return
+    except Exception as error:  # noqa: BLE001  # of py4j, or of Spark, which says it again when the query starts
+        log.debug("query %s is not compared with its checkpoint: %s", query, error)
+        return
+    if entry.version == 1 and now and now != before:
+        raise _refusal(f"query {query!r} reads {_many(now, 'source')}, and its checkpoint has {before}", way_back)
+    if operators is not None and operators != had:
+        raise _refusal(
+            f"query {query!r} has {_many(operators, 'operator')} with state, and its checkpoint has {had}", way_back
+        )
+
+
+def _refusal(what: str, way_back: Callable[[], str]) -> ApplicationRefusedError:
+    return ApplicationRefusedError(f"{what}: Spark cannot go on from it", next_step=way_back())
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _sources(frame: Any) -> int:
+    """Return how many streams a DataFrame reads; 0 when that is not known."""
+    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # it has no public name
+    if "CTERelation" in plan.toString():
+        return 0  # Spark may read a common table expression more than once
+    leaves = plan.collectLeaves()
+    names = (leaves.apply(index).getClass().getName() for index in range(leaves.size()))
+    return sum(_STREAM.search(name) is not None for name in names)
+
+
+def _operators(frame: Any) -> int | None:
+    """Return how many operators with state Spark's plan has; ``None`` where that depends on more than the plan."""
+    utils = frame._sc._jvm.org.apache.spark.sql.api.python.PythonSQLUtils  # noqa: SLF001  # as above
+    text = utils.explainString(frame._jdf.queryExecution(), "simple")  # noqa: SLF001  # as above
+    return None if _ELSEWHERE.search(text) else len(set(_OPERATOR.findall(text)))

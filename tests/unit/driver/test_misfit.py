@@ -1,0 +1,71 @@
+"""Which failures say that a query does not fit its checkpoint: texts of Spark, Kafka, Delta and Iceberg. Pure."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.driver.classify import classify
+from airflow_provider_ha.driver.misfit import with_misfit
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
+
+
+SPARK = "org.apache.spark.sql.execution.streaming.state"
+REFUSALS = [
+    "java.lang.AssertionError: assertion failed: There are [1] sources in the checkpoint offsets and now there are [3]",
+    f"{SPARK}.StateStoreKeySchemaNotCompatible: [STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key",
+    f"{SPARK}.StateStoreValueSchemaNotCompatible: [STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema",
+    f"{SPARK}.X: [STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] Streaming stateful operator name does not",
+    "java.lang.IllegalStateException: Partition events-0's offset was changed from 100 to 5. Some data may have been",
+    "org.apache.spark.SparkFileNotFoundException: [BATCH_METADATA_NOT_FOUND] Unable to find batch /o/3.",
+    "io.delta.exceptions.X: [DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] The streaming query was reading from",
+    "java.lang.UnsupportedOperationException: Detected a data update (for example part-0) in the source table",
+    "java.lang.IllegalStateException: Cannot load current offset at snapshot 42, the snapshot was expired or removed",
+    "java.lang.IllegalStateException: Cannot process overwrite snapshot: 7, to ignore overwrites set ...",
+]
+FUNCTION = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/a/main.py", line 3, in write
+RuntimeError: sink answered 503"""
+BREAKS = "java.lang.IllegalStateException: Plan has another shape"
+
+
+class StreamingQueryException(Exception):  # noqa: N818  # pyspark's name
+    def __init__(self, stack: str) -> None:
+        super().__init__("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception")
+        self._stackTrace = stack
+
+
+def judged(stack: str, *, changed: tuple[str, ...] = ()) -> Failure:
+    error = StreamingQueryException(f"Caused by: {stack}\n\tat org.apache.spark.X.run(X.scala:1)")
+    text = f"{error}\n{error._stackTrace}"
+    failure = Failure(kind=classify(text).kind, error_class="E", query="rows", batches={"rows": 4})
+    previous: Any = SimpleNamespace(changed=changed, way_back="Go back.")
+    return with_misfit(failure, error, previous)
+
+
+@pytest.mark.parametrize("stack", REFUSALS, ids=[each[:60] for each in REFUSALS])
+def test_a_refusal_of_the_checkpoint_never_passes_whether_the_graph_has_changed_or_not(stack: str) -> None:
+    failure = judged(stack)
+
+    assert (failure.kind, failure.misfit) == (FailureKind.APPLICATION, "Go back.")
+
+
+@pytest.mark.parametrize(("changed", "misfit"), [(("arguments",), "Go back."), ((), "")])
+def test_another_error_of_spark_itself_is_one_only_with_another_graph(changed: tuple[str, ...], misfit: str) -> None:
+    assert judged(BREAKS, changed=changed).misfit == misfit
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "java.net.ConnectException: Connection refused",
+        "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment",
+        "org.postgresql.util.PSQLException: FATAL: the database system is starting up",
+        "org.apache.spark.SparkException: Job aborted\nCaused by: org.postgresql.util.PSQLException: FATAL: starting",
+        FUNCTION,
+    ],
+)
+def test_neither_an_outage_nor_a_function_nor_a_server_is_one_whatever_has_changed(stack: str) -> None:
+    assert judged(stack, changed=("arguments", "application")).misfit == ""
