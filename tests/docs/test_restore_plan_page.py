@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.model import (
     SourceInput,
     Verdict,
 )
+from tests.docs.source_table import PAGE, TESTS, page
 
 
 PAGES = Path(__file__).parents[2] / "docs"
@@ -34,3 +35,13 @@ def test_every_field_is_explained(model: type[BaseModel]) -> None:
 @pytest.mark.parametrize("page", ["reference/restore-plan.md", "how-to/restore-plan.md"])
 def test_every_verdict_is_explained(page: str) -> None:
     assert {verdict.value for verdict in Verdict} <= words(page)
+
+
+def test_the_table_of_sources_is_that_of_the_code() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize("test", sorted({test for tests in TESTS.values() for test in tests}))
+def test_every_cell_of_the_table_of_sources_has_its_test(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert f"def {name}(" in (PAGES.parent / "tests" / file).read_text(encoding="utf-8")

@@ -10,6 +10,10 @@ from airflow_provider_ha.checkpoints.model import SourceInput, Verdict
 class CountedSource(SourceType):
     """Seconds, or rows."""
 
+    label = "`rate`, sockets, memory"
+    asked = "when it began, as the checkpoint has it: `rate` makes the same rows again"
+    silence = "`LOSS_POSSIBLE`: what keeps no such note has its rows in memory only"
+
     def takes(self, reading: Reading) -> bool:
         """A number; without the first offsets it could be any source's."""
         return reading.end is not None and reading.end.isdecimal() and reading.facts.initial is not None

@@ -61,6 +61,10 @@ class InputFiles:
 class FileSource(SourceType):
     """Files of a directory, of S3 or of HDFS."""
 
+    label = "files"
+    asked = "of each input file of a batch that is replayed: whether it is there, and its time of change"
+    silence = "`unknown`, on S3 and HDFS as on file systems that cannot be asked; without a replay nothing is asked"
+
     def takes(self, reading: Reading) -> bool:
         """An offset in a log of files."""
         return reading.has_log

@@ -25,6 +25,10 @@ _WAYS = (
 class KafkaSource(SourceType):
     """Topics."""
 
+    label = "Kafka"
+    asked = "the partitions of each topic, with their first and last offsets, at the offsets of the cut"
+    silence = "`unknown`: no broker is named, none answers, or the client is not installed"
+
     def takes(self, reading: Reading) -> bool:
         """An offset of partitions."""
         return parse_kafka_offset(reading.end) is not None

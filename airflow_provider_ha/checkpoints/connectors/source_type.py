@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings
@@ -58,7 +59,16 @@ class Reading:
 
 
 class SourceType:
-    """One type of source."""
+    """One type of source.
+
+    :cvar label: What it is, for people.
+    :cvar asked: Which facts a plan asks for.
+    :cvar silence: What it means when there is no answer.
+    """
+
+    label: ClassVar[str] = "any other (Kinesis, Delta, Iceberg, a source written in Python)"
+    asked: ClassVar[str] = "nothing: only the source itself understands its offsets"
+    silence: ClassVar[str] = "`unknown`, unless it has read nothing yet"
 
     def takes(self, reading: Reading) -> bool:
         """Whether what is recorded is a source's of this type."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_re
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
@@ -38,7 +39,9 @@ def adopted_by_path(directory: LocalTree) -> AdoptedCheckpoint:
     return AdoptedCheckpoint(path=str(directory), query_id=read_query_id(directory), planned=CUT, committed=CUT)
 
 
-def plan(directory: LocalTree, held: Held, entries: tuple[BatchEntry, ...] = (), *, same: bool = True) -> RestorePlan:
+def plan(
+    directory: LocalTree, held: Held | Callable[..., Held], entries: tuple[BatchEntry, ...] = (), *, same: bool = True
+) -> RestorePlan:
     cut = QueryCut(batch=CUT, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), entries=entries)
     facts = gather_facts(
         RestoreCase(
@@ -46,7 +49,7 @@ def plan(directory: LocalTree, held: Held, entries: tuple[BatchEntry, ...] = (),
             at=NOW,
             directories={QUERY: directory},
             adopted={QUERY: adopted_by_path(directory)},
-            external=ExternalQueries(lambda *_: held),
+            external=ExternalQueries(held if callable(held) else lambda *_: held),
         )
     )
     return plan_restore(facts, RestoreChoices(job_id="job", source_job="job", same_output=same))
@@ -82,3 +85,12 @@ def test_a_cut_whose_offsets_cannot_be_read_is_unknown(directory: LocalTree) -> 
 
     assert made.verdict is Verdict.LOSS_POSSIBLE
     assert f"batch {CUT}" in made.unknown[QUERY][0]
+
+
+def test_brokers_that_are_not_named_leave_the_cut_unknown(directory: LocalTree) -> None:
+    def unnamed(*_: object) -> Held:
+        raise ConfigurationError("the brokers are not configured")
+
+    made = plan(directory, unnamed)
+
+    assert (made.verdict, made.unknown[QUERY]) == (Verdict.LOSS_POSSIBLE, ("the brokers are not configured",))

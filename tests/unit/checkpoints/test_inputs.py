@@ -50,7 +50,7 @@ def test_named_sources_are_told_apart_by_their_names() -> None:
     )
 
 
-def test_what_only_the_source_understands_has_no_figure_and_what_has_read_nothing_gives_nothing() -> None:
+def test_what_only_the_source_understands_has_no_figure_unless_it_has_read_nothing() -> None:
     replay = [entry(5, 17, {"position": {"file": "x"}}, "-", "{}")]
 
     nothing = (SourceInput(source="2", amount=0, gone=0), SourceInput(source="3", amount=0, gone=0))
