@@ -89,6 +89,7 @@ def test_a_table_that_compares_epochs_loses_no_row_when_its_zookeeper_was_lost(
         wait_for_epoch(client.job("words"), 1)
         (view,) = client.job("words")._job.runs.get(1).submissions
         submit_helpers.kill_all(client.job("words")._job)
+        wait_until(lambda: client.job("words").snapshot().state is JobState.LOST, timeout=60, what="the loss")
         client.job("words").recover(by="test")
         feed(tmp_path, "two")
         wait_for_epoch(client.job("words"), 2)
