@@ -86,7 +86,7 @@ def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bo
         differ = sorted(set(there) - set(unchanged))
         if differ and not force:  # guard: examples-overwrite
             raise ConfigurationError(
-                f"{directory} already holds {', '.join(differ)} with another content; nothing was copied",
+                f"{directory} already holds {', '.join(differ)} with different content; nothing was copied",
                 next_step="Name another directory, or overwrite them with --force",
             )
         written = [name for name in names if name not in unchanged]

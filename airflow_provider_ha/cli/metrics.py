@@ -37,7 +37,7 @@ def targets(
     watch: Watch = None,
     as_json: AsJson = False,
 ) -> None:
-    """List where the drivers serve metrics, as Prometheus reads it from a file or over HTTP. Exit 0, also when nowhere.
+    """List where the drivers serve metrics, as Prometheus reads it from a file or over HTTP. Exits 0 if there are none.
 
     A job serves metrics with its option metrics_port. That of a lost driver stays in the list: it is down.
     A driver that serves them at the loopback of another host is left out, with a line on stderr: see metrics_address.

@@ -32,7 +32,7 @@ app = typer.Typer(help="Check and clean up storage.", no_args_is_help=True)
 
 @app.command()
 def check(context: typer.Context, as_json: AsJson = False) -> None:
-    """Write, read and remove a probe in storage and in the work root, and name what works at a cost.
+    """Write, read and remove a probe in storage and in the work root, and report features that work but are slow.
 
     Exit 0: they work, at any cost; 2: they do not.
     """

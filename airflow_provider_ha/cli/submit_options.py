@@ -404,7 +404,8 @@ class SubmitWords:
             return found.directories, found.sinks
         if self.sinks:
             raise ConfigurationError(
-                f"--start-from {words.word} names no directories", next_step="Leave --sink out: it is about such ones"
+                f"--start-from {words.word} names no directories",
+                next_step="Remove --sink: it applies only to directories",
             )
         return words.word, {}
 
