@@ -94,8 +94,18 @@ def test_script_that_does_not_fit_its_checkpoint_is_refused_before_its_first_bat
     assert f"Run 2 differs from run 1, which wrote checkpoint-{kept[0]}, in arguments" in reason
     assert f"`spark-ha restore gated --start-from checkpoint-{kept[0]}` goes on with the graph of run 1" in reason
     assert [pointer.number for pointer in job.job.checkpoints.list()] == kept
+
+
+def test_script_of_before_goes_on_from_its_checkpoint_after_another_one_was_refused(job: SupervisedJob) -> None:
+    job.stream.feed(2)
+    submit(job, "union")
+    await_batches(job, 1, 1)
+    submit(job, "union", 3)
+    end(job, 1)
+
     job.stream.feed(1)
-    submit(job, script)
+    submit(job, "union")
+
     job.await_alive(lambda: job.job.checkpoints.list()[0].cut == {"rows": 2}, "the next batch of the old script")
 
 
