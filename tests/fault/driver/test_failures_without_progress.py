@@ -106,7 +106,9 @@ def test_script_of_before_goes_on_from_its_checkpoint_after_another_one_was_refu
     job.stream.feed(1)
     submit(job, "union")
 
-    job.await_alive(lambda: job.job.checkpoints.list()[0].cut == {"rows": 2}, "the next batch of the old script")
+    job.await_alive(
+        lambda: next(iter(job.job.checkpoints.list())).cut == {"rows": 2}, "the next batch of the old script"
+    )
 
 
 def test_schema_that_spark_refuses_ends_the_run_the_second_time_and_keeps_the_checkpoints(job: SupervisedJob) -> None:
