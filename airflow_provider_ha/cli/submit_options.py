@@ -264,8 +264,8 @@ class SubmitWords:
     start_timeout: Annotated[
         float | None,
         typer.Option(
-            help="Seconds that a submission may take until it leads, unless its engine reports it as running; "
-            f"default: {_HA.start_timeout:g}.",
+            help="Seconds that a submission may take until it leads, unless its engine reports it as running. "
+            f"Default: {_HA.start_timeout:g}.",
             rich_help_panel=_PANELS["ha"],
         ),
     ] = None
