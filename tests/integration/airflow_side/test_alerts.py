@@ -163,7 +163,8 @@ def test_a_job_that_fails_again_and_again_is_told_with_its_last_failure_while_it
 
     assert (event["job_id"], event["run"], event["attempt"]) == ("flights", 1, 2)
     told = "attempt 2: UNKNOWN SystemExit: 2 in query 'counts' after batch 5"
-    assert event["reason"] == f"{told}; 2 attempts in a row have failed"
+    assert event["reason"].startswith(told)
+    assert event["reason"].endswith("; 2 attempts in a row have failed")
     assert without_leader["reason"] == f"attempt 3 of run 1 was submitted and has no leader yet; {told}"
 
 
