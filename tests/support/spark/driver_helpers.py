@@ -47,6 +47,7 @@ from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.uris import of_log, split
 from tests.support.spark.class_archive import java_options
 
 
@@ -152,7 +153,7 @@ class Stream:
         for number in sorted(n for n in numbers if n >= compact):
             for line in numbers[number].read_text().splitlines()[1:]:
                 found[json.loads(line)["path"]] = True
-        return [Path(path.removeprefix("file://")) for path in found]
+        return [Path(split(of_log(path)).path) for path in found]
 
 
 @dataclass

@@ -17,6 +17,7 @@ from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.hdfs.hdfs_server import Hdfs
+from tests.support.odd_names import ODD
 from tests.support.s3.s3_server import S3Access
 from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.class_archive import java_options
@@ -34,7 +35,7 @@ def on_s3(config: HaConfig, s3: S3Access, folder: Path) -> HaConfig:
     return HaConfig.model_validate(
         {
             **config.model_dump(),
-            "work_root": f"s3://{s3.new_bucket()}/work",
+            "work_root": f"s3://{s3.new_bucket()}/{ODD}",
             "home_root": f"file://{folder}/home",
             "s3": s3.options(),
         }
