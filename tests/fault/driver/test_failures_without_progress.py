@@ -132,5 +132,5 @@ def test_function_that_does_not_read_its_frame_is_told_so_and_ends_the_run(job: 
     submit(job, "unread")
 
     assert (
-        "the function of query 'rows' has not read its frame, and a query with state needs that" in end(job, 3).reason
+        "the function of query 'rows' has not read its frame, and a query with state needs that" in end(job, 2).reason
     )
