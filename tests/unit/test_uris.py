@@ -118,7 +118,9 @@ def test_a_root_that_spark_would_read_as_another_place_is_refused_wherever_it_is
     monkeypatch: pytest.MonkeyPatch, roots: dict[str, str], reason: str
 ) -> None:
     roots = {"storage_root": "file:///s", **roots}
-    form = SimpleNamespace(conn_id="prod", host="zk", schema=None, port=None, login=None, password=None)
+    form = SimpleNamespace(
+        conn_id="prod", conn_type="spark_ha", host="zk", schema=None, port=None, login=None, password=None
+    )
     for field, value in {"zookeeper": "localhost:1", **roots}.items():
         monkeypatch.setenv(ENVIRONMENT[field], value)
 
