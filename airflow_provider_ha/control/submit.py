@@ -19,7 +19,6 @@ from airflow_provider_ha.control.submission.from_nothing import require_nothing_
 from airflow_provider_ha.control.submission.if_lost import choose_for_submit
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
-from airflow_provider_ha.control.submission.work_root import check_storage
 from airflow_provider_ha.jobs.model import StartPoint
 
 
@@ -36,7 +35,6 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
 
     def prepare() -> Prepared:
         start = _start_point(job, request)
-        check_storage(job)
         graph = upload(job, request)
         return Prepared(graph=job.graphs.write_graph(graph), start=start, owner=request.owner)
 

@@ -44,11 +44,11 @@ class RootsOfCluster:
         """
         paths = ClusterPaths(self.config.root, self.config.cluster_id)
         while not self.known():
+            record = _marked(self.config)  # first: a root that cannot be written leaves no node
             self.coordinator.ensure(paths.base)
             node = self.coordinator.get(paths.base)
             if node.data:
                 continue  # another process has settled them since
-            record = _marked(self.config)
             try:
                 self.coordinator.commit(SetData(paths.base, record.to_bytes(), node.version))
             except VersionConflictError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha._process.java import find_java
@@ -12,7 +13,7 @@ from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
-from airflow_provider_ha.control.submission.work_root import check_work_root
+from airflow_provider_ha.control.submission.work_root import check_storage, check_work_root
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.application_scan import unnamed_queries
@@ -103,6 +104,7 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     :raises ConfigurationError: A file is not there, the master is remote or impossible, conf sets what has a parameter,
         there is no Java, or Spark is of two releases or too old for the work root; nothing was uploaded.
     :raises ApplicationRefusedError: Conf sets what the work root needs; nothing was uploaded.
+    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
     """
     target = _target(job.config, request)
     check_spark(job.config, target)
@@ -114,6 +116,7 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     check_work_root(job.config, target, request.conf)
     files = upload_application(
         job.store,
+        partial(check_storage, job),
         application=request.application,
         py_files=request.py_files,
         files=request.files,

@@ -61,6 +61,8 @@ class FetchedApplication:
 
 def upload_application(
     store: ObjectStore,
+    before: Callable[[], object] = lambda: None,
+    /,
     *,
     application: str | Path,
     py_files: Sequence[str | Path] = (),
@@ -71,12 +73,14 @@ def upload_application(
 ) -> ApplicationArtifacts:
     """Put all files of an application into storage, content-addressed: what is there already is not sent again.
 
+    :param before: Called once every file is found, before the first one is written.
     :raises ConfigurationError: As :func:`collect_application`; nothing was written.
     :raises StorageError: Storage could not be written.
     """
     found = collect_application(
         application=application, py_files=py_files, files=files, jars=jars, archives=archives, modules=modules
     )
+    before()
     return _artifacts(found, partial(put_blob, store))
 
 
