@@ -154,13 +154,14 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
     try:
         threading.Thread(target=_import_the_end, name="import-the-end", daemon=True).start()  # after the fork
         reason = watch(tree, spec, stop)
+        ended = tree.code  # by itself, or by another process: nothing is killed here yet
+        if ended is not None and signal_of(ended) is not None and not stop.raised:
+            reason = end_of_jvm(tree.pid, ended)
     except BaseException as error:
+        ended = None
         tree.kill()
         reason = f"the supervisor failed: {error!r}"
         log.exception("the supervisor failed")
-    ended = tree.code  # by itself, or by another process: nothing is killed here yet
-    if ended is not None and signal_of(ended) is not None and not stop.raised:
-        reason = end_of_jvm(tree.pid, ended)
     pids = tree.kill()  # guard: leftovers-live-on
     return Death(tree.code if tree.code is not None else NOT_LAUNCHED, pids, reason, jvm=ended)
 
