@@ -25,7 +25,7 @@ _NOUNS = {
     "recover": "recover the jobs of the cluster, once or for good",
     "metrics": "targets for Prometheus, files: the dashboard and the alert rules",
     "storage": "check the storage, prune old records, collect unused files, orphans: blobs that nothing names",
-    "cluster": "everything that a cluster keeps: erase",
+    "cluster": "everything that a cluster keeps: show, erase",
     "acl": "permissions of the nodes in ZooKeeper: check, repair",
     "tree": "show and export what ZooKeeper holds",
     "rebuild": "make ZooKeeper's tree again from storage",

@@ -143,7 +143,6 @@ def test_of_a_single_query_the_name_may_be_left_out(
         (("--query", "a=./words", "--query", "b=./words", "--sink", "./out"), "NAME=VALUE"),
         (("--query", "a=./words", "--query", "b=./words", "--sink", "c=./out"), "names no query"),
         (("./words", "--spark-version", "soon"), "soon"),
-        (("./absent",), "not a directory of this host"),
         (("./words", "--no-digests"), "Link instead of copy"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -157,6 +156,16 @@ def test_what_cannot_be_saved_is_told_before_anything_is_done(
 
     assert (code, names_in(live.parent)) == (WRONG_CALL, [QUERY])
     assert reason in stderr
+    assert document["error"]["next_step"]
+
+
+def test_a_directory_that_is_not_there_is_unknown(alone: Call, live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(live.parent)
+
+    code, document, stderr = alone("create", "./absent", "--to", "./sp")
+
+    assert (code, names_in(live.parent)) == (2, [QUERY])  # its file system may not be mounted
+    assert "not a directory of this host" in stderr
     assert document["error"]["next_step"]
 
 

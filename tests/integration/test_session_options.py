@@ -359,7 +359,13 @@ def test_tls_settings_of_a_connection_without_the_switch_are_tls_on_the_wire(sec
         "tls_key_password": KEY_PASSWORD,
     }
     connection = SimpleNamespace(
-        conn_id="ha", host="127.0.0.1", port=secured.secure_port, login=None, password=None, schema=None
+        conn_id="ha",
+        conn_type="spark_ha",
+        host="127.0.0.1",
+        port=secured.secure_port,
+        login=None,
+        password=None,
+        schema=None,
     )
 
     config = config_of(connection, extra).model_copy(update={"timings": FAST})
@@ -406,7 +412,9 @@ def test_a_switch_that_is_neither_on_nor_off_is_refused() -> None:
     ],
 )
 def test_when_a_connection_talks_tls(extra: dict[str, Any], tls: bool) -> None:
-    connection = SimpleNamespace(conn_id="ha", host="zk", port=None, login=None, password=None, schema=None)
+    connection = SimpleNamespace(
+        conn_id="ha", conn_type="spark_ha", host="zk", port=None, login=None, password=None, schema=None
+    )
 
     config = config_of(connection, {"storage_root": "file:///nowhere", **extra})
 
@@ -429,7 +437,9 @@ def test_credentials_without_tls_warn_once_and_never_show_the_password(
 
 
 def test_the_second_credentials_of_a_connection_are_secrets_and_arrive() -> None:
-    connection = SimpleNamespace(conn_id="ha", host="zk", port=None, login="etl", password="new", schema=None)
+    connection = SimpleNamespace(
+        conn_id="ha", conn_type="spark_ha", host="zk", port=None, login="etl", password="new", schema=None
+    )
     extra = {"storage_root": "file:///nowhere", "digest_auth_also": "etl:old"}
 
     also = config_of(connection, extra).digest_auth_also

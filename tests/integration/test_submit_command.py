@@ -105,7 +105,7 @@ def test_a_job_with_a_live_run_is_refused(spark_ha: Any, copy: JobContext, app: 
         (("--retained-checkpoints", "0"), "retained_checkpoints"),
         (("--master", "spark://host:7077"), "--allow-remote-executors"),
         (("--start-from", "checkpoint-1", "--start-from", "fresh"), "names no directories"),
-        (("--sink", "q=/out"), "Leave --sink out"),
+        (("--sink", "q=/out"), "Remove --sink"),
         (("--start-from", "/nowhere/q"), "/nowhere/q"),
         (("--spark-conn-id", "spark_default"), "Use `airflow ha job submit`"),
         (("--no-such-option",), "No such option"),

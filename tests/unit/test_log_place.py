@@ -50,7 +50,7 @@ def test_what_such_a_supervisor_printed_is_with_its_worker() -> None:
 
 def test_a_submission_that_was_never_taken_has_printed_nothing() -> None:
     assert (log_place("orders", 1, view(None)), printed_place(view(None))) == (None, "")
-    assert "without a report" in without_a_word(view(None))
+    assert "without reporting a reason" in without_a_word(view(None))
 
 
 def test_a_job_shows_where_its_supervisor_printed_until_that_has_reported() -> None:

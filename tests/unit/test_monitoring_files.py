@@ -99,7 +99,7 @@ def test_the_files_are_copied_and_nothing_is_overwritten_unasked(tmp_path: Path)
     (tmp_path / RULES.name).write_text("mine")
     second, third = copy(), copy("--force")
 
-    assert (first.exit_code, second.exit_code, third.exit_code) == (0, 2, 0)
+    assert (first.exit_code, second.exit_code, third.exit_code) == (0, 64, 0)
     assert RULES.name in second.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         path.name: path.read_bytes() for path in (DASHBOARD, RULES, MAPPINGS)

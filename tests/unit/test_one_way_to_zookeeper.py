@@ -23,6 +23,7 @@ FACADE = {
 }
 UNGUARDED = {
     "jobs/quarantine.py": "a note for people; a version guards its removal",
+    "jobs/cluster_roots.py": "the cluster's own node, once, by compare-and-set; no leader writes it",
     "jobs/watchers.py": "an Airflow task's own node, by compare-and-set",
     "jobs/job_records.py": "makes nodes that no other process may make under that name: runs, submissions, recoveries; "
     "a driver's supervisor completes its own one by compare-and-set",

@@ -98,7 +98,7 @@ def test_a_checkpoint_that_cannot_be_read_has_no_batch_to_prove_and_is_not_calle
 
 def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    job: Any = SimpleNamespace(config=SimpleNamespace(home_path=tmp_path / "file"))
+    job: Any = SimpleNamespace(config=SimpleNamespace(home_root="file:///home", home_path=tmp_path / "file"))
 
     with pytest.raises(StorageUnavailableError, match=r"cannot make .*/file/proofs: Not a directory"), proof_place(job):
         pass

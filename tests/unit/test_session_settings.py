@@ -17,7 +17,7 @@ def build(**values: Any) -> HaConfig:
 
 
 def connection(**extra: Any) -> tuple[Any, dict[str, Any]]:
-    values = {"conn_id": "prod", "host": "zk1,zk2", "port": None, "schema": None}
+    values = {"conn_id": "prod", "conn_type": "spark_ha", "host": "zk1,zk2", "port": None, "schema": None}
     values |= {"login": "user", "password": "login-secret"}
     host = extra.pop("host", None)
     return SimpleNamespace(**(values | ({"host": host} if host else {}))), {"storage_root": "file:///ha"} | extra

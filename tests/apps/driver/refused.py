@@ -34,7 +34,7 @@ def attempt(way: str, start: Callable[[], Any]) -> None:
 
 attempt("good", lambda: writer().queryName("q").start())
 attempt("new location", lambda: writer().queryName("n").option("checkpointLocation", f"{own}/new").start())
-attempt("unnamed", lambda: writer().start())
+attempt("unnamed", lambda: writer().foreachBatch(lambda *_: None).start())
 attempt("unnamed output", lambda: writer().format("json").start(f"{own}-rows"))
 attempt("unnamed output again", lambda: writer().format("csv").start(f"{own}-rows/"))
 attempt("twice", lambda: writer().queryName("q").start())

@@ -107,7 +107,7 @@ def test_a_lost_driver_is_submitted_again_without_an_airflow_retry_until_it_is_g
 ) -> None:
     operator = submitting(application, mode="die", wait_for="finished", restart_attempts=2)
 
-    with pytest.raises(AirflowFailException, match="lost 3 times"):
+    with pytest.raises(AirflowFailException, match=r"ended FAILED: spark-submit: exit status 3"):
         run_task(operator, context())
 
     view = RunStore(coordinator, paths).get(1)

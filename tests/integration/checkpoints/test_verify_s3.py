@@ -126,13 +126,17 @@ def test_the_command_takes_a_uri_and_what_the_environment_says(s3: S3Access, sma
     assert (code, json.loads(output)["restorable"]) == (0, [0, 1])
 
 
-@pytest.mark.parametrize(("place", "said"), [("nowhere", "nothing lies below"), ("../nobucket-here", "NoSuchBucket")])
-def test_what_is_not_there_is_a_wrong_call(s3: S3Access, bucket: str, place: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "answer", "said"), [("nowhere", 64, "nothing lies below"), ("../nobucket-here", 2, "NoSuchBucket")]
+)
+def test_an_empty_prefix_is_a_wrong_call_and_a_store_without_the_bucket_is_unknown(
+    s3: S3Access, bucket: str, place: str, answer: int, said: str
+) -> None:
     uri = f"s3://{place.removeprefix('../')}" if place.startswith("../") else f"s3://{bucket}/{place}"
 
     code, output = command(s3, s3.endpoint, uri)
 
-    assert code == 64
+    assert code == answer
     assert said in output
     assert "Traceback" not in output
 

@@ -36,13 +36,15 @@ def test_a_run_that_is_over_already_is_not_what_the_sensor_watches() -> None:
 
 @pytest.mark.parametrize(("given", "newer_than"), [(None, 5), ("None", 5), ("", 5), ("3", 3), (0, 0)])
 def test_a_number_that_is_given_wins_over_the_first_execution(given: Any, newer_than: int) -> None:
-    sensor = SparkHaCheckpointSensor(task_id="s", job_id="flights", newer_than=given)
+    sensor = SparkHaCheckpointSensor(task_id="s", job_id="flights")
+    sensor.newer_than = given  # as a template renders it
 
     assert sensor.trigger(Baseline(checkpoint=5)).newer_than == newer_than
 
 
 def test_an_unknown_target_state_fails_at_once() -> None:
-    sensor = SparkHaJobStatusSensor(task_id="s", job_id="flights", target_states=["GOOD"])
+    sensor = SparkHaJobStatusSensor(task_id="s", job_id="flights")
+    sensor.target_states = ["GOOD"]  # as a template renders it
 
     with pytest.raises(AirflowFailException, match="'GOOD'"):
         sensor.trigger(Baseline())

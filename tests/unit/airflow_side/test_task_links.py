@@ -38,7 +38,9 @@ CONN = "spark_ha_default"
 
 
 def follow(job_id: str = "flights", **kwargs: Any) -> SparkHaFollowOperator:
-    return SparkHaFollowOperator(task_id="t", job_id=job_id, **kwargs)
+    task = SparkHaFollowOperator(task_id="t", job_id="{{ job }}", **kwargs)
+    task.job_id = job_id  # as a template renders it: of any letters
+    return task
 
 
 class Instance:

@@ -19,8 +19,8 @@ from airflow_provider_ha.checkpoints.restore.effects import EFFECTS, SHOWN_ONLY,
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 PLAN_FIELDS = set(RestorePlan.model_fields)
 QUERY_FIELDS = set(QueryPlan.model_fields)
-# Hands the plan on as a whole: to its carriers, or into a log line.
-HANDS_ON = {"driver/assembly.py", "driver/main.py"}
+# Hands the plan on as a whole: to its carriers, or into a log line; the last one names its cut in an error.
+HANDS_ON = {"driver/assembly.py", "driver/main.py", "driver/misfit.py"}
 
 
 def carrier_of(effect: Effect) -> object:
