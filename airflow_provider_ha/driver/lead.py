@@ -75,7 +75,7 @@ def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
     def admit() -> None:
         nonlocal alive_at
         alive_at = last_heartbeat(coordinator, paths)  # before the first one of this leader
-        check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt)
+        check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt, spec.submission_id)
         check_first_lead(read_record(coordinator, led, SubmissionLed))  # guard: submission-leads-twice
 
     def also(epoch: int) -> tuple[Op, ...]:
@@ -107,10 +107,14 @@ def last_heartbeat(coordinator: Coordinator, paths: JobPaths) -> datetime | None
         return None
 
 
-def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int) -> None:
+def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int, submission_id: str) -> None:
     """Refuse a submission that may not lead. Pure.
 
-    :raises JobStateError: The run has a result, a newer submission exists, or the job's graph is another run's.
+    Its number alone is not enough: a tree that was rebuilt has another submission of that number than the driver that
+    was started into the empty one.
+
+    :raises JobStateError: The run has a result, a newer submission exists, the number is another submission's, or the
+        job's graph is another run's.
     """
     number = view.run.number
     if view.result is not None:  # guard: admission-result
@@ -119,6 +123,8 @@ def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int) -
     if newest is None or newest.submission.attempt != attempt:
         found = newest.submission.attempt if newest else None
         raise JobStateError(f"submission {attempt} of run {number} is not the newest one ({found})")
+    if newest.submission.submission_id != submission_id:  # guard: intruders-lead-a-rebuilt-run
+        raise JobStateError(f"submission {attempt} of run {number} is another one than this driver was started for")
     if pointer is None or pointer.run != number:
         raise JobStateError(f"the job's graph pointer is {pointer and pointer.run}, not that of run {number}")
 

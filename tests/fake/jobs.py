@@ -9,7 +9,6 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.engines.engine import Observation, Running
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.host.ticket import Ticket
@@ -31,6 +30,7 @@ from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from airflow_provider_ha.testing.fake.tree import Tree
 from tests.engine_helpers import NothingToSee, handle, started
 from tests.fake.memory_store import MemoryStore
+from tests.support.clusters.jobs_helpers import admit_attempt
 
 
 TIMINGS = Timings(session_timeout=4.0, heartbeat_interval=0.5, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.25)
@@ -100,7 +100,7 @@ class World:
             clock=self.ensemble.clock,
             describe=describe,
             timeout=0,
-            admit=lambda: check_admission(job.runs.get(run), job.graphs.pointer(), attempt),
+            admit=lambda: admit_attempt(job, run, attempt),
         )
         self.leaderships.append(leadership)
         return leadership

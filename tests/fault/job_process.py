@@ -45,6 +45,7 @@ from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from tests.soak.history import History
+from tests.support.clusters.jobs_helpers import id_of
 
 
 REFUSED, LOST = 4, 3  # exit codes
@@ -136,7 +137,8 @@ class Driver:
         return leadership
 
     def admit(self) -> None:
-        check_admission(self.runs.get(self.order.run), self.graphs.pointer(), self.order.attempt)
+        view = self.runs.get(self.order.run)
+        check_admission(view, self.graphs.pointer(), self.order.attempt, id_of(view, self.order.attempt))
 
     def note_lease(self, leadership: Leadership) -> None:
         """Write down, from the first lease on, until when this process may believe."""

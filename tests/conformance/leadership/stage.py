@@ -16,10 +16,10 @@ from airflow_provider_ha.coordination.coordinator import Create, Op
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import JobPaths, Lock
-from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, RunResult
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.clusters.jobs_helpers import admit_attempt
 
 
 JOB = "flights"
@@ -68,7 +68,7 @@ class Stage:
             return LeaderInfo(epoch=epoch, run=1, attempt=attempt, host="host", pid=1, since=now).to_bytes()
 
         def admit() -> None:
-            check_admission(job.runs.get(1), job.graphs.pointer(), attempt)
+            admit_attempt(job, 1, attempt)
 
         return self.acquire(session, job.paths, describe=describe, admit=admit)
 

@@ -44,7 +44,7 @@ def test_script_that_exits_before_its_first_query_ends_the_run_with_its_status_a
     reason = end(job, 3).reason
 
     assert reason.startswith("SystemExit: exit status 2: usage: mistakes.py --input INPUT | mistakes.py: error: the ")
-    assert re.search(r"at mistakes\.py:18 in <module>, 3 times in", reason), reason
+    assert re.search(r"at mistakes\.py:16 in <module>, 3 times in", reason), reason
 
 
 def test_file_that_stayed_on_the_submitting_host_is_named_with_the_option_that_ships_it(

@@ -13,7 +13,9 @@ from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Blob,
@@ -26,7 +28,7 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
     Status,
 )
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
 
 
@@ -42,6 +44,18 @@ def a_submission(attempt: int = 1) -> Submission:
     return Submission(
         attempt=attempt, submission_id=f"s-{attempt}", requested_by="test", engine="local", created_at=NOON
     )
+
+
+def id_of(view: RunView, attempt: int) -> str:
+    """Return the id of a submission of a run; empty for one that it does not have."""
+    found = (each.submission for each in view.submissions)
+    return next((each.submission_id for each in found if each.attempt == attempt), "")
+
+
+def admit_attempt(job: JobRecords, run: int, attempt: int) -> None:
+    """Admit a driver by the rule of the product; it was started for the submission of that number."""
+    view = job.runs.get(run)
+    check_admission(view, job.graphs.pointer(), attempt, id_of(view, attempt))
 
 
 def a_start() -> SubmissionStarted:

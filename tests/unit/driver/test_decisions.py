@@ -68,7 +68,7 @@ def operation(kind: OperationKind, *, run: int = 2, epoch: int | None = None) ->
 
 
 def test_newest_submission_of_a_live_run_with_the_graph_pointer_is_admitted() -> None:
-    check_admission(view(attempts=2), GraphPointer(graph=GRAPH, run=2), 2)
+    check_admission(view(attempts=2), GraphPointer(graph=GRAPH, run=2), 2, "2")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,12 @@ def test_newest_submission_of_a_live_run_with_the_graph_pointer_is_admitted() ->
 )
 def test_submission_that_may_not_lead_is_refused(seen: RunView, pointer: int | None, reason: str) -> None:
     with pytest.raises(JobStateError, match=reason):
-        check_admission(seen, GraphPointer(graph=GRAPH, run=pointer) if pointer else None, 1)
+        check_admission(seen, GraphPointer(graph=GRAPH, run=pointer) if pointer else None, 1, "1")
+
+
+def test_driver_that_was_started_into_an_empty_tree_does_not_lead_the_rebuilt_run() -> None:
+    with pytest.raises(JobStateError, match="another one than this driver was started for"):
+        check_admission(view(), GraphPointer(graph=GRAPH, run=2), 1, "an-intruder")
 
 
 @pytest.mark.parametrize(
