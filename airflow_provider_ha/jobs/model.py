@@ -16,10 +16,7 @@ from airflow_provider_ha.records import Model, Record
 
 
 class JobState(str, Enum):
-    """State of a job, from its leader or its result.
-
-    STALLED is never written as a state: releases that do not know it read RUNNING, with the reason.
-    """
+    """State of a job, from its leader or its result; a status has RUNNING in place of STALLED, with the reason."""
 
     SUBMITTED = "SUBMITTED"
     STARTING = "STARTING"

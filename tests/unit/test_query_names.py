@@ -98,7 +98,7 @@ def test_of_a_very_long_name_its_beginning_is_shown() -> None:
         ("waiting for Flattened~20Orders.", "waiting for Flattened Orders."),
         ("Flattened~20Orders", "Flattened Orders"),
         ("['a', 'b~20c']: 2", "['a', 'b c']: 2"),
-        ("/work/live/e1/Flattened~20Orders is gone", "/work/live/e1/Flattened~20Orders is gone"),
+        ("/data/live/e1/Flattened~20Orders is gone", "/data/live/e1/Flattened~20Orders is gone"),
         ("Flattened~20Orders/offsets/3", "Flattened~20Orders/offsets/3"),
         ("home ~20 and a~b and a~zz", "home   and a~b and a~zz"),
         ("a~41b is not how anything is written", "a~41b is not how anything is written"),
@@ -129,7 +129,7 @@ def test_a_view_names_queries_as_their_script_does() -> None:
         query=str(written),
         queries={str(written): 3, "plain": 4},
         reason=f"query {str(written)!r} failed",
-        path=f"/work/{written}",
+        path=f"/data/{written}",
         rows=(str(written), "plain"),
     )
 
@@ -137,7 +137,7 @@ def test_a_view_names_queries_as_their_script_does() -> None:
         "query": "Flattened Orders",
         "queries": {"Flattened Orders": 3, "plain": 4},
         "reason": "query 'Flattened Orders' failed",
-        "path": "/work/Flattened~20Orders",
+        "path": "/data/Flattened~20Orders",
         "rows": ["Flattened Orders", "plain"],
     }
 
