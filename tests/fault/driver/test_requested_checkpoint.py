@@ -47,7 +47,7 @@ def test_it_holds_all_that_is_committed_and_a_killed_driver_leaves_it_to_the_nex
     assert idle.result == first.result | {"new": False}
     assert waiting is OperationState.REQUESTED
     assert lost.epoch == 2
-    assert lost.result["checkpoint"] > first.result["checkpoint"]
+    assert lost.result["checkpoint"] >= first.result["checkpoint"]  # the same one when nothing was committed since
     numbers = [pointer.number for pointer in job.job.checkpoints.list()]
     assert numbers[0] >= lost.result["checkpoint"]
     job.await_committed(2, 2)  # the checkpoint may have come before the batch, and a suspension drains nothing
