@@ -7,7 +7,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from airflow_provider_ha.checkpoints.working.open_work_area import guarded, open_work_area
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea, costs
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -65,7 +65,7 @@ class HaClient:
     @property
     def area(self) -> WorkArea:
         """Where the jobs of the cluster work."""
-        return guarded(open_work_area(self.config), self.roots)
+        return open_work_area(self.config, self.roots)
 
     @property
     def paths(self) -> ClusterPaths:

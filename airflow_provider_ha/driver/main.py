@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.open_work_area import guarded, open_work_area
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
@@ -113,7 +113,7 @@ class Driver:
         self._exit = way_out
         self._clock = clock
         self._keys = JobKeys(spec.job_id)
-        self._area = guarded(open_work_area(spec.config), RootsOfCluster(spec.config, led.coordinator))
+        self._area = open_work_area(spec.config, RootsOfCluster(spec.config, led.coordinator))
         self._checkpoints = CheckpointStore(led.coordinator, led.store, led.paths, self._keys, self._area)
 
     def run(self) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working.open_work_area import guarded, open_work_area
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.records import read_record
@@ -92,7 +92,7 @@ def _cancel(spec: DriverSpec, job: JobRecords, timeout: float) -> None:
 
 
 def _write_canceled(spec: DriverSpec, job: JobRecords, leadership: Leadership) -> None:
-    newest = _checkpoints(job, guarded(open_work_area(job.config), job.roots)).latest_number()
+    newest = _checkpoints(job, open_work_area(job.config, job.roots)).latest_number()
     cancels = operations.open_cancels(job.coordinator, job.paths, spec.run)
     end = RunEnd.of(cancels[0], {"checkpoint": newest}) if cancels else None
     writer = JobWriter(
@@ -127,7 +127,7 @@ def _clean(spec: DriverSpec, job: JobRecords, on_lost: Callable[[str], Any]) -> 
     result, generation = runs.result(spec.run), read_record(job.coordinator, job.paths.generation, Generation)
     if result is None or result.cleanup == "CLEAN" or generation is None:
         return
-    area = guarded(open_work_area(job.config), job.roots)
+    area = open_work_area(job.config, job.roots)
     checkpoints = _checkpoints(job, area)
     with _lock(spec, job, timeout=0.0) as leadership:
         if max(runs.numbers()) != spec.run:  # guard: clean-up-beside-a-newer-run

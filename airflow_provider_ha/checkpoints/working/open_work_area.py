@@ -11,20 +11,15 @@ from airflow_provider_ha.storage.marker import Roots
 from airflow_provider_ha.storage.open import layered_files
 
 
-def open_work_area(config: HaConfig) -> WorkArea:
+def open_work_area(config: HaConfig, roots: Roots | None = None) -> WorkArea:
     """Return the work area of the cluster. Nothing is written.
 
     The scheme was checked when the configuration was made.
+
+    :param roots: The roots of the cluster, which every writer gives: the area looks for the marker of its root.
     """
     files = open_files(config)
-    return LinkedWorkArea(config.work_path) if files is None else LayeredWorkArea(files)
-
-
-def guarded(area: WorkArea, roots: Roots) -> WorkArea:
-    """Return a work area that looks for the marker of its root, as every writer needs it.
-
-    :param roots: The roots of the cluster.
-    """
+    area: WorkArea = LinkedWorkArea(config.work_path) if files is None else LayeredWorkArea(files)
     area.roots = roots
     return area
 

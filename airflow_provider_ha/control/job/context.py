@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider_ha.checkpoints.working.open_work_area import guarded, open_work_area
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, ours
 from airflow_provider_ha.engines.registry import Engines
@@ -26,7 +26,7 @@ class JobContext(JobRecords):
     @property
     def area(self) -> WorkArea:
         """Where the job works."""
-        return guarded(open_work_area(self.config), self.roots)
+        return open_work_area(self.config, self.roots)
 
     @property
     def has_state(self) -> bool:
