@@ -83,7 +83,7 @@ def there(config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(
         "airflow_provider_ha.control.job.context.open_work_area",
-        lambda asked: files.area if asked.cluster_id == opened.cluster_id else open_work_area(asked),
+        lambda asked, roots: files.area if asked.cluster_id == opened.cluster_id else open_work_area(asked, roots),
     )
     return Cluster(opened, coordinator, tmp_path / "new")
 

@@ -44,7 +44,7 @@ Call = Callable[..., tuple[int, Any, str]]
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LayeredFiles:
     """The work area of the cluster, with a working directory in which a real query has executed its batches."""
     files = LayeredFiles(tmp_path / "work")
-    monkeypatch.setattr("airflow_provider_ha.control.job.context.open_work_area", lambda _: files.area)
+    monkeypatch.setattr("airflow_provider_ha.control.job.context.open_work_area", lambda *_: files.area)
     live = files.area.create(FIRST)
     recorded = recorded_job() / "live"
     for path in sorted(path for path in recorded.rglob("*") if path.is_file()):
