@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import LATEST, SubmitRequest
+from airflow_provider_ha.control.job.requests import LATEST, IfLost, SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, RunResult
@@ -76,7 +76,13 @@ class SupervisedJob:
         self.submit_script(APPS / "gated.py", arguments, start_from=start_from, accept=accept)
 
     def submit_script(
-        self, script: Path, arguments: list[str], *, start_from: str = LATEST, accept: Iterable[Verdict] = ()
+        self,
+        script: Path,
+        arguments: list[str],
+        *,
+        start_from: str = LATEST,
+        accept: Iterable[Verdict] = (),
+        if_lost: IfLost | None = None,
     ) -> None:
         """Submit any script as a new run."""
         conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
@@ -93,6 +99,7 @@ class SupervisedJob:
                 options=self.options.model_copy(update={"repeatable": self.repeatable}),
                 start_from=start_from,
                 accept_verdicts=frozenset({Verdict.SAFE, *accept}),
+                if_lost=if_lost,
             )
         )
 
