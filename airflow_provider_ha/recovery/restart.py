@@ -270,7 +270,9 @@ def _given_up(run: RunView, newest: SubmissionView, used: int) -> str:
 
 
 def without_a_word(view: SubmissionView) -> str:
-    """Return why a submission without an exit was given up, and where to read more."""
+    """Return why a submission without an exit was given up, as its supervisor has said, or where to read more."""
+    if view.started is not None and view.started.refused:
+        return view.started.refused
     printed = printed_place(view)
     return f"its supervisor reported nothing: read {printed}" if printed else _WITHOUT_A_WORD
 

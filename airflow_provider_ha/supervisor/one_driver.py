@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.records import create_once, read_record
-from airflow_provider_ha.errors import HaError, JobStateError
+from airflow_provider_ha.errors import CoordinationError, HaError, JobStateError
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionStarted
@@ -41,7 +42,7 @@ def take_place(spec: DriverSpec, *, stopped: Callable[[], bool]) -> None:
     end = time.monotonic() + TRY_SECONDS
     while True:
         try:
-            with connected(spec) as job:
+            with connected(spec) as job, _told(job, spec):
                 _take_place(job, spec)
                 return
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
@@ -57,14 +58,32 @@ def note_refusal(spec: DriverSpec, reason: str) -> None:
     while time.monotonic() < end:
         try:
             with connected(spec) as job:
-                path = job.paths.submission_started(spec.run, spec.attempt)
-                if (found := read_record(job.coordinator, path, SubmissionStarted)) is not None:
-                    refused = found[0].model_copy(update={"refused": public(reason)})
-                    job.commit(SetData(path, refused.to_bytes(), found[1]))
+                if _note(job, spec, reason):
                     return
         except HaError as error:
             log.warning("why no driver was started cannot be written down yet: %s", error)
         time.sleep(_PAUSE)  # its submitter writes that node once it knows this process
+
+
+@contextmanager
+def _told(job: JobRecords, spec: DriverSpec) -> Iterator[None]:
+    """Write down, beside the submission, what keeps this process from starting its driver here, as a missing mount."""
+    try:
+        yield
+    except (CoordinationError, JobStateError):
+        raise  # ZooKeeper is away, or the submission is not this process's
+    except HaError as error:
+        _note(job, spec, str(error))  # its own log is on this machine only
+        raise
+
+
+def _note(job: JobRecords, spec: DriverSpec, reason: str) -> bool:
+    path = job.paths.submission_started(spec.run, spec.attempt)
+    found = read_record(job.coordinator, path, SubmissionStarted)
+    if found is None:
+        return False
+    job.commit(SetData(path, found[0].model_copy(update={"refused": public(reason)}).to_bytes(), found[1]))
+    return True
 
 
 def _take_place(job: JobRecords, spec: DriverSpec) -> None:

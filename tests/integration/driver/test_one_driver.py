@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.losses import failure_of
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
-from airflow_provider_ha.errors import JobStateError, NotConnectedError
+from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
+from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.host.standalone_driver import StandaloneDriver
 from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
 from airflow_provider_ha.recovery.claim import note_not_launched, note_started
 from airflow_provider_ha.supervisor.one_driver import take_place
@@ -97,3 +100,21 @@ def test_a_supervisor_that_is_asked_to_end_waits_for_no_zookeeper(job: JobContex
 
     with pytest.raises(NotConnectedError):
         take_place(away, stopped=lambda: True)
+
+
+def test_what_keeps_a_driver_from_its_machine_is_shown_with_the_job(job: JobContext, tmp_path: Path) -> None:
+    """As a standalone worker whose configuration names another storage: its log is on that machine only."""
+    RootsOfCluster(job.config, job.coordinator).settle()
+    mine = spec(job, "driver-1")
+    elsewhere = mine.config.model_copy(update={"storage_root": f"file://{tmp_path}/elsewhere"})
+    with pytest.raises(ConfigurationError):
+        take_place(mine.model_copy(update={"config": elsewhere}), stopped=never)
+    refused = job.runs.get(1)
+    shown = failure_of(refused.submissions, HaOptions(), job.clock.now(), lost=True, led_since=None)
+
+    assert f"file://{tmp_path}/elsewhere/" in refused.refused
+    assert "which is not the same storage" in refused.refused
+    assert shown is not None
+    assert shown.reason == refused.refused
+    take_place(mine, stopped=never)
+    assert job.runs.get(1).refused == "", "the submission has its driver"
