@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import (
     FRESH,
@@ -44,7 +45,10 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
         prepare,
         on_lost=partial(choose_for_submit, job, request),
         engine=request.engine,
-        anew=request.start_from == FRESH and request.if_lost is IfLost.RESTART,
+        # guard: half-a-consent-makes-a-tree-again
+        anew=request.start_from == FRESH
+        and request.if_lost is IfLost.RESTART
+        and Verdict.LOSS_POSSIBLE in request.accept_verdicts,
     )
 
 

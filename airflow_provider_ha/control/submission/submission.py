@@ -90,7 +90,7 @@ def submit_run(
         it is refused.
     :param arrives: Whether the run ends the move of the job to this cluster.
     :param accept_loss: Whether the request accepts what a lost run waits for (:func:`recover`).
-    :param anew: Whether a job that only storage knows may begin from nothing.
+    :param anew: Whether a job that only storage knows may begin from nothing: its user has accepted what that means.
     :raises JobStateError: The job has a live run of another request, was moved to another cluster, or only storage
         knows it.
     :raises CheckpointMissingError: What the run was to begin from was removed in that time; no run was made.
@@ -98,6 +98,9 @@ def submit_run(
     """
     _check_request_id(request_id)
     if anew and is_known_to_storage_only(job):
+        refuse_this_host(job, engine)
+        # First: what it refuses would leave a lost run that nobody has asked for.
+        prepare()  # guard: refused-fresh-starts-leave-a-tree
         rebuild_unknown(job)
         on_lost = _restart
     else:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import FRESH, IfLost
@@ -268,11 +270,44 @@ def test_a_job_that_only_storage_knows_is_not_begun_from_nothing(
     assert cluster.client.list_jobs() == []
 
 
+CONSENT: dict[str, Any] = {
+    "start_from": FRESH,
+    "if_lost": IfLost.RESTART,
+    "accept_verdicts": frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
+}
+
+
+@pytest.mark.parametrize("lacking", CONSENT)
+def test_half_a_consent_to_a_fresh_start_changes_nothing(cluster: Cluster, config: HaConfig, lacking: str) -> None:
+    worked(cluster, "flights")
+    wipe(config, cluster.coordinator)
+    before, words = files(config.work_path), {word: said for word, said in CONSENT.items() if word != lacking}
+
+    with pytest.raises(JobStateError, match="accept_verdicts=LOSS_POSSIBLE"):
+        cluster.client.job("flights").submit(replace(cluster.request("flights"), **words))
+
+    assert cluster.client.list_jobs() == []
+    assert files(config.work_path) == before
+
+
+def test_a_fresh_start_that_is_refused_makes_no_lost_run_of_the_first_life(cluster: Cluster, config: HaConfig) -> None:
+    """The next submission, without consent, would follow that run."""
+    worked(cluster, "flights")
+    wipe(config, cluster.coordinator)
+    request = replace(cluster.request("flights"), request_id="anew", **CONSENT)
+
+    with pytest.raises(ConfigurationError, match="local"):
+        cluster.client.job("flights").submit(replace(request, master="local[two]"))
+
+    assert cluster.client.list_jobs() == []
+    assert cluster.client.job("flights").submit(request).run == 2
+
+
 def test_a_fresh_start_with_consent_follows_the_runs_that_only_storage_knew(cluster: Cluster, config: HaConfig) -> None:
     worked(cluster, "flights")
     wipe(config, cluster.coordinator)
     kept = files(config.work_path / "jobs/flights/journal")
-    request = replace(cluster.request("flights"), request_id="anew", start_from=FRESH, if_lost=IfLost.RESTART)
+    request = replace(cluster.request("flights"), request_id="anew", **CONSENT)
 
     run = cluster.client.job("flights").submit(request)
 
