@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
@@ -58,11 +59,10 @@ def copy(
 
 @pytest.fixture
 def source(config: HaConfig, coordinator: Coordinator, copy: JobContext, tmp_path: Path) -> Iterator[Job]:
-    """The job that is restored from: it has a leader, and it has checkpoint 1, whose file sink's log is not kept."""
+    """The job that is restored from: it has a leader, and it has checkpoint 1, whose sink no other job shares."""
     graph = copy.graphs.write_graph(upload(copy, helpers.request(helpers.script(tmp_path))))
     with led_job(config, coordinator) as led:
         pin(recorded_job() / "live", led.pin_path(1), {QUERY: RECORDED_BATCH})
-        led.checkpoints.add(
-            led.leadership, led.checkpoint(1, RECORDED_BATCH).model_copy(update={"graph": graph.sha256})
-        )
+        shown = led.checkpoint(1, RECORDED_BATCH, sink=QuerySink(kind=SinkKind.OTHER, format="console"))
+        led.checkpoints.add(led.leadership, shown.model_copy(update={"graph": graph.sha256}))
         yield led

@@ -146,8 +146,29 @@ def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str |
     inputs = inputs_of(facts.own_entry, (), _known(facts))
     _judge_drained(facts, (), judgement)  # guard: copies-of-a-drained-state-go-on
     _judge_unknown(facts, judgement)
+    _judge_shared(facts, judgement)  # guard: shared-outputs-are-safe
     judge_inputs(inputs, judgement)
     return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=reset_query_id)
+
+
+def _judge_shared(facts: QueryFacts, judgement: Judgement) -> None:
+    """Judge a sink of which nothing shows where it writes, as a function: the other job may write to the same place.
+
+    The driver itself compares directories of files, and looks what a table has.
+    """
+    cut, drained = facts.cut, facts.drain
+    if cut.sink.table is not None or not type_of(cut.sink).remembers_unseen(cut.sink):
+        return
+    wrote = drained is not None and drained.wrote and drained.batch > cut.batch
+    later = wrote or facts.planned_at_least > cut.batch or facts.left_by is not None
+    if later or not (facts.complete and facts.writers_dead):
+        judgement.add(
+            Verdict.LOSS_POSSIBLE,
+            f"nothing shows whether its {cut.sink.format or 'sink'} writes where the job writes that it is restored "
+            f"from, whose sink was given batches after {cut.batch}, or may be: a sink that ignores numbers which it "
+            "knows skips rows, and any other one gets rows twice",
+            "write to another place, as by context.current().job_id, then accept LOSS_POSSIBLE by name",
+        )
 
 
 def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:

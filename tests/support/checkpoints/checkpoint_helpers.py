@@ -42,11 +42,18 @@ class Job:
     checkpoints: CheckpointStore
     savepoints: SavepointStore
 
-    def checkpoint(self, number: int, batch: int, *entries: int, pin: bool = True) -> Checkpoint:
+    def checkpoint(
+        self,
+        number: int,
+        batch: int,
+        *entries: int,
+        pin: bool = True,
+        sink: QuerySink = QuerySink(kind=SinkKind.FOREACH_BATCH),  # noqa: B008  # it is frozen
+    ) -> Checkpoint:
         """Return checkpoint *number* at *batch* of the one query, with the record of batches *entries*."""
         cut = QueryCut(
             batch=batch,
-            sink=QuerySink(kind=SinkKind.FOREACH_BATCH),
+            sink=sink,
             entries=tuple(BatchEntry(batch=entry, offsets=f"entry {entry}") for entry in entries),
         )
         return Checkpoint(

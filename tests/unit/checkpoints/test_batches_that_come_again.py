@@ -10,6 +10,7 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatc
 from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.unit.checkpoints.test_plan import facts, plan
 
 
@@ -119,3 +120,43 @@ def test_another_job_with_its_own_output_discards_nothing() -> None:
     made = plan(noted(facts(FUNCTION, 5, 6), (6, 6)), same_output=False)
 
     assert made.queries["q"].discarded_to == -1
+
+
+HIDDEN = [*NO_RECORD, QuerySink(kind=SinkKind.OTHER, format="delta"), QuerySink(kind=SinkKind.OTHER, format="iceberg")]
+
+
+@pytest.mark.parametrize("sink", HIDDEN, ids=lambda sink: sink.format)
+@pytest.mark.parametrize(
+    "later",
+    [
+        facts(FUNCTION, 5),
+        facts(FUNCTION, planned_to=5),
+        replace(facts(FUNCTION), complete=False),
+        replace(facts(FUNCTION), writers_dead=False),
+        replace(facts(FUNCTION), left_by=7),
+        replace(facts(FUNCTION), drain=DrainedQuery(batch=5, wrote=True)),
+    ],
+    ids=["recorded", "planned", "unrecorded", "running", "another run", "drained"],
+)
+def test_another_job_whose_sink_may_be_the_same_is_not_safe(sink: QuerySink, later: QueryFacts) -> None:
+    """A declaration does not help: it is about a batch with its own rows, and the numbers get other ones."""
+    known = replace(later, cut=later.cut.model_copy(update={"sink": sink}))
+
+    made = plan(known, same_output=False, repeatable=("q",))
+
+    assert made.verdict is Verdict.LOSS_POSSIBLE
+    assert "nothing shows whether its" in made.reasons[0]
+    assert "job_id" in made.findings[0].ways_out[0]
+
+
+@pytest.mark.parametrize(
+    "sink", [*HIDDEN, QuerySink(kind=SinkKind.OTHER, format="console")], ids=lambda sink: sink.format
+)
+def test_another_job_that_goes_on_where_one_has_ended_shares_nothing_with_it(sink: QuerySink) -> None:
+    assert plan(facts(sink), same_output=False).verdict is Verdict.SAFE
+
+
+def test_a_sink_for_a_look_at_rows_is_shared_with_no_job() -> None:
+    known = replace(facts(QuerySink(kind=SinkKind.OTHER, format="console"), 5), complete=False)
+
+    assert plan(known, same_output=False).verdict is Verdict.SAFE

@@ -175,8 +175,9 @@ def test_a_cut_that_a_later_run_has_left_may_lose_rows(sink: QuerySink) -> None:
     assert any("run 7 did not go on from this cut" in reason for reason in made.reasons)
 
 
-def test_for_another_output_it_does_not_matter_what_a_later_run_has_written() -> None:
-    known = replace(facts(TABLE), left_by=7)
+@pytest.mark.parametrize("sink", [FILE, DELTA])
+def test_for_another_output_it_does_not_matter_what_a_later_run_has_written(sink: QuerySink) -> None:
+    known = replace(facts(sink), left_by=7)
 
     assert plan(known, same_output=False).verdict is Verdict.SAFE
 
