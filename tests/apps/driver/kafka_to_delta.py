@@ -18,8 +18,10 @@ spark = SparkSession.builder.getOrCreate()
 
 def write(frame: DataFrame, batch: int) -> None:
     """Write a batch once, however often it is given."""
-    past = context.current().query_id("function")
-    writer = frame.write.format("delta").mode("append").option("txnAppId", past).option("txnVersion", batch)
+    leader = context.current()
+    assert leader is not None, "it runs with high availability"
+    writer = frame.write.format("delta").mode("append").option("txnVersion", batch)
+    writer = writer.option("txnAppId", leader.query_id("function"))
     writer.save(f"{tables}/function")
 
 
