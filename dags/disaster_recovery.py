@@ -66,6 +66,9 @@ with DAG(
             description="A run that has lost its driver: end it and restore, or go on with it; empty: refuse",
         ),
         "force": Param(default=False, type="boolean", description="Act although the job belongs to another DAG"),
+        "seen_run": Param(
+            None, type=["null", "integer"], description="Newest run when this was decided: refuse if there is another"
+        ),
         "spark_ha_conn_id": Param("spark_ha_default", type="string", description="Connection of the cluster"),
     },
 ) as dag:
@@ -96,7 +99,7 @@ with DAG(
         **cluster,
     }
     plan = SparkHaPlanRestoreOperator(task_id="plan", **request, **READ_AGAIN)
-    restore = SparkHaRestoreOperator(task_id="restore", wait_for="running", **request)
+    restore = SparkHaRestoreOperator(task_id="restore", wait_for="running", seen_run="{{ params.seen_run }}", **request)
     follow = SparkHaFollowOperator(
         task_id="follow",
         job_id="{{ params.job_id }}",

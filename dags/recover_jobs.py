@@ -32,9 +32,15 @@ with DAG(
     tags=["spark-ha"],
     params={
         "job_id": Param("", type="string", description="Recover this job alone; empty: every lost job"),
+        "seen_run": Param(
+            None, type=["null", "integer"], description="With job_id: newest run when this was decided; refuse another"
+        ),
         "spark_ha_conn_id": Param("spark_ha_default", type="string", description="Connection of the cluster"),
     },
 ) as dag:
     SparkHaRecoverJobsOperator(
-        task_id="recover_jobs", job_id="{{ params.job_id }}", spark_ha_conn_id="{{ params.spark_ha_conn_id }}"
+        task_id="recover_jobs",
+        job_id="{{ params.job_id }}",
+        seen_run="{{ params.seen_run }}",
+        spark_ha_conn_id="{{ params.spark_ha_conn_id }}",
     )

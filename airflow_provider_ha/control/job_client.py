@@ -97,7 +97,7 @@ class JobClient:
         """Run the job from a checkpoint or savepoint (``restore.restore_job``)."""
         self._check_job(request.job_id)
         refuse_others(self._job, self._acting, "a restore")
-        return restore.restore_job(self._job, request)
+        return restore.restore_job(self._job, request, seen=self._acting.run)
 
     def plan_restore(self, request: RestoreRequest) -> RestorePlan:
         """Return what :meth:`restore` would do.
@@ -122,7 +122,7 @@ class JobClient:
 
     def recover(self, *, by: str, wait: bool = True) -> SubmittedRun:
         """Submit the newest run again when its driver is lost (``recovery.recover``)."""
-        return recovery.recover(self._job, by=by, wait=wait)
+        return recovery.recover(self._job, by=by, wait=wait, run_number=self._acting.run)
 
     def delay_left(self, snapshot: JobSnapshot) -> float:
         """Return the seconds until the newest run may be submitted again (``recovery.delay_left``)."""

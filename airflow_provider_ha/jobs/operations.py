@@ -27,7 +27,7 @@ from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import JobStateError, RecordCorruptError
 from airflow_provider_ha.jobs.end_answers import ENDING, answer_of_end
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, RunResult
-from airflow_provider_ha.jobs.runs import RunStore, RunView, live
+from airflow_provider_ha.jobs.runs import RunStore, RunView, live, refuse_other_run
 from airflow_provider_ha.redaction import public
 
 
@@ -74,11 +74,7 @@ def request(
     if known is None:
         runs = RunStore(coordinator, paths)
         run = _live_run(runs, paths, kind)
-        if seen is not None and run.run.number != seen:  # guard: forms-of-a-run-act-on-another
-            raise JobStateError(
-                f"this {kind.value} is for run {seen} of job {paths.job_id!r}, and the newest is run {run.run.number}",
-                next_step="Nothing was done: load the page of the job again, and decide for that run",
-            )
+        refuse_other_run(kind.value, paths.job_id, seen=seen, newest=run.run.number)
         wanted = Operation(
             operation_id=operation_id,
             operation=kind,

@@ -83,6 +83,21 @@ def live(view: RunView) -> bool:
     return view.result is None
 
 
+def refuse_other_run(what: str, job_id: str, *, seen: int | None, newest: int) -> None:
+    """Refuse what is meant for another run than the newest. Pure.
+
+    :param what: Name of the act, for the error: ``"stop"``.
+    :param seen: Run that is meant, 0 for none; ``None`` for the newest one, whichever that is.
+    :param newest: Number of the newest run, 0 for none.
+    :raises JobStateError: Another run is the newest.
+    """
+    if seen is not None and newest != seen:  # guard: forms-of-a-run-act-on-another
+        raise JobStateError(
+            f"this {what} is for run {seen} of job {job_id!r}, and the newest is run {newest}",
+            next_step=f"Nothing was done: look at the job again (`spark-ha job show {job_id}`), and decide for that",
+        )
+
+
 class RunStore:
     """Reads the runs of one job, and says how to write them. Owns nothing; safe in any thread.
 

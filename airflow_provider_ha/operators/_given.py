@@ -60,6 +60,18 @@ def whole_number(parameter: str) -> Callable[[Any], None]:
     return check
 
 
+def number_of(given: int | str | None, parameter: str) -> int | None:
+    """Return a number that may have come through a template; ``None`` when that rendered to nothing.
+
+    :raises ConfigurationError: It is no whole number.
+    """
+    text = str(given).strip()
+    if text in {"", "None"}:
+        return None
+    whole_number(parameter)(text)
+    return int(text)
+
+
 def flag(parameter: str) -> Callable[[Any], None]:
     """Return a check of what is true or false, which may be text."""
 

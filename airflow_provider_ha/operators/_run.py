@@ -35,6 +35,7 @@ from airflow_provider_ha.views.task_results import RunReachedView
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.control.job.job_owner import Acting
     from airflow_provider_ha.control.job_client import JobClient
 
 
@@ -224,6 +225,10 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         """
         raise NotImplementedError
 
+    def acting(self, context: Any) -> Acting:
+        """Return the identity with which the task acts on the job."""
+        return acting(context, force=self.force)
+
     def attach(self, client: HaClient, context: Any, request: str) -> int:
         """Start the run or find it again.
 
@@ -246,7 +251,7 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
             parent=self.openlineage_inject_parent_job_info,
             transport=self.openlineage_inject_transport_info,
         )
-        run = self.start(client.job(self.job_id, acting=acting(context, force=self.force)), request)
+        run = self.start(client.job(self.job_id, acting=self.acting(context)), request)
         found = "created" if run.created else "found again"
         self.log.info("Run %d of job %s was %s (submission %d)", run.run, self.job_id, found, run.attempt)
         return run.run

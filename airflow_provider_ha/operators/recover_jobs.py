@@ -18,7 +18,7 @@ from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaJobsLink
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import check_given
+from airflow_provider_ha.operators._given import check_given, number_of, whole_number
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
@@ -49,9 +49,10 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     :param leader_timeout: Seconds to wait for another leader of the cluster to be done; most of them without a worker.
     :param job_id: Only this job, at once and without the lock of the cluster: what a person asks for waits for no
         restart delay. Empty: every job. Fails when the job is in quarantine, or has nothing to recover.
+    :param seen_run: With *job_id*: its newest run when this was decided. Fails when it has had another one since.
     """
 
-    template_fields: Sequence[str] = ("spark_ha_conn_id", "job_id")
+    template_fields: Sequence[str] = ("spark_ha_conn_id", "job_id", "seen_run")
     operator_extra_links = (SparkHaJobsLink(),)
 
     def __init__(
@@ -60,6 +61,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         spark_ha_conn_id: str = DEFAULT_CONN_ID,
         leader_timeout: float = 30.0,
         job_id: str | None = None,
+        seen_run: int | str | None = None,
         retries: int | None = WAIT_RETRIES,
         retry_delay: timedelta | float = RETRY_DELAY,
         **kwargs: Any,
@@ -68,7 +70,8 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         self.spark_ha_conn_id = spark_ha_conn_id
         self.leader_timeout = leader_timeout
         self.job_id = job_id
-        check_given(self, job_id=check_job_id)
+        self.seen_run = seen_run
+        check_given(self, job_id=check_job_id, seen_run=whole_number("seen_run"))
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Recover what is lost now."""
@@ -95,7 +98,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         from airflow_provider_ha.control.reconcile.reconciler import recover_one  # noqa: PLC0415  # as below
 
         with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
-            done = recover_one(client, job_id, by=asks)
+            done = recover_one(client, job_id, by=asks, seen=number_of(self.seen_run, "seen_run"))
         self.log.info("%s: %s (%s)", job_id, done.outcome.value, done.detail)
         return RecoveredJobsView.model_validate({done.outcome.value: [job_id]}).to_json()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.checkpoints.model import Verdict
@@ -20,11 +21,12 @@ from airflow_provider_ha.control.job.requests import claim_mode as as_claim_mode
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.names import check_job_id
-from airflow_provider_ha.operators._given import check_given, one_of
+from airflow_provider_ha.operators._given import check_given, number_of, one_of, whole_number
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.control.job.job_owner import Acting
     from airflow_provider_ha.control.job_client import JobClient
 
 
@@ -66,6 +68,8 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param conf: Another Spark conf.
     :param env: Another environment of the driver.
     :param master: Another Spark master.
+    :param seen_run: Newest run of the job when the restore was decided, 0 for none: refused when it has had another one
+        since.
     :param allow_remote_executors: Allow a master that is not local. Nothing then proves that the executors of a lost
         driver are dead.
     :param driver_memory: Another memory of the driver's JVM.
@@ -102,6 +106,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         "accept_unverified",
         "reset_query_ids",
         "repeatable",
+        "seen_run",
         "application",
         "arguments",
         "conf",
@@ -136,6 +141,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         master: str | None = None,
         driver_memory: str | None = None,
         name: str | None = None,
+        seen_run: int | str | None = None,
         allow_remote_executors: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -163,6 +169,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self.master = master
         self.driver_memory = driver_memory
         self.name = name
+        self.seen_run = seen_run
         self.allow_remote_executors = allow_remote_executors
         check_given(
             self,
@@ -170,7 +177,12 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             claim_mode=as_claim_mode,
             output_mode=one_of("output_mode", [mode.value for mode in OutputMode]),
             accept_verdicts=accepted,
+            seen_run=whole_number("seen_run"),
         )
+
+    def acting(self, context: Any) -> Acting:
+        """Return the identity of the task, with the run that was seen."""
+        return replace(super().acting(context), run=number_of(self.seen_run, "seen_run"))
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Plan and start the restore, or find its run again."""

@@ -145,9 +145,12 @@ def sources(checkpoints: CheckpointListView, savepoints: SavepointListView) -> S
     return sorted(found, key=lambda each: each[2], reverse=True)
 
 
-def restore_conf(cluster: str, job_id: str, choice: Choice, source: str, owner: str | None) -> dict[str, Any]:
+def restore_conf(  # noqa: PLR0917  # as many as the page shows
+    cluster: str, job_id: str, run: int, choice: Choice, source: str, owner: str | None
+) -> dict[str, Any]:
     """Return the parameters with which the DAG restores exactly what was shown.
 
+    :param run: Newest run that was shown, 0 for none: the DAG run may begin when the job has had another one since.
     :param source: What the plan starts from.
     :param owner: DAG that the job belongs to, whose permission the user has.
     """
@@ -159,13 +162,14 @@ def restore_conf(cluster: str, job_id: str, choice: Choice, source: str, owner: 
         "accept_verdicts": choice.accept_verdicts,
         "if_lost": choice.if_lost or None,
         "force": owner is not None,
+        "seen_run": run,
         "spark_ha_conn_id": cluster,
     }
 
 
-def recover_conf(cluster: str, job_id: str) -> dict[str, Any]:
-    """Return the parameters with which the DAG recovers this job alone."""
-    return {"job_id": job_id, "spark_ha_conn_id": cluster}
+def recover_conf(cluster: str, job_id: str, run: int) -> dict[str, Any]:
+    """Return the parameters with which the DAG recovers the shown run of this job alone."""
+    return {"job_id": job_id, "seen_run": run, "spark_ha_conn_id": cluster}
 
 
 def restore_command(job_id: str, choice: Choice, source: str, owner: str | None) -> str:

@@ -19,6 +19,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.administration.history import read_history
 from airflow_provider_ha.control.job.requests import LATEST
 from airflow_provider_ha.errors import HaError, JobStateError
+from airflow_provider_ha.jobs.runs import refuse_other_run
 from airflow_provider_ha.plugins._actions import ActingJobDep, CheckedFormDep, reason_of_quarantine
 from airflow_provider_ha.plugins._bring_back import (
     ACCEPTABLE,
@@ -66,7 +67,7 @@ def plan(
     lost = if_lost_at_first(job.snapshot) if if_lost is None else if_lost
     choice = Choice(start_from.strip() or LATEST, tuple(accept or ()), lost)
     made, problem = _planned(request, job, choice)
-    conf = restore_conf(job.cluster, job.job_id, choice, _source(made, choice), job.owner)
+    conf = restore_conf(job.cluster, job.job_id, job.run, choice, _source(made, choice), job.owner)
     of_dag = refusal_of_dag(Way.RESTORE, conf, job.permissions)
     carried_out = made is not None and made.refusal is None and of_dag is None
     checkpoints, savepoints = _kept(request, job)
@@ -92,7 +93,7 @@ def plan(
 def confirm_recovery(request: Request, job: ActingJobDep) -> Response:
     """Show what a recovery would do, with the button that has it done."""
     refused = recovery_refused(job.snapshot, reason_of_quarantine(request, job))
-    conf = recover_conf(job.cluster, job.job_id)
+    conf = recover_conf(job.cluster, job.job_id, job.run)
     of_dag = refusal_of_dag(Way.RECOVER, conf, job.permissions)
     return render(
         request,
@@ -156,11 +157,8 @@ def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: Operation
 def _triggered(job: SeenJob, form: CheckedForm, way: Way, refused: str) -> Response:
     dag_id, run_id, conf = dag_of(way), form.intent.operation_id, json.loads(form.intent.shown)
     if read_dag_run(dag_id, run_id) is None:  # a repeated request finds what it has led to
-        if job.run != form.intent.run:  # guard: forms-of-a-run-bring-back-another
-            raise JobStateError(
-                f"this form is for run {form.intent.run} of job {job.job_id!r}, and the newest is run {job.run}",
-                next_step="Nothing was done: load the page of the job again, and decide for that run",
-            )
+        # guard: forms-of-a-run-bring-back-another
+        refuse_other_run("form", job.job_id, seen=form.intent.run, newest=job.run)
         if refused:
             raise JobStateError(f"{TITLES[way]} is refused for job {job.job_id!r}: {refused.rstrip('.')}")
         of_dag = refusal_of_dag(way, conf, job.permissions)

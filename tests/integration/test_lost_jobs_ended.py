@@ -259,7 +259,7 @@ def test_a_recovery_of_a_run_that_is_not_the_newest_any_more_recovers_no_other(c
     cluster.client.job("flights").submit(other_graph(cluster, if_lost=IfLost.RESTART))
     cluster.exit("flights")
 
-    with pytest.raises(JobStateError, match="run 1 of job 'flights' is not the newest, which is 2"):
+    with pytest.raises(JobStateError, match="for run 1 of job 'flights', and the newest is run 2"):
         recover(job, by="test", run_number=1)
 
     assert cluster.attempts("flights") == [1]

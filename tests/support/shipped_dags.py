@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
@@ -107,6 +109,23 @@ def _forget(dag_ids: Sequence[str]) -> None:
     with create_session() as session:
         for kind in (SerializedDagModel, DagVersion):
             session.execute(delete(kind).where(kind.dag_id.in_(dag_ids)))
+
+
+def task_of(dag_id: str, task_id: str, conf: Mapping[str, Any], **xcoms: Any) -> Any:
+    """Return a task of a DAG, with its templates rendered for a run with these parameters.
+
+    :param xcoms: Task -> what it has returned.
+    """
+    spec = spec_from_file_location(f"shipped_{dag_id}", DAGS / f"{dag_id}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    params = {name: param.value for name, param in module.dag.params.items()} | dict(conf)
+    told = SimpleNamespace(xcom_pull=lambda *, task_ids: xcoms[task_ids])
+    task = module.dag.get_task(task_id)
+    task.render_template_fields({"params": params, "ti": told})
+    return task
 
 
 def set_waiting(dag_id: str, run_id: str) -> None:

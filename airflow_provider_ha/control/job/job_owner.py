@@ -18,8 +18,9 @@ class Acting:
 
     :param owner: DAG id of the caller; ``None`` for a person, or a program without a DAG.
     :param force: Whether to act on the job of another owner as well.
-    :param run: Number of the run that the caller has seen as the newest, 0 for none: a stop, a cancel, a savepoint or a
-        checkpoint is asked of no other. ``None`` for a caller that means the newest run, whichever that is.
+    :param run: Number of the run that the caller has seen as the newest, 0 for none: a stop, a cancel, a savepoint, a
+        checkpoint, a recovery or a restore is refused when another one is. ``None`` for a caller that means the newest
+        run, whichever that is.
     """
 
     owner: str | None = None

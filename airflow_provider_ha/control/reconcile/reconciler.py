@@ -21,6 +21,7 @@ from enum import Enum
 
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.control.reconcile.cleanup import clean_up, has_past_runs
 from airflow_provider_ha.control.submission.recovery import recover
@@ -44,6 +45,7 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.recoverable import Action, JobObservation, Judgement, judge, look
+from airflow_provider_ha.jobs.runs import refuse_other_run
 from airflow_provider_ha.recovery.restart import Resubmit, decide
 
 
@@ -348,11 +350,12 @@ def _proven_dead(sight: JobObservation) -> bool:
     return newest is not None and newest.exit is not None
 
 
-def recover_one(client: HaClient, job_id: str, *, by: str) -> Reconciled:
+def recover_one(client: HaClient, job_id: str, *, by: str, seen: int | None = None) -> Reconciled:
     """Recover one job that a person names: at once, without the delay of its restart strategy or the cluster's lock.
 
     :param by: Caller, as recorded for people.
-    :raises JobStateError: It is in quarantine, or has nothing to recover.
+    :param seen: Newest run of the job when this was decided; ``None`` for whichever is the newest.
+    :raises JobStateError: It is in quarantine, has nothing to recover, or its newest run is not the one that was seen.
     """
     # guard: one-recovery-ignores-quarantine
     if (reason := quarantine_reason(client.coordinator, client.paths, job_id)) is not None:
@@ -360,8 +363,11 @@ def recover_one(client: HaClient, job_id: str, *, by: str) -> Reconciled:
             f"job {job_id!r} is in quarantine: {reason}",
             next_step=f"Repair the cause, then `spark-ha job release {job_id}`",
         )
-    job = client.job(job_id)
-    leader = job.snapshot().leader
+    job = client.job(job_id, acting=Acting(run=seen))
+    snapshot = job.snapshot()
+    leader = snapshot.leader
+    if snapshot.run is not None:  # also of one that is led: the person has not seen it
+        refuse_other_run("recovery", job_id, seen=seen, newest=snapshot.run.run.number)
     if leader is not None:
         detail = f"led by {leader.host}, epoch {leader.epoch}"
         return Reconciled(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail=detail)

@@ -36,7 +36,9 @@ def dry_run(job: JobContext, request: RestoreRequest, acting: Acting) -> DryRun:
     try:
         refuse_others(job, acting, "a restore")  # guard: plan-forgets-the-owner
         # guard: plan-forgets-the-live-run
-        makes_run = check_submission(job, request.request_id, on_lost=partial(choose_for_restore, job, request))
+        makes_run = check_submission(
+            job, request.request_id, on_lost=partial(choose_for_restore, job, request), seen=acting.run
+        )
     except HaError as error:
         refusal = error
     try:

@@ -63,10 +63,12 @@ log = logging.getLogger(__name__)
 _CHOICES = 5
 
 
-def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
+def restore_job(job: JobContext, request: RestoreRequest, *, seen: int | None = None) -> SubmittedRun:
     """Run a job from a checkpoint or savepoint as a new run, or find the request's run again.
 
-    :raises JobStateError: The job has a live run of another request; nothing was changed.
+    :param seen: As in :func:`submit_run`.
+    :raises JobStateError: The job has a live run of another request, or its newest run is not the one that was seen;
+        nothing was changed.
     :raises CheckpointMissingError: There is nothing that can be restored; each candidate is named with its reason.
     :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
     :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
@@ -89,6 +91,7 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
             prepare,
             on_lost=partial(choose_for_restore, job, request),
             accept_loss=Verdict.LOSS_POSSIBLE in request.accept_verdicts,
+            seen=seen,
         )
 
 

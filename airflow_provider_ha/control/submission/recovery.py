@@ -12,7 +12,7 @@ from airflow_provider_ha.engines.engine import Gone, Unknown
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError, UnknownJobError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation
-from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.jobs.runs import RunView, refuse_other_run
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.conclude import conclude_canceled, conclude_given_up
 from airflow_provider_ha.recovery.restart import Decision, GiveUp, NeedsDecision, Over, Resubmit, decide
@@ -50,8 +50,8 @@ def recover(
     while True:
         snapshot = _snapshot(job)
         run = _run(snapshot)
-        if run_number not in (None, run.run.number):  # guard: lost-run-is-recovered-whatever-its-number
-            raise JobStateError(f"run {run_number} of job {job.job_id!r} is not the newest, which is {run.run.number}")
+        # guard: lost-run-is-recovered-whatever-its-number
+        refuse_other_run("recovery", job.job_id, seen=run_number, newest=run.run.number)
         decision = _decide(job, snapshot, run, overdue=overdue, decided=accept_loss)
         log.info("job %s run %d: %s", job.job_id, run.run.number, decision)
         if isinstance(decision, Over):

@@ -45,7 +45,7 @@ from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartKind, StartPoint
 from airflow_provider_ha.jobs.removed_runs import RemovedRunStore, removed
 from airflow_provider_ha.jobs.run_start import next_number
-from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.jobs.runs import RunView, refuse_other_run
 from airflow_provider_ha.jobs.watchers import follow, followed
 
 
@@ -80,6 +80,7 @@ def submit_run(
     arrives: bool = False,
     accept_loss: bool = False,
     anew: bool = False,
+    seen: int | None = None,
 ) -> SubmittedRun:
     """Find the run of a request, or make it, and ensure that it is submitted.
 
@@ -91,8 +92,10 @@ def submit_run(
     :param arrives: Whether the run ends the move of the job to this cluster.
     :param accept_loss: Whether the request accepts what a lost run waits for (:func:`recover`).
     :param anew: Whether a job that only storage knows may begin from nothing: its user has accepted what that means.
-    :raises JobStateError: The job has a live run of another request, was moved to another cluster, or only storage
-        knows it.
+    :param seen: Newest run of the job when this was decided, 0 for none: another one is neither ended nor followed. A
+        run of the request is none that others have made. ``None`` for whichever is the newest.
+    :raises JobStateError: The job has a live run of another request, was moved to another cluster, only storage knows
+        it, or its newest run is not the one that was seen.
     :raises CheckpointMissingError: What the run was to begin from was removed in that time; no run was made.
     :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
     """
@@ -115,6 +118,7 @@ def submit_run(
                 return found
             continue
         refuse_removed(job, request_id)
+        _refuse_unseen(job, known, numbers, seen)  # guard: queued-restores-act-on-another-run
         lost = _live_run(job, numbers)  # guard: live-run-refuses
         if not arrives:
             refuse_moved(job)  # guard: moved-jobs-are-started
@@ -143,6 +147,11 @@ def submit_run(
         return SubmittedRun(job_id=job.job_id, run=run.number, attempt=attempt, created=True)
 
 
+def _refuse_unseen(job: JobContext, known: _Known, numbers: list[int], seen: int | None) -> None:
+    if not known.newest:
+        refuse_other_run("request", job.job_id, seen=seen, newest=numbers[-1] if numbers else 0)
+
+
 def _restart(_: LostRun) -> IfLost:
     """End the run that only storage knew: that is what its user has said."""
     return IfLost.RESTART
@@ -161,17 +170,23 @@ def made_by(run: Run, request_id: str) -> bool:
     return re.fullmatch(re.escape(request_id) + rf"(?:{_SEPARATOR}\d+)?", run.request_id) is not None
 
 
-def check_submission(job: JobContext, request_id: str, *, on_lost: Callable[[LostRun], IfLost]) -> bool:
+def check_submission(
+    job: JobContext, request_id: str, *, on_lost: Callable[[LostRun], IfLost], seen: int | None = None
+) -> bool:
     """Return whether :func:`submit_run` would make a run: not when the request has one, or would follow a lost one.
 
     Changes nothing.
 
+    :param seen: As in :func:`submit_run`.
+
     :raises JobStateError: As :func:`submit_run`.
     """
     numbers = job.runs.numbers()
-    if _find_request(job, numbers, request_id).number is not None:
+    known = _find_request(job, numbers, request_id)
+    if known.number is not None:
         return False
     refuse_removed(job, request_id)
+    _refuse_unseen(job, known, numbers, seen)
     refuse_unknown(job)
     lost = _live_run(job, numbers)
     if lost is None or operations.open_cancels(job.coordinator, job.paths, lost.number):
@@ -220,26 +235,29 @@ class _Known:
     :param number: Its newest run, when that must not be repeated.
     :param own: Whether the request made that run; else it follows it.
     :param next_use: How many runs the request would have made with the next one.
+    :param newest: Whether the newest run is one of the request.
     """
 
     number: int | None
     own: bool
     next_use: int
+    newest: bool = False
 
 
 def _find_request(job: JobContext, numbers: list[int], request_id: str) -> _Known:
     follows = followed(job.coordinator, job.paths, request_id)
-    uses, seen = 0, False
+    uses, seen, newest = 0, False, False
     for number, run in job.runs.runs(reversed(numbers)).items():
         own = made_by(run, request_id)
         uses += own
+        newest = newest or (own and number == numbers[-1])
         if seen or not (own or number == follows):
             continue
         seen = True
         result = job.runs.result(number)
         if result is None or result.state is not JobState.FAILED:
             return _Known(number, own, 0)
-    return _Known(None, own=False, next_use=uses + 1)
+    return _Known(None, own=False, next_use=uses + 1, newest=newest)
 
 
 def _found(job: JobContext, known: _Known, request_id: str, *, accept_loss: bool = False) -> SubmittedRun | None:

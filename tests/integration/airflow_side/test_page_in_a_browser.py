@@ -152,7 +152,7 @@ def served(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPat
             airflow_auth.dag_run("orders", RUN_ID, TOLD),
             shipped_dags.shipped("disaster_recovery", "recover_jobs"),
         ):
-            trigger("recover_jobs", BROUGHT_BACK, recover_conf("spark_ha_default", "flights"), by="someone")
+            trigger("recover_jobs", BROUGHT_BACK, recover_conf("spark_ha_default", "flights", 1), by="someone")
             yield Served(f"{url}/spark-ha/", cluster, config, coordinator)
     clusters.close()
     coordinator.close()

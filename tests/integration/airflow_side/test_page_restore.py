@@ -24,6 +24,7 @@ from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.history import RUNS
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest, SubmittedRun
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
@@ -34,6 +35,8 @@ from airflow_provider_ha.names import task_request
 from airflow_provider_ha.plugins import _dag_runs
 from airflow_provider_ha.plugins._job_page import SHOWN
 from tests.support import airflow_auth, shipped_dags
+from tests.support.airflow_exceptions import AirflowFailException
+from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, an_exit
 from tests.support.clusters.lost_jobs import lose
@@ -116,9 +119,9 @@ def run_id(address: str) -> str:
     return address.rpartition("/")[2].partition("?")[0]
 
 
-def carry_out(cluster: Cluster, at: str) -> SubmittedRun:
+def carry_out(cluster: Cluster, at: str, *, seen: int | None = None) -> SubmittedRun:
     """Restore, as the task of the DAG run does that an address belongs to."""
-    return cluster.client.job("flights").restore(
+    return cluster.client.job("flights", acting=Acting(run=seen)).restore(
         RestoreRequest(
             job_id="flights",
             request_id=task_request(RESTORE, run_id(at), "restore"),
@@ -183,6 +186,7 @@ def test_what_was_shown_is_asked_of_the_dag_once(page: Page, lost: JobContext, e
         "accept_verdicts": ["SAFE", "DUPLICATES_POSSIBLE"],
         "if_lost": "restart",
         "force": False,
+        "seen_run": 1,
         "spark_ha_conn_id": "spark_ha_default",
     }
     assert run.run_id == run_id(answers[0].headers["location"])
@@ -385,7 +389,7 @@ def test_a_recovery_is_asked_of_the_dag_for_this_job_alone(
     at = confirm(page, erin, "recover")
 
     [run] = shipped_dags.runs_of(RECOVER)
-    assert run.conf == {"job_id": "flights", "spark_ha_conn_id": "spark_ha_default"}
+    assert run.conf == {"job_id": "flights", "seen_run": 1, "spark_ha_conn_id": "spark_ha_default"}
     assert run.run_id == run_id(at)
     cluster.client.job("flights").recover(by=task_request(RECOVER, run_id(at), RECOVER))
     assert "Run 1 is submitted, and waits for its leader." in page.get(at, headers=erin).text
@@ -459,19 +463,54 @@ def test_a_second_press_after_the_recovery_finds_the_first(
 
 
 @pytest.mark.parametrize(("way", "dag_id"), [("restore", RESTORE), ("recover", RECOVER)])
-def test_a_form_of_a_run_that_is_over_brings_no_other_back(  # noqa: PLR0917  # two are parameters
-    page: Page, cluster: Cluster, lost: JobContext, erin: Any, way: str, dag_id: str
+def test_a_form_of_a_run_that_is_over_brings_no_other_back(
+    page: Page, lost: JobContext, erin: Any, way: str, dag_id: str
 ) -> None:
     form = token_of(page.get(f"/jobs/flights/{way}", headers=erin).text)
-    again = (lost.runs.create_op(a_run(2)), *lost.runs.submission_ops(2, a_submission()))
-    cluster.coordinator.commit(lost.runs.result_op(1, a_result()), *again)
-    cluster.coordinator.commit(Create(lost.paths.submission_exit(2, 1), an_exit().to_bytes()))
+    begin_and_lose_run_2(lost)
 
     answer = page.request("POST", f"/jobs/flights/{way}", headers=erin, data=form)
 
     assert answer.status_code == 409
     assert "This form is for run 1 of job &#39;flights&#39;, and the newest is run 2" in answer.text
     assert shipped_dags.runs_of(dag_id) == []
+
+
+@pytest.mark.usefixtures("airflow_connection")
+@pytest.mark.parametrize(("way", "dag_id", "task_id"), [("restore", RESTORE, "restore"), ("recover", RECOVER, RECOVER)])
+def test_what_was_asked_for_a_run_that_ended_before_the_dag_run_began_touches_no_later_run(  # noqa: PLR0917  # three are parameters
+    page: Page, lost: JobContext, erin: Any, way: str, dag_id: str, task_id: str
+) -> None:
+    confirm(page, erin, way)
+    [queued] = shipped_dags.runs_of(dag_id)
+    chosen = {"chosen": {"source": "checkpoint-1"}}
+    begin_and_lose_run_2(lost)
+    task = shipped_dags.task_of(dag_id, task_id, queued.conf, select_checkpoint=chosen)
+
+    with pytest.raises(AirflowFailException, match="is for run 1 of job 'flights', and the newest is run 2"):
+        task.execute(context(run_id=queued.run_id))
+
+    assert lost.runs.numbers() == [1, 2]
+    assert lost.runs.result(2) is None
+    assert [each.submission.attempt for each in lost.runs.get(2).submissions] == [1]
+
+
+def begin_and_lose_run_2(job: JobContext) -> None:
+    """Have run 1 over, and a run 2 that has lost its driver."""
+    again = a_run(2).model_copy(update={"graph": job.runs.get(1).run.graph})
+    made = (job.runs.create_op(again), *job.runs.submission_ops(2, a_submission()))
+    job.coordinator.commit(job.runs.result_op(1, a_result()), *made)
+    job.coordinator.commit(Create(job.paths.submission_exit(2, 1), an_exit().to_bytes()))
+
+
+def test_a_restore_that_failed_is_made_again_by_its_own_request_although_its_run_is_the_newest(
+    page: Page, cluster: Cluster, lost: JobContext, erin: Any
+) -> None:
+    at = confirm(page, erin, "restore")
+    first = carry_out(cluster, at, seen=1)
+    lost.coordinator.commit(lost.runs.result_op(first.run, a_result(JobState.FAILED)))
+
+    assert carry_out(cluster, at, seen=1).run == 3
 
 
 def test_a_job_in_quarantine_is_not_recovered_from_the_page(

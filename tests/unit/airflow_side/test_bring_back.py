@@ -199,16 +199,16 @@ def test_another_run_whose_request_begins_alike_is_not_taken_for_it() -> None:
 def test_the_dag_and_the_command_get_what_was_chosen() -> None:
     choice = Choice("latest", (Verdict.LOSS_POSSIBLE, Verdict.DUPLICATES_POSSIBLE), "restart")
 
-    conf = restore_conf("prod", "flights", choice, "checkpoint-7", "team")
+    conf = restore_conf("prod", "flights", 3, choice, "checkpoint-7", "team")
 
     assert (conf["start_from"], conf["fallback"], conf["if_lost"]) == ("checkpoint-7", False, "restart")
     assert conf["accept_verdicts"] == ["SAFE", "DUPLICATES_POSSIBLE", "LOSS_POSSIBLE"]
-    assert (conf["force"], conf["spark_ha_conn_id"]) == (True, "prod")
+    assert (conf["force"], conf["seen_run"], conf["spark_ha_conn_id"]) == (True, 3, "prod")
     assert restore_command("flights", choice, "checkpoint-7", "team") == (
         "spark-ha restore flights --start-from checkpoint-7 --accept-verdict DUPLICATES_POSSIBLE "
         "--accept-verdict LOSS_POSSIBLE --if-lost restart --force"
     )
-    assert restore_conf("prod", "flights", Choice(), "checkpoint-7", None)["if_lost"] is None
+    assert restore_conf("prod", "flights", 3, Choice(), "checkpoint-7", None)["if_lost"] is None
 
 
 def test_only_the_latest_may_be_replaced_by_an_older_one() -> None:
@@ -217,7 +217,7 @@ def test_only_the_latest_may_be_replaced_by_an_older_one() -> None:
 
 
 def test_a_dag_run_belongs_to_the_job_of_its_cluster() -> None:
-    conf = restore_conf("prod", "flights", Choice(), "checkpoint-7", None)
+    conf = restore_conf("prod", "flights", 3, Choice(), "checkpoint-7", None)
 
     assert same_job(conf, "prod", "flights")
     assert not same_job(conf, "test", "flights")
