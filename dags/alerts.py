@@ -25,6 +25,7 @@ EVENTS = [
     "no_leader",
     "quarantined",
     "recovered",
+    "not_inspected",
     "restart_budget_exhausted",
     "run_failed",
     "failing",

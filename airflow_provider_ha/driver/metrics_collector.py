@@ -85,7 +85,7 @@ class DriverMetrics(Collector):
             yield self._family(metric, values)
 
     def _family(self, metric: Metric, values: Values) -> Family:
-        names = (*metrics.COMMON_LABELS, *metric.labels)
+        names = metric.label_names
         made = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
         family = made(metric.name, metric.help, labels=names)
         for labels, value in values:
@@ -159,7 +159,7 @@ class DriverMetrics(Collector):
 
 
 def _histogram(metric: Metric, buckets: tuple[float, ...]) -> Histogram:
-    names = (*metrics.COMMON_LABELS, *metric.labels)
+    names = metric.label_names
     return Histogram(metric.name, metric.help, names, registry=None, buckets=buckets)
 
 

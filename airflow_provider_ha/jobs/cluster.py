@@ -17,7 +17,7 @@ class ClusterLeaderInfo(Record):
 
     :param epoch: Epoch of this leadership of the cluster.
     :param address: Address shown to people and to refused contenders: a URL, a unit name, a DAG run.
-    :param inspected_at: When it had last inspected a job, to the nearest quarter of a minute; ``None`` when it had not.
+    :param inspected_at: When it had last inspected jobs, to the nearest quarter of a minute; ``None`` when it had not.
     """
 
     kind: ClassVar[str] = "cluster-leader"
@@ -28,6 +28,10 @@ class ClusterLeaderInfo(Record):
     address: str
     since: datetime
     inspected_at: datetime | None = None
+
+    def uninspected(self, now: datetime) -> float:
+        """Return the seconds for which it has inspected no job, since its grant when it never has."""
+        return max(0.0, round((now - (self.inspected_at or self.since)).total_seconds(), 3))
 
 
 def read_cluster_leader(coordinator: Coordinator, paths: ClusterPaths) -> ClusterLeaderInfo | None:

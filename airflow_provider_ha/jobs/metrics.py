@@ -29,7 +29,7 @@ class Emitter(str, Enum):
 
 
 COMMON_LABELS = ("cluster", "job_id")
-"""Labels that every metric has. Not ``job``: that is Prometheus' own."""
+"""Labels that every metric has, one of the cluster only the first. Not ``job``: that is Prometheus' own."""
 _PREFIX = "spark_ha_"
 
 
@@ -42,6 +42,7 @@ class Metric:
     :param help: What it tells, as a phrase.
     :param labels: Beside :data:`COMMON_LABELS`.
     :param emitters: Who tells it.
+    :param of_cluster: Whether it is one of the cluster, and not of each job.
     """
 
     name: str
@@ -50,6 +51,12 @@ class Metric:
     help: str
     labels: tuple[str, ...] = ()
     emitters: frozenset[Emitter] = frozenset({Emitter.DRIVER})
+    of_cluster: bool = False
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """All of its labels, the common ones first."""
+        return (*(COMMON_LABELS[:1] if self.of_cluster else COMMON_LABELS), *self.labels)
 
     @property
     def stats_name(self) -> str:
@@ -139,6 +146,14 @@ RECOVERY = Metric(
     ("phase",),
     _BOTH,
 )
+INSPECTION_AGE = Metric(
+    "spark_ha_inspection_age_seconds",
+    _G,
+    "seconds",
+    "Time since the leader of the cluster, which recovers its jobs, has inspected them",
+    emitters=frozenset({Emitter.AIRFLOW}),
+    of_cluster=True,
+)
 
 METRICS: tuple[Metric, ...] = (
     JOB_STATE,
@@ -163,4 +178,5 @@ METRICS: tuple[Metric, ...] = (
     ATTEMPTS_USED,
     ATTEMPTS_LIMIT,
     RECOVERY,
+    INSPECTION_AGE,
 )

@@ -26,6 +26,10 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     "leadership_granted": ("has a new leader", "Nothing. `spark-ha job show {job}` shows who leads, and since when."),
     "recovered": ("is led again", "Nothing. `spark-ha job logs {job}` shows what the lost driver said last."),
+    "not_inspected": (
+        "has a leader that recovers no job",
+        "Look at that process and its mounts, and end it: another one then leads. `spark-ha cluster show` shows it.",
+    ),
     "restart_budget_exhausted": (
         "FAILED, and is not started again",
         "Read `spark-ha job logs {job}`, repair the cause, and submit it again: it goes on from its newest checkpoint.",
@@ -124,7 +128,7 @@ def compose(event: Mapping[str, Any], *, at: datetime | None = None, link: str =
     """
     job_id, kind = str(event.get("job_id", "")), str(event.get("event", ""))
     what, to_do = _KNOWN.get(kind, _UNKNOWN)
-    title = f"Spark HA job {job_id} {what}"
+    title = f"Spark HA job {job_id} {what}" if job_id else f"Spark HA cluster {event.get('cluster', '')} {what}"
     lines = [title]
     if event.get("reason"):
         # The error of a task may be that of another library, with a password in a URL.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ha.control.administration.losses import how_it_ended
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
 from airflow_provider_ha.jobs.quarantine import quarantine_reason
 from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge
@@ -29,6 +30,7 @@ from airflow_provider_ha.triggers._notices import (
     GRANTED,
     INTERIM,
     NO_LEADER,
+    NOT_INSPECTED,
     QUARANTINED,
     UNKNOWN,
     Condition,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 
 _LIST_AGAIN = 60.0  # seconds after which the jobs are listed also when no watch fires
+_NOT_INSPECTED_SECONDS = 300.0  # a leader looks at each job once a minute, and says so every quarter of one
 _NOTHING = (Standing.IDLE, Standing.ENDED)  # there is nothing to recover
 
 
@@ -105,6 +108,23 @@ class ClusterView:
         self._looks = Looks(look_again, wake)
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
+
+    def inspections(self, client: HaClient) -> Condition:
+        """Return whether the leader of the cluster has inspected no job for long. Called in a thread.
+
+        :raises NotConnectedError: ZooKeeper did not answer.
+        """
+        try:
+            leader = read_cluster_leader(client.coordinator, client.paths)
+        except RecordCorruptError:
+            return Condition()
+        lasts = leader.uninspected(client.clock.now()) if leader is not None else 0.0
+        if leader is None or lasts <= _NOT_INSPECTED_SECONDS:
+            return Condition()
+        facts = leader.model_dump(mode="json", include={"epoch", "host", "pid", "address"})
+        reason = f"{leader.address} leads the cluster, and has inspected no job for {lasts:.0f} s"
+        facts |= {"cluster": client.config.cluster_id, "reason": reason}
+        return Condition(kind=NOT_INSPECTED, key=(leader.epoch,), lasting=self._grace, facts=facts)
 
     @staticmethod
     def nodes(cluster: ClusterPaths, jobs: Sequence[str]) -> list[str]:

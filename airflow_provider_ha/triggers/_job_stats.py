@@ -2,7 +2,8 @@
 
 However many triggers wait for a job, the session that they share sends it once. What is sent is in
 :mod:`~airflow_provider_ha.jobs.metrics`. A job is sent once more when the last trigger has left it: a run that has just
-failed would otherwise stay RUNNING for the receiver.
+failed would otherwise stay RUNNING for the receiver. Beside the jobs goes for how long the cluster's leader has
+inspected none.
 
 Invariants: nothing here raises into a trigger, or keeps one waiting: one thread reads and sends, for nothing else, and
 it has one turn at a time. Where Airflow sends no metrics, nothing is read.
@@ -23,6 +24,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_ha.compat import stats
 from airflow_provider_ha.compat.stats import Carrier
 from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs import metrics
+from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.triggers._known_jobs import KnownJobs
 from airflow_provider_ha.triggers._quiet_zeros import QuietZeros
 from airflow_provider_ha.triggers._samples import of_state, samples
@@ -30,6 +33,8 @@ from airflow_provider_ha.triggers._stat_names import Sample, stat_of
 
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from airflow_provider_ha.triggers._session import Session
 
 
@@ -60,7 +65,7 @@ class JobStats:
         self._zeros = QuietZeros()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="spark-ha-hub-stats")
         self._turn: Future[None] | None = None
-        self._warned = float("-inf")
+        self._warned = self._cluster_told = float("-inf")
         self._task = asyncio.ensure_future(self._report_again_and_again()) if self._is_on else None
 
     @contextmanager
@@ -129,12 +134,23 @@ class JobStats:
             gone = [job_id for job_id in job_ids if job_id not in self._watched]
             self._known.forget(gone)
             self._zeros.forget(gone)
+            self._send_inspections(session, now)
         except HaError as error:
             _log.debug("the metrics of %d jobs are left out: %s", len(job_ids), error)  # triggers report an outage
         except Exception:  # noqa: BLE001  # logged: the next turn has to come all the same
             if time.monotonic() - self._warned >= _LOG_EVERY:  # guard: each-turn-warns-of-a-receiver
                 self._warned = time.monotonic()
                 _log.warning("Airflow's Stats refuses the metrics of jobs", exc_info=True)
+
+    def _send_inspections(self, session: Session, now: datetime) -> None:
+        if time.monotonic() - self._cluster_told < INTERVAL:
+            return
+        self._cluster_told = time.monotonic()
+        leader = read_cluster_leader(session.client.coordinator, session.client.paths)
+        if leader is not None:
+            sample = Sample(metrics.INSPECTION_AGE, leader.uninspected(now))
+            name, tags = stat_of(sample, self._cluster, "", self._carrier)
+            stats.gauge(name, sample.value, tags)
 
     def _send(self, job_id: str, told: Sequence[Sample]) -> None:
         for sample in self._zeros.news(job_id, told):  # guard: every-zero-is-sent-each-minute

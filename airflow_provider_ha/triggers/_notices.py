@@ -17,12 +17,14 @@ from airflow_provider_ha.views.events import cluster_event
 
 Event = dict[str, Any]
 Watched = tuple[str, str]  # a job, and what of it is watched: of that one condition holds at a time
+CLUSTER: Watched = ("", "leader of the cluster")
 
 LEADER = "leader"  # what of a job is watched: how it is led. Of its health, each kind is by itself
 NO_LEADER = "no_leader"
 QUARANTINED = "quarantined"
 GRANTED = "leadership_granted"
 RECOVERED = "recovered"
+NOT_INSPECTED = "not_inspected"
 BUDGET_EXHAUSTED = "restart_budget_exhausted"
 RUN_FAILED = "run_failed"
 FAILING = "failing"
@@ -33,7 +35,7 @@ DRILL_FAILED = "drill_failed"
 RECOVERY_POINT = "recovery_point_exceeded"
 RECOVERY_TIME = "recovery_time_exceeded"
 
-LEADERSHIP_KINDS = (NO_LEADER, QUARANTINED, GRANTED, RECOVERED)
+LEADERSHIP_KINDS = (NO_LEADER, QUARANTINED, GRANTED, RECOVERED, NOT_INSPECTED)
 HEALTH_KINDS = (BUDGET_EXHAUSTED, RUN_FAILED, FAILING, CHECKPOINT_FAILING, CHECKPOINT_OLD, STALLED)
 DRILL_KINDS = (DRILL_FAILED, RECOVERY_POINT, RECOVERY_TIME)
 KINDS = (*LEADERSHIP_KINDS, *HEALTH_KINDS, *DRILL_KINDS)

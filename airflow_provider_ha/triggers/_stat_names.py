@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_ha.compat.stats import Carrier
-from airflow_provider_ha.jobs.metrics import COMMON_LABELS, Metric
+from airflow_provider_ha.jobs.metrics import Metric
 from airflow_provider_ha.names import short_name
 
 
@@ -34,9 +34,12 @@ class Sample:
 
 
 def stat_of(sample: Sample, cluster: str, job_id: str, carrier: Carrier) -> tuple[str, Mapping[str, str]]:
-    """Return the name and the tags of a value."""
-    name, values = sample.metric.stats_name, (cluster, job_id, *sample.labels)
-    labels = (*COMMON_LABELS, *sample.metric.labels)
+    """Return the name and the tags of a value.
+
+    :param job_id: Not used for one of the cluster.
+    """
+    name, labels = sample.metric.stats_name, sample.metric.label_names
+    values = ((cluster,) if sample.metric.of_cluster else (cluster, job_id)) + sample.labels
     if carrier is Carrier.ATTRIBUTES:
         return name, dict(zip(labels, values, strict=True))
     if len(name) + sum(map(len, labels)) + sum(map(len, values)) > _LONGEST:  # guard: long-names-are-refused-by-airflow

@@ -30,6 +30,7 @@ from airflow_provider_ha.triggers._health import HealthView
 from airflow_provider_ha.triggers._hub import Hub, borrow
 from airflow_provider_ha.triggers._judged_health import Bounds, of_leaders
 from airflow_provider_ha.triggers._notices import (
+    CLUSTER,
     DRILL_KINDS,
     HEALTH_KINDS,
     KINDS,
@@ -146,7 +147,8 @@ class SparkHaClusterTrigger(BaseEventTrigger):
 
     def wants(self, event: Event) -> bool:
         """Whether an event of the cluster is for this watcher."""
-        return event["event"] in self.emit and (self.job_ids is None or event["job_id"] in self.job_ids)
+        # One without a job concerns each of them.
+        return event["event"] in self.emit and (self.job_ids is None or event["job_id"] in ("", *self.job_ids))
 
     def notices(self) -> Notices:
         """Return what decides which observations become events."""
@@ -214,6 +216,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                             break  # to watch the new ones
                         look = alone(partial(view.leadership, jobs=jobs, found=found))
                         led = await hub.call(look, of_cluster=True)
+                        inspected = await hub.call(view.inspections, of_cluster=True) if jobs else Condition()
                     except asyncio.TimeoutError:
                         outage.goes_on("no answer in time")
                     except HaError as error:
@@ -223,6 +226,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                         unseen.tell(view.trouble)
                         hub.announce(announced)
                         seen = {(job_id, LEADER): condition for job_id, condition in led.items()}
+                        seen[CLUSTER] = inspected
                         if health is not None:
                             seen |= await _read_last(hub, health, jobs, unread)
                             seen = of_leaders(seen)  # guard: lost-leaders-are-told-as-stalled

@@ -251,6 +251,31 @@ class GrantedEvent(View):
     lasted: float
 
 
+class NotInspectedEvent(View):
+    """A leader of the cluster that recovers nothing: it has inspected no job for five minutes.
+
+    :param event: Always ``not_inspected``.
+    :param job_id: Empty: it concerns every job.
+    :param cluster: The cluster.
+    :param reason: Who leads it, and for how long no job was inspected.
+    :param epoch: Epoch of that leadership of the cluster.
+    :param host: Host of the process.
+    :param pid: Its process id.
+    :param address: Where it is found.
+    :param lasted: Seconds for which the trigger has seen it.
+    """
+
+    event: Literal["not_inspected"] = "not_inspected"
+    job_id: str
+    cluster: str
+    reason: str
+    epoch: int
+    host: str
+    pid: int
+    address: str
+    lasted: float
+
+
 class AlertEvent(View):
     """A condition of a job that a person should know of.
 
@@ -397,6 +422,7 @@ CLUSTER_EVENTS: Mapping[str, type[View]] = {
     "quarantined": QuarantinedEvent,
     "leadership_granted": GrantedEvent,
     "recovered": RecoveredEvent,
+    "not_inspected": NotInspectedEvent,
     "restart_budget_exhausted": BudgetExhaustedEvent,
     "run_failed": RunFailedEvent,
     "failing": FailingEvent,

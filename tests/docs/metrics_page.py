@@ -20,7 +20,8 @@ both.
 
 In Airflow the name has a dot after the prefix, and what Airflow puts before every name:
 `airflow.spark_ha.checkpoint_age_seconds`. Each metric is a gauge there, so `batch_duration_seconds` is the time of the
-newest batch. Every metric has the labels `cluster` and `job_id`, and those of the table. Airflow sends them as
+newest batch. Every metric has the labels `cluster` and `job_id`, and those of the table; one
+of the cluster has no `job_id`. Airflow sends them as
 [tags](../how-to/metrics.md#names-and-tags).
 
 | Metric | Kind | Labels | Told by | What it tells |
@@ -64,7 +65,7 @@ def reasons_of(text: str) -> set[str]:
 
 def _rows() -> Iterator[str]:
     for metric in METRICS:
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        labels = "of the cluster" if metric.of_cluster else ", ".join(f"`{label}`" for label in metric.labels)
         yield f"| `{metric.name}` | {metric.kind.value} | {labels} | {_told_by(metric)} | {metric.help} |"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_provider_ha.cli.metrics import MONITORING
-from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter, Metric
+from airflow_provider_ha.jobs.metrics import METRICS, Emitter, Metric
 
 
 FILE = MONITORING / "spark-ha-statsd-mappings.yaml"
@@ -25,7 +25,7 @@ def mappings() -> str:
 
 
 def _mapping(metric: Metric) -> Iterator[str]:
-    labels = (*COMMON_LABELS, *metric.labels)
+    labels = metric.label_names
     yield f'  - match: "airflow.{metric.stats_name}{".*" * len(labels)}"\n'
     yield f'    name: "{metric.name}"\n'
     yield "    ttl: 5m\n"

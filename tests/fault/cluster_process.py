@@ -21,7 +21,7 @@ from airflow_provider_ha.errors import LeadershipError
 from tests.support.clusters.cluster_helpers import RecordingEngine
 
 
-PATIENCE = ReconcileTimings(debounce=0.1, launch_timeout=1.0, start_timeout=600.0, poll=0.2, inspection=1.0)
+PATIENCE = ReconcileTimings(debounce=0.1, launch_timeout=1.0, start_timeout=600.0, poll=0.2, inspection=1.0, act=5.0)
 
 
 def say(**facts: Any) -> None:

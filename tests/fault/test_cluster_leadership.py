@@ -208,3 +208,18 @@ def test_a_leader_whose_inspections_hang_gives_the_cluster_up(
     assert hung.process.wait(30) == HUNG
     paths = cluster.client.paths
     wait_until(lambda: read_cluster_leader(cluster.coordinator, paths) is None, timeout=3, what="the free lock")
+
+
+def test_a_leader_whose_recovery_hangs_gives_the_cluster_up(
+    cluster: Cluster, recoverer: Callable[[str], Recoverer]
+) -> None:
+    """The look at the job was answered; the launch of its driver waits without an end."""
+    cluster.exited("flights")
+    cluster.engine.record.unlink()
+    os.mkfifo(cluster.engine.record)
+
+    hung = recoverer("hung")
+
+    assert hung.process.wait(60) == HUNG
+    paths = cluster.client.paths
+    wait_until(lambda: read_cluster_leader(cluster.coordinator, paths) is None, timeout=3, what="the free lock")

@@ -35,6 +35,7 @@ SUBMITTED = f'spark_ha_job_state{{{JOB}, state="SUBMITTED"}}'
 STARTING = f'spark_ha_job_state{{{JOB}, state="STARTING"}}'
 FAILED = f'spark_ha_job_state{{{JOB}, state="FAILED"}}'
 COMMITS = f"spark_ha_commit_age_seconds{{{QUERY}}}"
+INSPECTED = 'spark_ha_inspection_age_seconds{cluster="c"}'
 LAG = f"spark_ha_lag_rows{{{QUERY}}}"
 EACH_FAILS_AFTER_TWO_MINUTES = " ".join(str(half_minute // 4) for half_minute in range(60))
 
@@ -54,6 +55,7 @@ FIRES = [
     ("SparkHaRestartsOften", {f'spark_ha_restarts_day{{{JOB}, reason="killed"}}': "6x60"}),
     ("SparkHaLagGrows", {LAG: "20000+100x60"}),
     ("SparkHaLeaseShort", told(lease_margin_seconds="0.5x60")),
+    ("SparkHaNotInspected", {INSPECTED: "301x60"}),
 ]
 QUIET = [
     ("SparkHaLeaderLost", {UP: "1x60"}),
@@ -79,6 +81,7 @@ QUIET = [
     ("SparkHaLagGrows", {LAG: "20000-100x60"}),
     ("SparkHaLagGrows", {LAG: "100+1x60"}),
     ("SparkHaLeaseShort", told(lease_margin_seconds="5x60")),
+    ("SparkHaNotInspected", {INSPECTED: "75x60"}),
 ]
 
 
@@ -88,7 +91,8 @@ def test_every_rule_has_both_cases() -> None:
 
 @pytest.mark.parametrize(("alert", "series"), FIRES)
 def test_a_rule_fires(alert: str, series: dict[str, str], tmp_path: Path) -> None:
-    case = Case(alert, SEVERITY[alert], series, firing=QUERY if alert == "SparkHaLagGrows" else JOB)
+    labels = {"SparkHaLagGrows": QUERY, "SparkHaNotInspected": 'cluster="c"'}
+    case = Case(alert, SEVERITY[alert], series, firing=labels.get(alert, JOB))
 
     assert disagreement(RULES, case, tmp_path) == ""
 

@@ -210,8 +210,9 @@ class ClusterLeader:
 
         For a leader that does not stay; :meth:`watch` does it by itself. Problems are logged, a lost leadership too.
         """
-        if self._leadership is not None:
-            cluster_collection(self._client, self._leadership).attempt()
+        if self._leadership is not None and self._attendant is not None:
+            with self._attendant.acting("the collection of blobs"):
+                cluster_collection(self._client, self._leadership).attempt()
 
     def watch(self, stop: threading.Event, report: Report | None = None) -> None:
         """Reconcile the jobs as they change, until *stop* is set.
@@ -269,7 +270,7 @@ class ClusterLeader:
         self._agenda.changed.set()
 
     def _watch_inspections(self, leadership: Leadership, attendant: Reconciler) -> None:
-        """Give the cluster up when an inspection hangs: a process on another host may read what this one cannot.
+        """Give the cluster up when an inspection or an act hangs: another host may have what this one does not reach.
 
         The thread that hangs cannot be ended, and Python waits for it: so the process exits at once.
         """
@@ -281,8 +282,8 @@ class ClusterLeader:
             overdue = attendant.overdue()
             if overdue is not None:  # guard: hung-inspections-keep-the-cluster
                 log.critical(
-                    "job %s has been inspected for %.0f s without an answer: this process gives the cluster up and "
-                    "exits. Look whether its storage root is mounted and answers on this host",
+                    "%s has taken %.0f s without an answer: this process gives the cluster up and exits. Look whether "
+                    "its storage root and work root are mounted and answer on this host",
                     *overdue,
                 )
                 giving_up = threading.Thread(target=self.close, daemon=True)
@@ -307,9 +308,14 @@ class ClusterLeader:
     def _unknown(self) -> list[str]:
         """Return the jobs that storage knows and ZooKeeper does not: no process would ever recover them."""
         client = self._client
+        if self._attendant is None:
+            return []
         try:
-            found = set(client.area.list(keys.JOBS)) - set(client.coordinator.children(client.paths.base))
-            return [name for name in sorted(filter(is_job, found)) if is_known_to_storage_only(client.context(name))]
+            with self._attendant.inspecting("the jobs of the storage"):
+                found = set(client.area.list(keys.JOBS)) - set(client.coordinator.children(client.paths.base))
+                return [
+                    each for each in sorted(filter(is_job, found)) if is_known_to_storage_only(client.context(each))
+                ]
         except HaError as error:
             log.warning("whether ZooKeeper knows all jobs of the storage is not known: %s", error)
             return []
@@ -323,6 +329,8 @@ class ClusterLeader:
         except CoordinationError as error:
             log.warning("the jobs are looked at one by one: %s", error)
             return names
+        if self._attendant is not None:
+            self._attendant.inspected_at = self._client.clock.now()
         done = [each for each in seen if not self._needs_a_look(each)]
         for each in done:
             if report is not None:

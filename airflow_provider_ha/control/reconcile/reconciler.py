@@ -13,8 +13,8 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -78,6 +78,8 @@ class ReconcileTimings:
     :param poll: Longest pause between two looks at a job that waits for something, and after a failure.
     :param backstop: Pause between two looks at a job that is in order; its watches wake us earlier.
     :param inspection: How long one look at a job may take: a file system that hangs answers nothing, not even an error.
+    :param act: How long what is due may take: a launch, or the clean-up of many files, which the next leader goes on
+        with.
     """
 
     debounce: float = 1.0
@@ -87,6 +89,7 @@ class ReconcileTimings:
     poll: float = 5.0
     backstop: float = 60.0
     inspection: float = 60.0
+    act: float = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +151,7 @@ class Reconciler:
         self._leadership = leadership
         self._by = by
         self._patience = patience
-        self._begun: dict[str, float] = {}
+        self._begun: dict[str, tuple[float, float]] = {}
         self.inspected_at: datetime | None = None
         now = client.clock.lease_time()
         # guard: wait-goes-on
@@ -161,10 +164,31 @@ class Reconciler:
         return {name: Waiting(each.what, max(0.0, each.due - now)) for name, each in self._sightings.items()}
 
     def overdue(self) -> tuple[str, float] | None:
-        """Return the job whose inspection takes too long, and for how long it goes on; ``None`` when none does."""
-        begun = min(list(self._begun.items()), key=lambda each: each[1], default=None)
-        lasts = 0.0 if begun is None else self._client.clock.lease_time() - begun[1]
-        return (begun[0], lasts) if begun is not None and lasts > self._patience.inspection else None
+        """Return what takes too long, and for how many seconds it goes on; ``None`` when nothing does."""
+        now = self._client.clock.lease_time()
+        lasting = ((what, now - begun, limit) for what, (begun, limit) in list(self._begun.items()))
+        return next(((what, lasts) for what, lasts, limit in lasting if lasts > limit), None)
+
+    @contextmanager
+    def inspecting(self, what: str) -> Iterator[None]:
+        """Have a read in the block counted as hanging when it takes longer than an inspection may."""
+        with self._limited(f"inspecting {what}", self._patience.inspection):
+            yield
+        self.inspected_at = self._client.clock.now()
+
+    @contextmanager
+    def acting(self, what: str) -> Iterator[None]:
+        """Have an act in the block counted as hanging when it takes longer than an act may."""
+        with self._limited(what, self._patience.act):  # guard: hung-acts-keep-the-cluster
+            yield
+
+    @contextmanager
+    def _limited(self, what: str, limit: float) -> Iterator[None]:
+        self._begun[what] = (self._client.clock.lease_time(), limit)
+        try:
+            yield
+        finally:
+            self._begun.pop(what, None)
 
     def attend(self, job_id: str) -> Reconciled:
         """Read a job and do what is due.
@@ -183,16 +207,13 @@ class Reconciler:
             return self._later(job_id, str(error))
 
     def _attend(self, job_id: str) -> Reconciled:
-        self._begun[job_id] = self._client.clock.lease_time()
-        try:
-            sight = look(self._client.coordinator, self._client.store, self._client.paths, job_id)
-        except UnknownJobError:
-            self._sightings.pop(job_id, None)
-            return self._gone(job_id)
-        finally:
-            self._begun.pop(job_id, None)
-        self.inspected_at = self._client.clock.now()
-        judgement = self._with_past(sight, judge(sight))
+        with self.inspecting(f"job {job_id}"):
+            try:
+                sight = look(self._client.coordinator, self._client.store, self._client.paths, job_id)
+            except UnknownJobError:
+                self._sightings.pop(job_id, None)
+                return self._gone(job_id)
+            judgement = self._with_past(sight, judge(sight))
         if judgement.action is Action.RELEASE and sight.over is not None:
             self._release(sight.over, judgement.reason)
             return self._attend(job_id)
@@ -207,12 +228,13 @@ class Reconciler:
         self._require_leadership()
         log.info("job %s: %s, because %s", job_id, judgement.action.value, judgement.reason)
         job = self._client.context(job_id, cluster=self._leadership)
-        if judgement.action is Action.QUARANTINE:
-            if sight.outage:
-                self._client.roots.require()
-            done = self._quarantine(job, judgement.reason, outage=sight.outage)
-        else:
-            done = self._acts()[judgement.action](job, judgement.reason)
+        with self.acting(f"{judgement.action.value} of job {job_id}"):
+            if judgement.action is Action.QUARANTINE:
+                if sight.outage:
+                    self._client.roots.require()
+                done = self._quarantine(job, judgement.reason, outage=sight.outage)
+            else:
+                done = self._acts()[judgement.action](job, judgement.reason)
         self._sightings.pop(job_id, None)
         return done
 

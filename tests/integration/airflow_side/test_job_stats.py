@@ -25,7 +25,8 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter
+from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo
+from airflow_provider_ha.jobs.metrics import METRICS, Emitter
 from airflow_provider_ha.jobs.model import JobState, QueryStatus, Status
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.storage.open import open_store
@@ -66,13 +67,19 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def job(config: HaConfig, coordinator: KazooCoordinator, cluster_paths: Any) -> ShownJob:
-    """A job that has recovered a loss a minute ago, with a checkpoint, and with a query that tells its lag."""
+    """A job that has recovered a loss a minute ago, with a checkpoint, and with a query that tells its lag.
+
+    The leader of its cluster has inspected it half an hour ago.
+    """
     at = now()
     store = open_store(config)
     shown = ShownJob(coordinator, store, cluster_paths, "flights").submit(at - HOUR).lead(at - HOUR)
     shown.lose(at - timedelta(seconds=70)).recover(at - timedelta(seconds=66)).lead(at - timedelta(seconds=60))
     shown.take_checkpoint(at - timedelta(seconds=30))
     write_status(shown)
+    recoverer = ClusterLeaderInfo(epoch=1, host="h", pid=1, address="h:1", since=at - HOUR, inspected_at=at - HOUR / 2)
+    coordinator.ensure(cluster_paths.lock.leader.rpartition("/")[0])
+    coordinator.commit(Create(cluster_paths.lock.leader, recoverer.to_bytes()))
     return shown
 
 
@@ -183,6 +190,7 @@ def test_without_tags_the_name_says_which_job(receiver: Received, job: ShownJob,
     assert value("restarts_day", "outage") == 0.0
     assert value("restart_attempts_used") == 1.0
     assert value("restart_attempts_limit") == -1.0
+    assert 1800.0 <= receiver.values(f"airflow.spark_ha.inspection_age_seconds.{config.cluster_id}")[-1] < 2400.0
     assert value("recovery_seconds", "submit") == 4.0
     assert value("recovery_seconds", "lead") == 6.0
 
@@ -193,7 +201,7 @@ def test_without_tags_the_name_says_which_job(receiver: Received, job: ShownJob,
 def test_the_real_statsd_exporter_serves_what_a_driver_serves_with_the_mappings_that_we_ship(
     job: ShownJob, config: HaConfig
 ) -> None:
-    told = {metric.name: {*COMMON_LABELS, *metric.labels} for metric in METRICS if Emitter.AIRFLOW in metric.emitters}
+    told = {metric.name: set(metric.label_names) for metric in METRICS if Emitter.AIRFLOW in metric.emitters}
     common = {"cluster": config.cluster_id, "job_id": "flights"}
 
     with statsd_exporter(MONITORING) as exporter, sent_to("statsd", exporter):

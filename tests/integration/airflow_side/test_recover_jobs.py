@@ -16,10 +16,11 @@ from airflow_provider_ha.compat import AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.jobs.cluster import read_cluster_leader
+from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, read_cluster_leader
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
+from airflow_provider_ha.notifications.message import compose
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
@@ -94,6 +95,33 @@ def test_a_job_that_loses_its_leader_and_gets_another_one_is_told(cluster: Clust
     assert lost["lasted"] >= 0.2
     assert json.loads(json.dumps(told)) == told
     assert read_cluster_leader(cluster.coordinator, cluster.client.paths) is None, "it never holds the lock"
+
+
+def test_a_leader_of_the_cluster_that_inspects_no_job_for_five_minutes_is_told_to_each_watcher(
+    cluster: Cluster, opened: list[Any]
+) -> None:
+    cluster.led("flights", cluster.coordinator)
+    at, lock = SystemClock().now(), cluster.client.paths.lock
+    leads = ClusterLeaderInfo(epoch=7, host="host-a", pid=9, address="recoverer@host-a", since=at - timedelta(hours=1))
+    cluster.coordinator.ensure(lock.leader.rpartition("/")[0])
+    cluster.coordinator.commit(Create(lock.leader, leads.to_bytes()))
+    told: list[dict[str, Any]] = []
+
+    async def watch() -> None:
+        watching = asyncio.ensure_future(take(trigger(poll_interval=0.2, job_ids=["another"]).run(), told))
+        await until(lambda: told, "the hanging leader")
+        inspected = leads.model_copy(update={"inspected_at": SystemClock().now()})
+        cluster.coordinator.commit(SetData(lock.leader, inspected.to_bytes()))
+        await asyncio.sleep(1)
+        await stop(watching)
+
+    asyncio.run(watch())
+
+    [event] = told
+    assert (event["event"], event["job_id"], event["epoch"], event["host"]) == ("not_inspected", "", 7, "host-a")
+    assert "recoverer@host-a leads the cluster, and has inspected no job for 36" in event["reason"]
+    assert compose(event).title == f"Spark HA cluster {cluster.config.cluster_id} has a leader that recovers no job"
+    assert len(opened) == 1
 
 
 def test_only_what_a_leader_of_the_cluster_would_act_on_is_told(cluster: Cluster, opened: list[Any]) -> None:

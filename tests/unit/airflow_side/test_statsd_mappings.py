@@ -19,7 +19,7 @@ def test_the_mappings_turn_what_airflow_sends_into_what_a_driver_serves() -> Non
     assert {each["name"] for each in found} == {each.name for each in METRICS if Emitter.AIRFLOW in each.emitters}
     for each in found:
         metric = next(metric for metric in METRICS if metric.name == each["name"])
-        labels = (*COMMON_LABELS, *metric.labels)
+        labels = metric.label_names
         sent, _ = stat_of(Sample(metric, 1.0, metric.labels), *COMMON_LABELS, Carrier.NAMES)
         parts = re.fullmatch(each["match"].replace(".", r"\.").replace("*", "([^.]*)"), f"airflow.{sent}")
         assert parts is not None, sent

@@ -17,7 +17,7 @@ from airflow_provider_ha.driver.metrics_server import serve
 from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
 from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter, MetricKind
+from airflow_provider_ha.jobs.metrics import METRICS, Emitter, MetricKind
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
@@ -114,7 +114,7 @@ def test_a_scrape_has_every_metric_of_the_list_and_no_other_one(stage: Stage) ->
     assert {name for name, _ in samples} == names
     for name, labels in samples:
         metric = next(metric for each, metric in listed.items() if name == each or name.startswith(f"{each}_"))
-        assert {label for label, _ in labels} - {"le"} == {*COMMON_LABELS, *metric.labels}
+        assert {label for label, _ in labels} - {"le"} == set(metric.label_names)
 
 
 def test_the_figures_of_a_batch_are_those_of_spark(stage: Stage) -> None:
