@@ -10,7 +10,6 @@ from enum import Enum
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, stop_never, wait_exponential
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.administration.losses import last_failure
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import (
     DecisionNeededError,
@@ -22,6 +21,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.recovery.losses import last_failure
 
 
 class WaitFor(str, Enum):

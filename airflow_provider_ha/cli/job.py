@@ -14,7 +14,6 @@ from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.cli.watch import Watch, repeated
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.losses import Losses, losses_of
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.control.job_client import JobClient
@@ -29,6 +28,7 @@ from airflow_provider_ha.jobs.options.site_conf import keys_of, site_defaults
 from airflow_provider_ha.jobs.presence import watched
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
+from airflow_provider_ha.recovery.losses import Losses, losses_of
 from airflow_provider_ha.views.graph import GraphView, graph_view
 from airflow_provider_ha.views.job import JobRow, ReleasedView, job_list, job_row, job_view, unreadable_row
 

@@ -7,6 +7,7 @@ The kind is for people and for the count of attempts. Whether an error ends its 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from enum import Enum
 
 from airflow_provider_ha.records import Model
@@ -84,3 +85,22 @@ class Failure(Model):
 
     def _place(self) -> tuple[object, ...]:
         return (self.kind, self.error_class, self.query, self.location or _VARIABLE.sub("_", self.message))
+
+
+class EarlierFailures(Model):
+    """The failures in a row with which the runs before a run have ended. Holds no secret.
+
+    :param count: How many attempts of these runs.
+    :param run: Number of the newest of these runs.
+    :param attempt: Its last attempt; 0 when it had none.
+    :param at: When it ended.
+    :param reason: What failed and where, in one line.
+    :param log: Where the driver's log is.
+    """
+
+    count: int
+    run: int
+    attempt: int
+    at: datetime
+    reason: str
+    log: str = ""

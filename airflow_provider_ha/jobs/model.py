@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from airflow_provider_ha.jobs.failures import Failure
+from airflow_provider_ha.jobs.failures import EarlierFailures, Failure
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.records import Model, Record
@@ -213,6 +213,7 @@ class Run(Record):
     :param start: The start of the run.
     :param request_id: Id of the request; the same request never makes two runs.
     :param owner: Owner of the job, a DAG id; others are refused unless they force it. ``None``: open to all.
+    :param failures: Failures in a row before it; ``None`` when the run before it did not fail.
     """
 
     kind: ClassVar[str] = "run"
@@ -223,6 +224,7 @@ class Run(Record):
     request_id: str
     created_at: datetime
     owner: str | None = None
+    failures: EarlierFailures | None = None
 
 
 class RunResult(Record):

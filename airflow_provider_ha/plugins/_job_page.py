@@ -13,7 +13,6 @@ from functools import lru_cache
 
 from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
 from airflow_provider_ha.control.administration.history import read_history
-from airflow_provider_ha.control.administration.losses import losses_of
 from airflow_provider_ha.control.administration.overview import restarts_since
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.history.drills import DrillStore, ReadDrills
@@ -26,6 +25,7 @@ from airflow_provider_ha.jobs.presence import Watched, watched
 from airflow_provider_ha.jobs.quarantine import reason_of
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
 from airflow_provider_ha.plugins._bounded import Answer, Bounded
+from airflow_provider_ha.recovery.losses import losses_of
 from airflow_provider_ha.views.checkpoints import CheckpointListView, checkpoint_list
 from airflow_provider_ha.views.drills import DrillListView, drill_list
 from airflow_provider_ha.views.history import HistoryView, history_view

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_ha.checkpoints.connectors.sinks import what_comes_again
-from airflow_provider_ha.control.administration.losses import LOOPS_FROM
 from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import QueryStatus
 from airflow_provider_ha.plugins._bounded import Answer
+from airflow_provider_ha.recovery.losses import LOOPS_FROM
 from airflow_provider_ha.views.checkpoints import CheckpointRow
 from airflow_provider_ha.views.drills import DrillListView
 from airflow_provider_ha.views.job import JobView

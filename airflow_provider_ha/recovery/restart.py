@@ -205,11 +205,14 @@ def failures_in_a_row(
     *,
     lost: bool,
     led_since: datetime | None,
+    before: int = 0,
 ) -> int:
     """Return how many of the newest attempts have failed since a driver last led for ``restart_reset_after`` seconds.
 
     Outages and drivers that something killed count as well: the job does not stay up, for any reason.
 
+    :param submissions: Of one run, ascending: all, or the newest ones.
+    :param before: How many of the runs before it have failed in a row: they count when each attempt of the run has.
     :param lost: Whether the newest submission has ended.
     :param led_since: Since when it leads; ``None`` when it does not.
     """
@@ -223,7 +226,8 @@ def failures_in_a_row(
             if _lived_long(view, options, now):
                 return count
         now = view.submission.created_at
-    return count
+    whole = not submissions or submissions[0].submission.attempt == 1
+    return count + before if whole else count
 
 
 def outage_of(run: RunView) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.control.administration.losses import how_it_ended
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
@@ -25,6 +24,7 @@ from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge
 from airflow_provider_ha.jobs.runs import decode
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
+from airflow_provider_ha.recovery.losses import how_it_ended
 from airflow_provider_ha.triggers._looks import Looks, is_same
 from airflow_provider_ha.triggers._notices import (
     GRANTED,

@@ -18,7 +18,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
-from airflow_provider_ha.control.administration.losses import LastFailure
 from airflow_provider_ha.control.administration.overview import loop_steps
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
@@ -30,6 +29,7 @@ from airflow_provider_ha.jobs.leader_node import readable_leader
 from airflow_provider_ha.jobs.model import GraphPointer, Run, RunResult, StartPoint, Status
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.records import Record
+from airflow_provider_ha.recovery.losses import LastFailure
 from airflow_provider_ha.triggers._drills import NewestDrills
 from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health
 from airflow_provider_ha.triggers._judged_stalls import ended_by_a_stall, stalls_again
@@ -108,6 +108,7 @@ class _Known:
     :param ends: How its newest driver ended, and the one before it; ``None`` for one that has not, or is not known.
     :param ended: Which attempt the former is; 0 for none.
     :param attempt: The newest one of its run; 0 for none.
+    :param again: Whether the run before it has failed.
     """
 
     paths: JobPaths
@@ -115,10 +116,11 @@ class _Known:
     ends: tuple[SubmissionExit | None, SubmissionExit | None] = (None, None)
     ended: int = 0
     attempt: int = 0
+    again: bool = False
 
     def loop(self, now: datetime) -> Steps[LastFailure | None]:
         """Read whether the newest attempts of the run have failed in a row."""
-        if not self.health.is_live or self.attempt < _RECOVERED:
+        if not self.health.is_live or (self.attempt < _RECOVERED and not self.again):
             return None
         leader = readable_leader((yield Reads((self.paths.leader,))).nodes[self.paths.leader])
         since = leader.since if leader is not None and leader.run == self.health.run else None
@@ -174,12 +176,13 @@ def _known(client: HaClient, jobs: Sequence[str]) -> Iterator[_Known]:
             status=status if status is not None and status.run == run else None,
             checkpoint=_readable(second[job.checkpoint(checkpoint)], CheckpointPointer) if checkpoint else None,
         )
+        again = made is not None and made.failures is not None
         if attempt < _RECOVERED:
-            yield _Known(job, health, attempt=attempt)
+            yield _Known(job, health, attempt=attempt, again=again)
             continue
         last, before = (_readable(second[path], SubmissionExit) for path in _ends(job, run, attempt))
         ends, ended = ((last, before), attempt) if last else ((before, None), attempt - 1)
-        yield _Known(job, health, ends, ended, attempt)
+        yield _Known(job, health, ends, ended, attempt, again)
 
 
 def _newest(job: JobPaths, seen: Seen) -> tuple[int, int, int]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
-from airflow_provider_ha.control.administration.losses import LastFailure
 from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, RunResult, StartKind, StartPoint, Status
 from airflow_provider_ha.jobs.submissions import SubmissionExit
+from airflow_provider_ha.recovery.losses import LastFailure
 from airflow_provider_ha.triggers._judged_stalls import judge_stall
 from airflow_provider_ha.triggers._notices import (
     BUDGET_EXHAUSTED,
@@ -154,7 +154,8 @@ def _loop(health: JobHealth) -> Iterator[Condition]:
     last = health.loops
     if last is not None:
         # One condition for the whole loop: it is told once, also when attempts fail differently.
-        facts: Event = {"run": health.run, "attempt": last.attempt, "reason": last.sentence}
+        run = last.run if last.run is not None else health.run
+        facts: Event = {"run": run, "attempt": last.attempt, "reason": last.sentence}
         yield Condition(kind=FAILING, key=(health.run,), facts=facts, recorded=True)
 
 

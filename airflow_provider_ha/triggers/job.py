@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.control.administration.losses import how_it_ended
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.host.log_place import log_place
@@ -22,6 +21,7 @@ from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.runs import RunStore, RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.watchers import WhenKilled
+from airflow_provider_ha.recovery.losses import how_it_ended
 from airflow_provider_ha.triggers._base import Event, Need, SparkHaTrigger
 from airflow_provider_ha.triggers._kill import kill
 from airflow_provider_ha.triggers._watched_nodes import Nodes

@@ -20,10 +20,10 @@ from airflow_provider_ha.views.view import View
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.administration.losses import LastFailure, Losses
     from airflow_provider_ha.jobs.moves import Moved
     from airflow_provider_ha.jobs.runs import RunView
     from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.recovery.losses import LastFailure, Losses
 
 
 NO_RUN = "NO_RUN"  # in the place of a state: the job was erased, or its first run is being made
@@ -92,13 +92,14 @@ class LastFailureView(View):
     :param query: Query that failed; ``null`` when the script did, or nothing is known.
     :param batches: Query -> last committed batch; ``null`` when they could not be read.
     :param location: Innermost line of the application in the traceback.
+    :param run: Number of its run when it is an earlier one, which failed; else ``null``.
     :param attempt: Number of the attempt.
     :param at: When all its processes were dead; ``null`` when nothing has proven that.
     :param reason: As its supervisor wrote it.
     :param times: How often the same error has come at the same place; 0 for an end without an error.
     :param since: When it came first.
-    :param in_a_row: How many of the newest attempts have failed, this one included; 0 once a driver has led for long
-        since. From the second one on, the job needs attention in every state.
+    :param in_a_row: How many of the newest attempts have failed, this one included, over all runs that failed; 0 once a
+        driver has led for long since. From the second one on, the job needs attention in every state.
     :param log: Where the log of the driver is.
     """
 
@@ -108,6 +109,7 @@ class LastFailureView(View):
     query: str | None
     batches: dict[str, int] | None
     location: str
+    run: int | None = None
     attempt: int
     at: datetime | None
     reason: str
@@ -287,6 +289,7 @@ def _failure(last: LastFailure) -> LastFailureView:
         query=reported.query,
         batches=reported.batches,
         location=reported.location,
+        run=last.run,
         attempt=last.attempt,
         at=last.at,
         reason=last.reason,

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.control.administration.losses import LastFailure, last_failure
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
+from airflow_provider_ha.recovery.losses import LastFailure, last_failure
 from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.job import NO_RUN, UNREADABLE
 from airflow_provider_ha.views.view import View

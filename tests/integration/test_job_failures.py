@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -9,17 +10,23 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.cli.follow_run import with_failure
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.overview import read_briefs, read_details
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobState, OperationKind
 from airflow_provider_ha.storage import keys
+from airflow_provider_ha.triggers._health import HealthView
+from airflow_provider_ha.triggers._judged_health import Bounds
+from airflow_provider_ha.views.overview import overview_row
 from tests.support.clusters.cluster_helpers import Cluster
-from tests.support.clusters.jobs_helpers import MISTAKE
+from tests.support.clusters.jobs_helpers import MISTAKE, a_result, a_status
 
 
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="java.net.ConnectException", query="rows", batches={"rows": 4})
@@ -198,3 +205,80 @@ def test_run_that_waits_for_a_decision_can_be_canceled(cluster: Cluster) -> None
 
     with pytest.raises(JobStateError, match="CANCELED"):
         recover(job, by="test", wait=False)
+
+
+LOOP = "run 2, attempt 1: APPLICATION KeyError: 'price' in query 'rows' after batch 4; 2 attempts in a row have failed"
+
+
+def fail_run(cluster: Cluster) -> None:
+    """Submit the job, and end that run at its first failure, as where the DAG's next run makes the next one."""
+    number = len(cluster.context("flights").runs.numbers()) + 1
+    request = dataclasses.replace(cluster.request("flights"), request_id=f"dag-run-{number}")
+    cluster.client.job("flights").submit(request)
+    cluster.exit("flights", MISTAKE)
+    result = a_result(JobState.FAILED).model_copy(update={"at": SystemClock().now()})
+    cluster.coordinator.commit(cluster.context("flights").runs.result_op(number, result))
+
+
+def begin_run(cluster: Cluster, state: JobState) -> None:
+    """Submit the job once more, and leave that run in a state."""
+    cluster.client.job("flights").submit(dataclasses.replace(cluster.request("flights"), request_id="the-next"))
+    job = cluster.context("flights")
+    if state is JobState.RUNNING:
+        leadership = cluster.led("flights", cluster.coordinator)
+        status = a_status(run=3, epoch=leadership.epoch)
+        leadership.commit(Create(job.paths.status, status.to_bytes()))
+    assert job.snapshot().state is state
+
+
+@pytest.mark.parametrize("state", [JobState.STARTING, JobState.RUNNING])
+def test_a_crash_loop_over_runs_is_one_in_list_row_command_wait_and_alert(
+    cluster: Cluster, spark_ha: Any, state: JobState
+) -> None:
+    """Each run FAILED at its first attempt, and the next one has not failed yet."""
+    fail_run(cluster)
+    fail_run(cluster)
+    begin_run(cluster, state)
+    client, now = cluster.client, SystemClock().now()
+
+    (brief,) = read_briefs(client.coordinator, client.paths, ["flights"], now=now)
+    (detail,) = read_details(client.coordinator, client.paths, ["flights"])
+    row, shown = overview_row(detail, now=now), show(spark_ha)["failure"]
+    bounds = Bounds(checkpoint_grace=60, checkpoint_age=900, stall_grace=60, recovery_point=None, recovery_time=None)
+    health = HealthView(bounds, interval=60, drills=False, drill_interval=60)
+    health.read(client, ["flights"])
+    told = health.known(["flights"])["flights", "failing"]
+
+    assert (brief.state, brief.needs_attention) == (state, True)
+    assert (row.state, row.needs_attention, row.problem) == (state.value, True, LOOP)
+    assert (shown["run"], shown["attempt"], shown["in_a_row"]) == (2, 1, 2)
+    assert with_failure("waits", client.job("flights").snapshot(), now) == f"waits (last failure: {LOOP})"
+    assert (told.kind, told.facts) == ("failing", {"run": 2, "attempt": 1, "reason": LOOP})
+
+
+def test_the_failures_of_a_run_count_on_over_its_own(cluster: Cluster) -> None:
+    fail_run(cluster)
+    begin_run(cluster, JobState.STARTING)
+    cluster.exit("flights", MISTAKE)
+
+    (detail,) = read_details(cluster.client.coordinator, cluster.client.paths, ["flights"])
+    row = overview_row(detail, now=SystemClock().now())
+
+    assert row.problem == (
+        "attempt 1: APPLICATION KeyError: 'price' in query 'rows' after batch 4; 2 attempts in a row have failed"
+    )
+
+
+def test_a_run_that_ends_well_ends_a_loop_over_runs(cluster: Cluster) -> None:
+    fail_run(cluster)
+    fail_run(cluster)
+    begin_run(cluster, JobState.STARTING)
+    cluster.coordinator.commit(cluster.context("flights").runs.result_op(3, a_result(JobState.FINISHED)))
+
+    (detail,) = read_details(cluster.client.coordinator, cluster.client.paths, ["flights"])
+    finished = overview_row(detail, now=SystemClock().now())
+    cluster.client.job("flights").submit(dataclasses.replace(cluster.request("flights"), request_id="after-it"))
+    (brief,) = read_briefs(cluster.client.coordinator, cluster.client.paths, ["flights"], now=SystemClock().now())
+
+    assert (finished.needs_attention, finished.problem) == (False, "")
+    assert not brief.needs_attention

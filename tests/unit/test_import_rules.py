@@ -84,7 +84,7 @@ VIEWED = {
     "checkpoints.verify.report",
     "checkpoints.working.layered.garbage",
     "control.administration.history",
-    "control.administration.losses",
+    "recovery.losses",
     "control.administration.overview",
     "control.administration.prune",
     "control.administration.tree",

@@ -17,7 +17,6 @@ from airflow_provider_ha.control.administration.driver_logs import (
     hide_secrets_of_script,
     last_words,
 )
-from airflow_provider_ha.control.administration.losses import _log
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import (
@@ -29,6 +28,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.host.driver_spec import write_secrets
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.recovery.losses import _log
 from airflow_provider_ha.redaction import public
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.engine_helpers import CONFIG

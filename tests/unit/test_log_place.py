@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from airflow_provider_ha.control.administration.losses import Losses
 from airflow_provider_ha.jobs.host.log_place import log_place, printed_place
 from airflow_provider_ha.jobs.host.standalone_driver import StandaloneDriver
 from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
@@ -14,6 +13,7 @@ from airflow_provider_ha.jobs.presence import Watched
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionStarted
+from airflow_provider_ha.recovery.losses import Losses
 from airflow_provider_ha.recovery.restart import GiveUp, decide, without_a_word
 from airflow_provider_ha.views.job import job_view
 from tests.engine_helpers import handle

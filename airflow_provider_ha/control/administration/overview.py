@@ -1,8 +1,8 @@
 """Many jobs at once: briefly, to choose and sort them by; and as a page shows them. Only read.
 
-A brief needs five reads for a job that is led, at most seven for others, and two round trips for all. Of a job whose
-driver was started again and has not led for long since, it needs a third one, of its newest attempts. It is what a
-first look needs: a job may change before it is shown, so what is shown of it comes from its snapshot.
+A brief needs five reads for a job that is led, at most seven for others, and two round trips for all. A job that was
+submitted or started again, and whose driver has not led for long since, needs a third one, of its newest attempts. It
+is what a first look needs: a job may change before it is shown, so what is shown of it comes from its snapshot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.control.administration.history import RUNS
-from airflow_provider_ha.control.administration.losses import LOOPS_FROM, LastFailure, failure_of
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
@@ -29,6 +28,7 @@ from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, led_lag, led_state, snapshot_steps
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.records import Record
+from airflow_provider_ha.recovery.losses import LOOPS_FROM, LastFailure, failure_of
 
 
 T = TypeVar("T")
@@ -274,14 +274,14 @@ def loop_steps(
 ) -> Steps[LastFailure | None]:
     """Return the last failure of a live run whose newest attempts have failed in a row; ``None`` for any other run.
 
-    No read is made for a run that was never started again, nor for one whose driver has led for long: most jobs.
+    No read is made for a first run that was never started again, nor for one whose driver has led for long: most jobs.
 
     :param attempt: The newest one of the run; 0 when it is not known.
     :param led_since: Since when it leads; ``None`` when it does not.
     :param lost: Whether it has ended.
     """
     options = HaOptions()
-    if attempt + lost <= LOOPS_FROM or (
+    if (run == 1 and attempt + lost <= LOOPS_FROM) or (
         not lost and led_since is not None and (now - led_since).total_seconds() >= options.restart_reset_after
     ):
         return None
@@ -290,15 +290,16 @@ def loop_steps(
         (paths.submission(run, each), paths.submission_started(run, each), paths.submission_exit(run, each))
         for each in newest
     ]
-    seen = yield Reads(tuple(path for each in records for path in each))
-    views = []
+    seen = yield Reads((paths.run(run), *(path for each in records for path in each)))
+    made_as, views = _readable(seen.nodes[paths.run(run)], Run), []
     for made, started, left in records:
         submission = _readable(seen.nodes[made], Submission)
         if submission is not None:
             began = _readable(seen.nodes[started], SubmissionStarted)
             ended = _readable(seen.nodes[left], SubmissionExit)
             views.append(SubmissionView(submission=submission, started=began, exit=ended))
-    found = failure_of(tuple(views), options, now, lost=lost, led_since=led_since)
+    before = made_as.failures if made_as is not None else None
+    found = failure_of(tuple(views), options, now, lost=lost, led_since=led_since, before=before)
     return found if found is not None and found.loops else None
 
 

@@ -47,6 +47,7 @@ from airflow_provider_ha.jobs.removed_runs import RemovedRunStore, removed
 from airflow_provider_ha.jobs.run_start import next_number
 from airflow_provider_ha.jobs.runs import RunView, refuse_other_run
 from airflow_provider_ha.jobs.watchers import follow, followed
+from airflow_provider_ha.recovery.losses import failures_before
 
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ def submit_run(
     _check_request_id(request_id)
     if anew and is_known_to_storage_only(job):
         refuse_this_host(job, engine)
-        # First: what it refuses would leave a lost run that nobody has asked for.
+        # First: what it refuses would leave a lost run that no request names.
         prepare()  # guard: refused-fresh-starts-leave-a-tree
         rebuild_unknown(job)
         on_lost = _restart
@@ -139,6 +140,7 @@ def submit_run(
             request_id=request_id if known.next_use == 1 else f"{request_id}{_SEPARATOR}{known.next_use}",
             created_at=job.clock.now(),
             owner=prepared.owner,
+            failures=failures_before(job.runs.get(numbers[-1])) if numbers else None,
         )
         if not _made(job, lost, run, _creation(job, run, life, numbers), prepared.arrival if arrives else None):
             continue

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.losses import failure_of
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
@@ -18,6 +17,7 @@ from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
 from airflow_provider_ha.recovery.claim import note_not_launched, note_started
+from airflow_provider_ha.recovery.losses import failure_of
 from airflow_provider_ha.supervisor.one_driver import take_place
 from tests.support.clusters import rebuild_helpers as helpers
 

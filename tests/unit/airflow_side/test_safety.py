@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.control.administration.losses import LastFailure, Losses
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
@@ -18,6 +17,7 @@ from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.plugins._bounded import Answer
 from airflow_provider_ha.plugins._safety import BAD, CALM, GOOD, WARN, Seen, safety_of
+from airflow_provider_ha.recovery.losses import LastFailure, Losses
 from airflow_provider_ha.views.checkpoints import CheckpointRow
 from airflow_provider_ha.views.drills import DrillListView, DrillView
 from airflow_provider_ha.views.job import job_view

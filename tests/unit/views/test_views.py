@@ -19,13 +19,13 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report, SinkState
-from airflow_provider_ha.control.administration.losses import LastFailure, Losses
 from airflow_provider_ha.control.administration.tree import TreeNode
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, JobState, LeaderInfo
 from airflow_provider_ha.jobs.presence import Watched
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.recovery.losses import LastFailure, Losses
 from airflow_provider_ha.views import events
 from airflow_provider_ha.views.errors import ErrorDocument, error_view
 from airflow_provider_ha.views.graph import graph_view

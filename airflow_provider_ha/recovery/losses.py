@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airflow_provider_ha.jobs.failures import Failure
+from airflow_provider_ha.jobs.failures import EarlierFailures, Failure
 from airflow_provider_ha.jobs.host.log_place import printed_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
@@ -21,19 +21,21 @@ LOOPS_FROM = 2  # failures in a row: the first one may be over when the next att
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastFailure:
-    """How the newest attempt of a run that was lost ended.
+    """How the newest attempt of a job that was lost ended.
 
+    :param run: Number of its run when it is an earlier one: the newest run has lost no attempt; else ``None``.
     :param attempt: Its number.
     :param at: When all its processes were dead; ``None`` when nothing has proven that.
     :param reason: As its supervisor wrote it.
     :param failure: As the driver reported it; ``None`` for one that was killed.
     :param times: How often the same error has come at the same place; 0 for an end without an error.
     :param since: When it came first.
-    :param in_a_row: How many of the newest attempts have failed, this one included; 0 once a driver has led for long
-        since, or the run is over without a failure.
+    :param in_a_row: How many of the newest attempts have failed, this one included, over all runs that failed; 0 once
+        a driver has led for long since, or the run is over without a failure.
     :param log: Where the driver's log is.
     """
 
+    run: int | None = None
     attempt: int
     at: datetime | None
     reason: str
@@ -58,7 +60,8 @@ class LastFailure:
         """Return the message with the attempt, and how often it has come."""
         often = f", {self.times} times since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.times > 1 else ""
         row = f"; {self.in_a_row} attempts in a row have failed" if self.loops else ""
-        return f"attempt {self.attempt}: {self.message}{often}{row}"
+        which = f"run {self.run}, " if self.run is not None else ""
+        return f"{which}attempt {self.attempt}: {self.message}{often}{row}"
 
 
 def how_it_ended(left: SubmissionExit) -> str:
@@ -100,21 +103,23 @@ def losses_of(snapshot: JobSnapshot, options: HaOptions | None, *, now: datetime
 
 
 def last_failure(snapshot: JobSnapshot, options: HaOptions, *, now: datetime) -> LastFailure | None:
-    """Return how the newest attempt of the newest run that was lost ended; ``None`` when none was.
+    """Return how the newest attempt of a job that was lost ended; ``None`` when none was.
 
-    This is the one rule for list, page, command, task and alerts. Where the options of the run would cost a read of
-    storage, those that a job has by default are taken.
+    Of a run that has lost none, it is that of the run before it, when that failed.
+
+    Where the options of the run would cost a read of storage, those that a job has by default are taken.
     """
     run, leader = snapshot.run, snapshot.leader
-    if run is None or run.newest is None:
+    if run is None:
         return None
     over = run.result is not None and run.result.state is not JobState.FAILED
     found = failure_of(
         run.submissions,
         options,
         now,
-        lost=not over and _ended(snapshot, run.newest),
+        lost=not over and run.newest is not None and _ended(snapshot, run.newest),
         led_since=leader.since if leader is not None and leader.run == run.run.number else None,
+        before=run.run.failures if not over else None,
     )
     return replace(found, in_a_row=0) if found is not None and over else found
 
@@ -126,16 +131,22 @@ def failure_of(
     *,
     lost: bool,
     led_since: datetime | None,
+    before: EarlierFailures | None = None,
 ) -> LastFailure | None:
     """Return how the newest of these attempts of a run that was lost ended; ``None`` when none was.
+
+    This is the one rule for list, page, command, task and alerts: a failure counts also when it ended its run.
 
     :param submissions: The newest ones, or all, ascending.
     :param lost: Whether the newest one has ended.
     :param led_since: Since when it leads; ``None`` when it does not.
+    :param before: The failures of the runs before it.
     """
     ended = submissions if lost else submissions[:-1]
+    count = before.count if before is not None else 0
+    row = failures_in_a_row(submissions, options, now, lost=lost, led_since=led_since, before=count)
     if not ended:
-        return None
+        return _of_earlier_run(before, row) if before is not None and row else None
     view, repeated = ended[-1], repeated_failure(ended, options)
     return LastFailure(
         attempt=view.submission.attempt,
@@ -144,8 +155,38 @@ def failure_of(
         failure=view.exit.failure if view.exit is not None else None,
         times=repeated.count if repeated is not None else 0,
         since=repeated.since if repeated is not None else None,
-        in_a_row=failures_in_a_row(submissions, options, now, lost=lost, led_since=led_since),
+        in_a_row=row,
         log=_log(view),
+    )
+
+
+def _of_earlier_run(before: EarlierFailures, in_a_row: int) -> LastFailure:
+    return LastFailure(
+        run=before.run,
+        attempt=before.attempt,
+        at=before.at,
+        reason=before.reason,
+        failure=None,
+        times=0,
+        since=None,
+        in_a_row=in_a_row,
+        log=before.log,
+    )
+
+
+def failures_before(run: RunView | None) -> EarlierFailures | None:
+    """Return the failures in a row for the run after *run*; ``None`` when that did not fail. Pure."""
+    if run is None or run.result is None or run.result.state is not JobState.FAILED:
+        return None
+    at, before = run.result.at, run.run.failures
+    found = failure_of(run.submissions, HaOptions(), at, lost=True, led_since=None, before=before)
+    return EarlierFailures(
+        count=max(found.in_a_row if found is not None else 0, 1),
+        run=run.run.number,
+        attempt=attempts_of(run),
+        at=at,
+        reason=found.message if found is not None and found.run is None else run.result.reason.partition("\n")[0],
+        log=found.log if found is not None and found.run is None else "",
     )
 
 
