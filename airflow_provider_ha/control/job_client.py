@@ -25,7 +25,13 @@ from airflow_provider_ha.control.administration.lineage import RunLineage, run_l
 from airflow_provider_ha.control.job import stores
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
-from airflow_provider_ha.control.job.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
+from airflow_provider_ha.control.job.requests import (
+    LATEST,
+    RestoreRequest,
+    SubmitRequest,
+    SubmittedRun,
+    savepoint_arguments,
+)
 from airflow_provider_ha.control.restore import restore
 from airflow_provider_ha.control.restore.dry_run import DryRun, dry_run
 from airflow_provider_ha.control.submission import recovery
@@ -150,7 +156,7 @@ class JobClient:
         :raises ConfigurationError: No savepoint can be kept for *retain_days*, or no schedule is named for it.
         :raises JobStateError: The job has no live run.
         """
-        arguments = _savepoint_arguments(schedule, retain, retain_days, label)
+        arguments = savepoint_arguments(schedule, retain, retain_days, label)
         return self._request(OperationKind.SAVEPOINT, operation_id, arguments, requested_by)
 
     def take_savepoint(
@@ -173,7 +179,7 @@ class JobClient:
         :raises CheckpointMissingError: The job is over, and no checkpoint of it is proven.
         :raises JobStateError: The job has no run.
         """
-        arguments = _savepoint_arguments(schedule, retain, retain_days, label)
+        arguments = savepoint_arguments(schedule, retain, retain_days, label)
         retention = None
         if schedule is not None and (retain is not None or retain_days is not None):
             retention = SavepointRetention(schedule, retain, None if retain_days is None else max_age_of(retain_days))
@@ -280,19 +286,3 @@ class JobClient:
             raise ConfigurationError(
                 f"the request is for job {job_id!r}, not for {self.job_id!r}", next_step="Ask the job that it names"
             )
-
-
-def _savepoint_arguments(
-    schedule: str | None, retain: int | None, retain_days: float | None, label: str
-) -> dict[str, object]:
-    arguments: dict[str, object] = {"schedule": schedule, "retain": retain, "label": label}
-    if retain_days is not None:
-        max_age_of(retain_days)
-        if schedule is None:
-            raise ConfigurationError(
-                "retain_days requires a schedule: only savepoints of a schedule are ever removed",
-                next_step="Name the schedule that the savepoint belongs to",
-            )
-        # Only where it is given: a caller of an earlier release that repeats its request sends the same arguments.
-        arguments["retain_days"] = retain_days
-    return arguments

@@ -72,6 +72,18 @@ def number_of(given: int | str | None, parameter: str) -> int | None:
     return int(text)
 
 
+def number(parameter: str) -> Callable[[Any], None]:
+    """Return a check of a number with or without a fraction, which may be text."""
+
+    def check(value: Any) -> None:
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise ConfigurationError(f"{parameter}={value!r} is no number", next_step="Write digits") from None
+
+    return check
+
+
 def flag(parameter: str) -> Callable[[Any], None]:
     """Return a check of what is true or false, which may be text."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.checkpoints.model import Verdict
@@ -14,6 +15,7 @@ from airflow_provider_ha.control.job.requests import (
     RestoreRequest,
     SubmittedRun,
     accepted,
+    check_start,
     if_lost,
     named_directories,
 )
@@ -174,6 +176,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         check_given(
             self,
             source_job=check_job_id,
+            start_from=partial(check_start, directories=True),
             claim_mode=as_claim_mode,
             output_mode=one_of("output_mode", [mode.value for mode in OutputMode]),
             accept_verdicts=accepted,

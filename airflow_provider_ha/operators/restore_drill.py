@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
+from airflow_provider_ha.control.job.requests import check_start
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._durations import seconds_of
 from airflow_provider_ha.operators._failures import airflow_errors, because, unknown_job_skips
@@ -87,6 +90,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         self.skip_unknown_job = skip_unknown_job
         check_given(
             self,
+            start_from=partial(check_start, words=(SAVEPOINT,)),
             start=flag("start"),
             skip_unknown_job=flag("skip_unknown_job"),
             max_age=lambda value: seconds_of(value, "max_age"),

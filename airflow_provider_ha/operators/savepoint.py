@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.operators._given import check_given, flag, whole_number
+from airflow_provider_ha.control.job.requests import savepoint_arguments
+from airflow_provider_ha.operators._given import check_given, flag, is_known, number, whole_number
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
 from airflow_provider_ha.views.task_results import SavepointTakenView
 
@@ -70,15 +71,29 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         self.retain = retain
         self.retain_days = retain_days
         self.skip_unknown_job = skip_unknown_job
-        check_given(self, retain=whole_number("retain"), skip_unknown_job=flag("skip_unknown_job"))
+        check_given(self, skip_unknown_job=flag("skip_unknown_job"))
+        if all(map(is_known, (schedule, retain, retain_days, savepoint_label))):
+            savepoint_arguments(**self._wanted())
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Ask for the savepoint."""
         return job.take_savepoint(
             operation_id=operation_id,
             requested_by=requested_by,
-            schedule=self.schedule or None,  # a template may render to nothing
-            retain=None if self.retain in (None, "") else int(self.retain),
-            retain_days=None if self.retain_days in (None, "") else float(self.retain_days),
-            label=self.savepoint_label,
+            **self._wanted(),
         )
+
+    def _wanted(self) -> dict[str, Any]:
+        """Return schedule, limits and label; a template may render to nothing.
+
+        :raises ConfigurationError: A limit is no number.
+        """
+        for name, check in (("retain", whole_number), ("retain_days", number)):
+            if (value := getattr(self, name)) not in (None, ""):
+                check(name)(value)
+        return {
+            "schedule": self.schedule or None,
+            "retain": None if self.retain in (None, "") else int(self.retain),
+            "retain_days": None if self.retain_days in (None, "") else float(self.retain_days),
+            "label": self.savepoint_label,
+        }

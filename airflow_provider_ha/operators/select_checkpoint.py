@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.compat.sdk import AirflowFailException
+from airflow_provider_ha.control.job.requests import check_start
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._given import check_given, flag, one_of
@@ -46,7 +47,7 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
         self.start_from = start_from
         self.fallback = fallback
         self.depth = depth
-        check_given(self, depth=one_of("depth", ("quick", "full")), fallback=flag("fallback"))
+        check_given(self, start_from=check_start, depth=one_of("depth", ("quick", "full")), fallback=flag("fallback"))
 
     def execute(self, context: Any) -> dict[str, Any]:  # noqa: ARG002  # Airflow's signature
         """Verify, log the table, return the selection."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun, accepted, if_lost
+from airflow_provider_ha.control.job.requests import FRESH, SubmitRequest, SubmittedRun, accepted, check_start, if_lost
 from airflow_provider_ha.control.job.requests import claim_mode as as_claim_mode
 from airflow_provider_ha.hooks._spark_connection import SparkPlace, read_place
 from airflow_provider_ha.jobs.options.given_options import ha_options, resources
@@ -279,7 +280,12 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.metrics_port = metrics_port
         self.metrics_address = metrics_address
         self.job_owner = job_owner
-        check_given(self, claim_mode=as_claim_mode, accept_verdicts=accepted)
+        check_given(
+            self,
+            start_from=partial(check_start, words=(FRESH,), directories=True),
+            claim_mode=as_claim_mode,
+            accept_verdicts=accepted,
+        )
         ha_options(**{name: value for name in OPTIONS if is_known(value := getattr(self, name))})
         resources(**{name: value for name in RESOURCES if is_known(value := getattr(self, name))})
 

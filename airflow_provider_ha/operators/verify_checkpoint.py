@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
+from airflow_provider_ha.control.job.requests import check_start
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._durations import seconds_of
@@ -102,6 +103,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         self.fail_on = fail_on
         check_given(
             self,
+            start_from=check_start,
             depth=one_of("depth", list(_DEPTHS)),
             fail_on=one_of("fail_on", list(FAIL_ON)),
             start=flag("start"),

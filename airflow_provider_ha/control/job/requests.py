@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from enum import Enum
 from pathlib import PurePosixPath
 
 from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.restore.wanted import parse_wanted
+from airflow_provider_ha.checkpoints.retention.policy import max_age_of
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
@@ -19,6 +22,7 @@ from airflow_provider_ha.uris import split
 
 LATEST = "latest"
 FRESH = "fresh"
+_MUCH_LATER = datetime(9000, 1, 1, tzinfo=timezone.utc)
 
 
 class IfLost(str, Enum):
@@ -82,6 +86,45 @@ def named_directories(start_from: str | Mapping[str, str]) -> Mapping[str, str]:
     last = PurePosixPath(split(start_from).path).name
     # The directory of a query of ours has the name that it is written with; another one that of the query itself.
     return {QueryDirectory(last) if is_query_directory(last) else last: start_from}
+
+
+def check_start(start_from: str | Mapping[str, str], *, words: Iterable[str] = (), directories: bool = False) -> None:
+    """Refuse what names no start. A moment may lie in the future: it may be over when the request is made.
+
+    :param words: What else it may be.
+    :param directories: Whether it may name directories.
+    :raises ConfigurationError: It names nothing.
+    """
+    if start_from not in words and not (directories and named_directories(start_from)):
+        parse_wanted(str(start_from), now=_MUCH_LATER)
+
+
+def savepoint_arguments(
+    schedule: str | None, retain: int | None, retain_days: float | None, label: str
+) -> dict[str, object]:
+    """Return the arguments of an operation that takes a savepoint.
+
+    :raises ConfigurationError: They cannot be met, or a word has signs that no terminal shows: no manifest takes it.
+    """
+    for name, word in (("schedule", schedule), ("label", label)):
+        if not (word or "").isprintable():
+            raise ConfigurationError(
+                f"{name} {word!r} has characters that cannot be shown", next_step="Write it in one line, without tabs"
+            )
+    if retain is not None and retain < 1:
+        raise ConfigurationError(
+            f"retain={retain} keeps no savepoint", next_step="Use 1 or more: the newest savepoint always stays"
+        )
+    max_age_of(retain_days)
+    for name, limit in (("retain", retain), ("retain_days", retain_days)):
+        if limit is not None and not schedule:
+            raise ConfigurationError(
+                f"{name} requires a schedule: only savepoints of a schedule are ever removed",
+                next_step="Name the schedule that the savepoint belongs to",
+            )
+    # Only where it is given: a caller of an earlier release that repeats its request sends the same arguments.
+    days = {} if retain_days is None else {"retain_days": retain_days}
+    return {"schedule": schedule, "retain": retain, "label": label} | days
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

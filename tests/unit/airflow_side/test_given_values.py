@@ -53,6 +53,10 @@ TASKS: dict[Any, dict[str, Any]] = {
 WRONG: dict[str, Any] = {
     "job_id": "a job/with a slash",
     "source_job": "../other",
+    "start_from": "checkpoint-newest",
+    "schedule": "every\nnight",
+    "savepoint_label": "before\tthe upgrade",
+    "retain_days": "a week",
     "wait_for": "ready",
     "when_killed": "kill",
     "if_lost": "restrat",
@@ -98,6 +102,36 @@ def test_a_value_that_cannot_be_used_is_an_error_of_the_import(task: Any, name: 
         task(task_id="t", **(TASKS[task] | {name: WRONG[name]}))
 
     assert told.value.next_step
+
+
+@pytest.mark.parametrize("wrong", ["newest", "checkpoint-", "savepoint-", "before noon", "checkpoint-1.5"])
+@pytest.mark.parametrize("task", [task for task in TASKS if "start_from" in task.template_fields])
+def test_a_start_that_names_nothing_is_an_error_of_the_import(task: Any, wrong: str) -> None:
+    with pytest.raises(ConfigurationError):
+        task(task_id="t", **(TASKS[task] | {"start_from": wrong}))
+
+
+@pytest.mark.parametrize(
+    "start", ["latest", "checkpoint-12", "savepoint-9f", "before 14:05", "before 2999-01-01T00:00"]
+)
+@pytest.mark.parametrize("task", [task for task in TASKS if "start_from" in task.template_fields])
+def test_a_start_that_may_be_there_when_the_task_runs_is_taken(task: Any, start: str) -> None:
+    assert task(task_id="t", **(TASKS[task] | {"start_from": start})).start_from == start
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"retain": 0, "schedule": "nightly"},
+        {"retain": 3},
+        {"retain_days": 7},
+        {"retain_days": 0, "schedule": "nightly"},
+    ],
+    ids=lambda limits: "-".join(limits),
+)
+def test_limits_that_keep_no_savepoint_are_an_error_of_the_import(limits: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        SparkHaSavepointOperator(task_id="t", job_id="orders", **limits)
 
 
 @pytest.mark.parametrize(("task", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
