@@ -71,16 +71,16 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
             f"{CONN_TYPE!r}",
             next_step="Name a connection of type Spark HA in spark_ha_conn_id",
         )
-    if not connection.host:
-        raise ConfigurationError(
-            f"connection {connection.conn_id!r} names no ZooKeeper host",
-            next_step="Fill in Host, for example zk1:2181,zk2:2181,zk3:2181",
-        )
     storage_root = _storage_root(connection, extra)
-    if not storage_root:
+    required = (
+        (connection.host, "ZooKeeper host", "Host, for example zk1:2181,zk2:2181,zk3:2181"),
+        (storage_root, "storage root", "Storage root, for example file:///shared/spark-ha or s3://bucket/prefix"),
+    )
+    missing = [(what, filled) for value, what, filled in required if not value]
+    if not connection.host or not storage_root:
         raise ConfigurationError(
-            f"connection {connection.conn_id!r} has no storage root",
-            next_step="Fill in Storage root, for example file:///shared/spark-ha or s3://bucket/prefix",
+            f"connection {connection.conn_id!r} has no {' and no '.join(what for what, _ in missing)}",
+            next_step=f"Fill in {'; and '.join(filled for _, filled in missing)}",
         )
     try:
         return HaConfig.build(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException, BaseOperator, TaskDeferralTimeout
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.errors import HaError, StorageUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
 from airflow_provider_ha.names import check_job_id
@@ -77,10 +77,13 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
                     raise
                 raise AirflowException(f"{error}{self._tries()}") from error
             with opened as client:
-                yield client
+                try:
+                    yield client
+                except StorageUnavailableError as error:
+                    raise AirflowException(f"{error}{self._tries()}") from error
 
     def _tries(self) -> str:
-        """Return for how long Airflow tries a task again that does not reach its cluster, and how that is ended."""
+        """Return how long Airflow tries a task again that cannot reach its cluster or storage, and what ends that."""
         if not self.retries:
             return ""
         hours = self.retries * self.retry_delay.total_seconds() / 3600

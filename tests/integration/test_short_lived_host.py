@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.launch import claim
+from airflow_provider_ha.control.submission.launch import claim, launch
 from airflow_provider_ha.errors import ConfigurationError
 from tests.support.clusters import submit_helpers as helpers
 
@@ -38,3 +38,16 @@ def test_a_pod_finds_the_run_of_its_task_again_and_makes_no_other_submission(
 
     assert (again.run, again.attempt) == (made.run, 1)
     assert len(copy.runs.get(made.run).submissions) == 1
+
+
+def test_what_may_kill_the_driver_is_told_once_for_a_run(
+    copy: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    made = helpers.submit(copy, helpers.script(tmp_path))
+
+    again = claim(copy, made.run, 2, by="a recovery", engine="local")
+    assert again is not None
+    launch(copy, copy.runs.get(made.run).run, again)
+
+    assert caplog.text.count("this is a container") == 1

@@ -99,6 +99,7 @@ def test_what_the_form_fills_in_by_itself_leaves_s3_to_the_environment() -> None
     [
         ({"host": None}, EXTRA, "no ZooKeeper host"),
         ({}, {}, "no storage root"),
+        ({"host": None}, {}, "no ZooKeeper host and no storage root. Fill in Host, .*; and Storage root, for example"),
         ({}, {"storage_root": "/shared/ha"}, "no scheme"),
         ({"schema": "/shared/ha"}, {}, "no scheme"),
         ({"schema": "file:///other"}, EXTRA, "two storage roots: 'file:///other' .* 'file:///shared/ha'"),

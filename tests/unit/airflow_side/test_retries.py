@@ -6,16 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from importlib.metadata import version
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from airflow.sdk import DAG, BaseOperator
 from packaging.version import Version
 
 from airflow_provider_ha.compat import AIRFLOW
-from airflow_provider_ha.errors import NotConnectedError
+from airflow_provider_ha.errors import NotConnectedError, StorageUnavailableError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
@@ -37,6 +40,7 @@ from tests.support.airflow_exceptions import (
     TaskDeferralError,
     TaskDeferralTimeout,
 )
+from tests.support.clusters.airflow_helpers import context
 
 
 SUBMIT: dict[str, Any] = {"task_id": "t", "job_id": "flights", "application": "app.py"}
@@ -186,6 +190,38 @@ def test_a_cluster_that_does_not_answer_is_told_with_how_long_the_tries_last_and
         pass
 
     assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_a_storage_that_cannot_be_written_is_told_with_how_long_the_tries_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkHaHook, "get_client", lambda _: nullcontext())
+    task = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py")
+
+    with pytest.raises(AirflowException, match=r"cannot be written.*\(999 retries\).*Mark failed"), task.client():
+        raise StorageUnavailableError("storage root file:///mnt/ha cannot be written")
+
+
+TASKS: list[Any] = [
+    partial(SparkHaSubmitOperator, application="app.py"),
+    SparkHaSavepointOperator,
+    SparkHaStopOperator,
+    SparkHaRestoreDrillOperator,
+    SparkHaLeaderSensor,
+]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: getattr(task, "func", task).__name__)
+def test_an_id_that_a_template_spoils_is_refused_before_a_server_is_asked(
+    task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = MagicMock(side_effect=NotConnectedError("no ZooKeeper server of zk1 answered"))
+    monkeypatch.setattr(SparkHaHook, "get_client", asked)
+    made = task(task_id="t", job_id="{{ params.job }}")
+    made.job_id = "orders/eu"  # as Airflow renders it
+
+    with pytest.raises(AirflowFailException, match="job id 'orders/eu' is not a valid name"):
+        made.execute(context())
+
+    asked.assert_not_called()
 
 
 def test_an_unknown_connection_is_not_tried_again() -> None:
