@@ -72,25 +72,25 @@ def _print_version(value: bool) -> None:
 def options(
     context: typer.Context,
     zookeeper: Annotated[
-        str | None, typer.Option(help="ZooKeeper hosts. [env: SPARK_HA_ZOOKEEPER]", metavar="HOST:PORT,...")
+        str | None, typer.Option(help="ZooKeeper hosts. \\[env: SPARK_HA_ZOOKEEPER]", metavar="HOST:PORT,...")
     ] = None,
     storage_root: Annotated[
         str | None,
-        typer.Option(help="file:///path or s3://bucket/prefix. [env: SPARK_HA_STORAGE_ROOT]", metavar="URI"),
+        typer.Option(help="file:///path or s3://bucket/prefix. \\[env: SPARK_HA_STORAGE_ROOT]", metavar="URI"),
     ] = None,
     cluster_id: Annotated[
         str | None,
-        typer.Option(help="Namespace of the jobs. Default: default. [env: SPARK_HA_CLUSTER_ID]", metavar="ID"),
+        typer.Option(help="Namespace of the jobs. Default: default. \\[env: SPARK_HA_CLUSTER_ID]", metavar="ID"),
     ] = None,
     root: Annotated[
         str | None,
-        typer.Option(help="Root znode of all clusters. Default: spark-ha. [env: SPARK_HA_ROOT]", metavar="ZNODE"),
+        typer.Option(help="Root znode of all clusters. Default: spark-ha. \\[env: SPARK_HA_ROOT]", metavar="ZNODE"),
     ] = None,
     work_root: Annotated[
         str | None,
         typer.Option(
             help="Where working directories lie, file:///path or s3://bucket/prefix. Default: the storage root. "
-            "[env: SPARK_HA_WORK_ROOT]",
+            "\\[env: SPARK_HA_WORK_ROOT]",
             metavar="URI",
         ),
     ] = None,

@@ -145,7 +145,11 @@ def cut_text(cut: dict[str, int]) -> str:
 
 def _print_wide(shown: Table | Tree) -> None:
     """Print what has columns: folded to the width of a terminal, and never cut for a file or a pipe."""
-    Console(file=out.file, highlight=False, width=None if out.is_terminal else _ONE_LINE).print(shown)
+    wide = Console(file=out.file, highlight=False, width=None if out.is_terminal else _ONE_LINE)
+    with wide.capture() as text:
+        wide.print(shown)
+    # The last column is as wide as its longest value: no line gets spaces for that.
+    out.file.write("".join(f"{line.rstrip()}\n" for line in text.get().splitlines()))
 
 
 def _cell(value: object) -> str:

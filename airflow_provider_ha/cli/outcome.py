@@ -79,12 +79,44 @@ def _wrong_call() -> Iterator[None]:
         raise
 
 
+# The last word of an option -> what stands for its value; the others are their own placeholder.
+_PLACEHOLDERS = {
+    **dict.fromkeys(("wait", "delay", "max", "period", "timeout", "interval"), "SECONDS"),
+    **dict.fromkeys(("attempts", "failures", "checkpoints", "cores", "executors", "runs", "run", "lines"), "N"),
+    **dict.fromkeys(("attempt", "processes", "batch", "mb"), "N"),
+    **dict.fromkeys(("files", "jars", "archives"), "FILE"),
+    **dict.fromkeys(("packages", "package"), "GROUP:NAME:VERSION"),
+    "from": "START",
+    "path": "PATHS",
+    "repositories": "URLS",
+    "scratch": "DIRECTORY",
+}
+
+
 def _complete_help(command: Any) -> None:
-    """Let the help of each option say what holds without it: none where neither a value nor the text says it."""
+    """Let the help of each option say what it takes, and what holds without it.
+
+    A flag has no placeholder, and a choice has its words; typer would name a type of Python.
+    """
     for inner in getattr(command, "commands", {}).values():
         _complete_help(inner)
     for option in command.params:
         told = getattr(option, "help", None)
+        if option.param_type_name == "option" and option.metavar is None:
+            option.metavar = "" if option.is_flag else None if _chooses(option) else _placeholder(option)
         without = option.param_type_name == "option" and not option.required and not option.is_flag
         if told and without and option.default in (None, (), []) and not _SAYS_DEFAULT.search(told):
             option.help = f"{told} Default: none."
+
+
+def _placeholder(option: Any) -> str:
+    longest = max(option.opts, key=len).lstrip("-")
+    last = longest.rpartition("-")[2]
+    return "N" if longest == "driver-log-files" else _PLACEHOLDERS.get(last, last.upper())
+
+
+def _chooses(option: Any) -> bool:
+    """Whether it takes one of some words. Older releases of typer have types of click, newer ones descriptors."""
+    if hasattr(option, "type_descriptor"):
+        return bool(option.type_descriptor.is_choice)
+    return hasattr(option.type, "choices")

@@ -64,6 +64,8 @@ def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_
 def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of an operation for people."""
     fields = dict(result)
+    if "savepoint_id" not in fields:
+        fields.pop("path", None)  # of a checkpoint: a key in storage, of no use to people
     if "cut" in fields:
         fields["cut"] = console.cut_text(fields["cut"])
     if "new" in fields:

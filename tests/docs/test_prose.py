@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import typer
+from rich.text import Text
 from typer.main import get_command
 
 from airflow_provider_ha.cli.app import app
@@ -156,6 +157,22 @@ def test_the_help_of_every_option_says_its_default() -> None:
     ]
 
     assert silent == []
+
+
+def test_no_placeholder_of_an_option_is_a_type_of_python() -> None:
+    """A flag has none."""
+    context = typer.Context(get_command(app))  # type: ignore[arg-type]  # a group of typer
+    ours = [(verb, option) for verb, option in options() if "completion" not in option.opts[0]]
+    told = {f"{verb} {option.opts[0]}": option.display_type_rich(context) or "" for verb, option in ours}
+
+    assert [name for name, placeholder in told.items() if re.search(r"<[^|]*>", placeholder)] == []
+
+
+def test_nothing_of_a_help_text_is_lost_as_markup() -> None:
+    """As a variable in brackets was."""
+    helps = [(f"{verb} {option.opts[0]}", option.help or "") for verb, option in options()]
+
+    assert [name for name, told in helps if Text.from_markup(told).plain != told.replace("\\[", "[")] == []
 
 
 @pytest.mark.parametrize("name", sorted(HaOptions.model_fields))

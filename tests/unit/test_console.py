@@ -47,6 +47,13 @@ def test_a_value_is_shown_without_python(value: Any, shown: str) -> None:
     assert console.text_of(value) == shown
 
 
+def test_a_long_value_makes_no_other_line_longer(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_fields({"state": "LOST", "failure": "x" * 300})
+    console.print_table(["JOB", "MESSAGE"], [["orders", ""], ["clicks", "y" * 300]], empty="none")
+
+    assert all(line == line.rstrip() for line in capsys.readouterr().out.splitlines())
+
+
 def test_a_long_path_is_one_line_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     path = "/data/" + "a-long-name/" * 20 + "end"
 
