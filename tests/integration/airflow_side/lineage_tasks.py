@@ -30,6 +30,7 @@ from tests.support.spark.recorded_job import QUERY
 openlineage = pytest.importorskip("airflow.providers.openlineage")
 
 from airflow.providers.openlineage import conf as provider_conf  # noqa: E402
+from airflow.providers.openlineage.plugins import listener  # noqa: E402
 from airflow.providers.openlineage.plugins.listener import OpenLineageListener, get_openlineage_listener  # noqa: E402
 
 
@@ -43,7 +44,10 @@ def forget_configuration() -> None:
     for each in vars(provider_conf).values():
         if hasattr(each, "cache_clear"):
             each.cache_clear()
-    get_openlineage_listener.cache_clear()
+    if hasattr(get_openlineage_listener, "cache_clear"):
+        get_openlineage_listener.cache_clear()
+    else:  # older releases of the provider keep it themselves
+        vars(listener)["_openlineage_listener"] = None
 
 
 @pytest.fixture

@@ -67,7 +67,13 @@ def way_out() -> WayOut:
 
 def entered(way_out: WayOut, monkeypatch: pytest.MonkeyPatch, **parts: Any) -> tuple[Any, ...]:
     """Enter the driver with some of its parts replaced, and return how its process ended."""
-    parts = {"Watchdog": MagicMock(), "reserve": MagicMock(), "preload": MagicMock(), "lead": MagicMock()} | parts
+    parts = {
+        "log_beside_the_script": MagicMock(),
+        "Watchdog": MagicMock(),
+        "reserve": MagicMock(),
+        "preload": MagicMock(),
+        "lead": MagicMock(),
+    } | parts
     for name, part in parts.items():
         monkeypatch.setattr(main, name, part)
     monkeypatch.setattr(main, "ProcessTerminator", lambda _: way_out)
