@@ -161,7 +161,7 @@ def test_the_help_of_every_option_says_its_default() -> None:
 
 def test_no_placeholder_of_an_option_is_a_type_of_python() -> None:
     """A flag has none."""
-    context = typer.Context(get_command(app))  # type: ignore[arg-type]  # a group of typer
+    context = typer.Context(get_command(app))
     ours = [(verb, option) for verb, option in options() if "completion" not in option.opts[0]]
     told = {f"{verb} {option.opts[0]}": option.display_type_rich(context) or "" for verb, option in ours}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum
@@ -88,7 +88,7 @@ def named_directories(start_from: str | Mapping[str, str]) -> Mapping[str, str]:
     return {QueryDirectory(last) if is_query_directory(last) else last: start_from}
 
 
-def check_start(start_from: str | Mapping[str, str], *, words: Iterable[str] = (), directories: bool = False) -> None:
+def check_start(start_from: str | Mapping[str, str], *, words: Collection[str] = (), directories: bool = False) -> None:
     """Refuse what names no start. A moment may lie in the future: it may be over when the request is made.
 
     :param words: What else it may be.
@@ -122,9 +122,10 @@ def savepoint_arguments(
                 f"{name} requires a schedule: only savepoints of a schedule are ever removed",
                 next_step="Name the schedule that the savepoint belongs to",
             )
-    # Only where it is given: a caller of an earlier release that repeats its request sends the same arguments.
-    days = {} if retain_days is None else {"retain_days": retain_days}
-    return {"schedule": schedule, "retain": retain, "label": label} | days
+    arguments: dict[str, object] = {"schedule": schedule, "retain": retain, "label": label}
+    if retain_days is not None:  # a caller of an earlier release that repeats its request sends the same arguments
+        arguments["retain_days"] = retain_days
+    return arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
