@@ -227,6 +227,8 @@ def test_a_start_from_what_is_not_there(
     before = dump()
 
     named = start_from.partition("-")[2] or start_from
-    refused(submitting(script(tmp_path), start_from=start_from), AirflowFailException, named)
+    task = submitting(script(tmp_path), start_from="{{ params.start }}")
+    task.start_from = start_from  # as Airflow renders it
+    refused(task, AirflowFailException, named)
 
     assert dump() == before

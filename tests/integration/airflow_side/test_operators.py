@@ -199,8 +199,11 @@ def test_an_age_without_a_schedule_is_refused_before_anything_is_asked(
 ) -> None:
     submit(coordinator, paths)
 
+    task = SparkHaSavepointOperator(task_id="task", job_id="flights", retain_days="{{ params.days }}")
+    task.retain_days = "7"  # as Airflow renders it
+
     with pytest.raises(AirflowException, match="requires a schedule"):
-        deferral(SparkHaSavepointOperator(task_id="task", job_id="flights", retain_days=7), context())
+        deferral(task, context())
 
     assert operations.list_operations(coordinator, paths) == []
 
