@@ -77,7 +77,7 @@ def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bo
 
     :param names: Relative to *source*, and to *directory*.
     :param directory: Made when it is not there.
-    :param force: Whether files with another content are overwritten.
+    :param force: Whether files with different content are overwritten.
     :raises ConfigurationError: A file is there already, or the directory cannot be written.
     """
     try:

@@ -87,7 +87,7 @@ class HaClient:
     def check(self) -> tuple[str, ...]:
         """Do what a connection's Test button does: ZooKeeper answers, storage and work root are writable.
 
-        :returns: What works at a cost: one sentence each.
+        :returns: What works but is slow: one sentence each.
         :raises CoordinationError: ZooKeeper does not answer, or refuses.
         :raises ConfigurationError: The servers report a tick that is too long for the heartbeats, or the cluster has
             other roots.

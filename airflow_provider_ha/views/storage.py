@@ -20,7 +20,7 @@ class StorageCheckView(View):
 
     :param storage_root: URI of the storage.
     :param work_root: URI of the working directories; ``null`` when they lie below the storage root.
-    :param notes: The operations that work at a cost, one sentence each.
+    :param notes: The operations that work but are slow, one sentence each.
     """
 
     storage_root: str

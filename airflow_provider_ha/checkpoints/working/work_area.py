@@ -154,7 +154,7 @@ class WorkArea(Directories, Protocol):
 
 
 def costs(area: WorkArea) -> tuple[str, ...]:
-    """Return what an area can only do at a cost, as measured now: one sentence each.
+    """Return what an area does slowly, as measured now: one sentence each.
 
     :raises StorageUnavailableError: It cannot be written, with the reason.
     """
