@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 import re
 import shlex
 from functools import cache
@@ -13,7 +16,9 @@ import typer
 from rich.text import Text
 from typer.main import get_command
 
+from airflow_provider_ha import operators, sensors, triggers
 from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.docs.blocks import blocks_of
 from tests.docs.test_code_blocks import PAGES, ROOT, page_id
@@ -23,8 +28,12 @@ from tests.mutants.catalogue import read_toml
 _CODE = re.compile(r"`([^`\n]+)`")
 _FENCE = re.compile(r"^```.*?^```\s*$", re.DOTALL | re.MULTILINE)
 _EXTRAS = re.compile(r"airflow-provider-ha\[([a-z0-9,]+)\]|`\[([a-z0-9,]+)\]`")
-# Options of other programs that pages name.
-_FOREIGN = frozenset({"--quick", "--api-token", "--password", "--db-password"})
+# Options of other programs and of scripts that pages name, and parameters that are none of an operator.
+_FOREIGN = frozenset(
+    {"--quick", "--api-token", "--password", "--db-password", "--init", "--rounds", "--airflow", "--statsd"}
+)
+_OTHER_WORDS = frozenset({"lookupcache", "actimeo", "pyspark", "day", "password", "token"})
+_OTHER_PROGRAMS = ("python -m ", "docker ")
 _SECTIONS = frozenset({"core", "api"})  # of airflow.cfg
 
 
@@ -53,15 +62,16 @@ def verbs() -> dict[str, set[str]]:
 
 
 def named_commands(page: Path) -> list[list[str]]:
-    """Return the commands of ``spark-ha`` that prose names, as words."""
+    """Return the commands of ``spark-ha`` that prose names, as words: with the program, or a verb with an option."""
+    first = {verb.split()[0] for verb in verbs() if verb}
     found = []
     for code in inline_code(page):
-        for prefix in ("spark-ha ", "airflow ha "):
-            if code.startswith(prefix):
-                try:
-                    found.append(shlex.split(code.removeprefix(prefix)))
-                except ValueError:
-                    found.append(code.removeprefix(prefix).split())
+        said = re.sub("^(?:spark-ha|airflow ha) ", "", code)
+        if said != code or (" --" in code and code.split()[0] in first):
+            try:
+                found.append(shlex.split(said))
+            except ValueError:
+                found.append(said.split())
     return found
 
 
@@ -79,11 +89,36 @@ def test_commands_that_prose_names_exist_with_their_options(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_options_that_prose_names_alone_exist(page: Path) -> None:
+def test_options_and_verbs_that_prose_names_alone_exist(page: Path) -> None:
     known = set().union(*verbs().values()) | _FOREIGN
-    named = {match[1] for code in inline_code(page) if (match := re.match(r"(--[a-z][a-z-]+)(?:[ =,]|$)", code))}
+    groups = {verb.split()[0] for verb in verbs() if " " in verb}
+    for code in inline_code(page):
+        words = code.split()
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", code)) <= known, code
+        if len(words) > 1 and words[0] in groups and re.fullmatch("[a-z]+(-[a-z]+)*", words[1]):
+            assert " ".join(words[:2]) in verbs(), code
 
-    assert named <= known
+
+@cache
+def parameters() -> frozenset[str]:
+    """Return the parameters of operators, sensors and triggers, the fields of a connection, and the job's options."""
+    modules = [
+        importlib.import_module(module.name)
+        for package in (operators, sensors, triggers)
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    ]
+    public = [getattr(module, name) for module in modules for name in getattr(module, "__all__", ())]
+    classes = [each for thing in public if isinstance(thing, type) for each in thing.__mro__]
+    taken = {name for each in classes for name in inspect.signature(each.__init__).parameters}  # type: ignore[misc]
+    return frozenset({*taken, *HaOptions.model_fields, *HaConfig.model_fields})
+
+
+@pytest.mark.airflow
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_parameters_that_prose_names_exist(page: Path) -> None:
+    named = {match[1] for code in inline_code(page) if (match := re.match(r"([a-z_]+)=", code))}
+
+    assert named <= parameters() | _OTHER_WORDS
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
@@ -116,7 +151,12 @@ _DESTROYS = {
     r"checkpoint delete\b": ("delete", "remov"),
     r"storage (?:prune|collect)\b(?!.*--dry-run)": ("remov",),
     r"storage orphans\b.*--delete": ("remov", "delete"),
+    r"job move\b.*--abandon": ("abandon",),
+    r"rebuild\b.*--yes": ("rebuild", "writ"),
+    r"acl repair\b(?!.*--dry-run)": ("repair", "protect"),
 }
+# Of other programs.
+_REMOVES = re.compile(r"\brm -|\bdeleteall\b|\bairflow (?:dags delete|db reset|connections delete)|make clean")
 
 
 def paragraph_before(page: Path, line: int) -> str:
@@ -130,9 +170,11 @@ def paragraph_before(page: Path, line: int) -> str:
 def test_a_block_to_copy_destroys_nothing_without_a_sentence_before_it(page: Path) -> None:
     for block in blocks_of(page):
         for pattern, words in _DESTROYS.items():
-            if block.language == "bash" and re.search(rf"spark-ha {pattern}", block.text):
+            if block.language == "bash" and re.search(rf"(?:spark-ha|airflow ha) {pattern}", block.text):
                 said = paragraph_before(page, block.line).lower()
                 assert any(word in said for word in words), f"{page_id(page)}:{block.line}: {pattern}"
+        if _REMOVES.search(block.text) and block.language in ("bash", "text"):
+            assert "remov" in paragraph_before(page, block.line).lower(), f"{page_id(page)}:{block.line}"
 
 
 def options() -> list[tuple[str, Any]]:
