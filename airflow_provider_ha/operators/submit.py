@@ -110,8 +110,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
     :param restart_attempts: How often a lost driver is submitted again before the run fails; no limit when left out.
         What meets an outage is not counted.
-    :param restart_delay: Initial delay before a driver is submitted again that has failed by itself, or was lost before it
-        was RUNNING; doubles each time in a row. Every other loss is recovered at once.
+    :param restart_delay: Initial delay before a driver is submitted again that has failed by itself, or was lost before
+        it was RUNNING; doubles each time in a row. Every other loss is recovered at once.
     :param restart_delay_max: Upper bound of that delay; a minute when left out.
     :param restart_in_place: Whether the host that has lost the driver starts it again by itself, without Airflow; yes
         when left out. Without it, this task or the cluster leader does, on a host of theirs.

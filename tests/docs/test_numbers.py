@@ -21,8 +21,9 @@ from airflow_provider_ha.checkpoints.verify import process_pool
 from airflow_provider_ha.checkpoints.working.layered import garbage, purging
 from airflow_provider_ha.cli import completion
 from airflow_provider_ha.config import Retention
-from airflow_provider_ha.control.administration import history, losses
+from airflow_provider_ha.control.administration import history
 from airflow_provider_ha.control.job import reader_lease
+from airflow_provider_ha.control.reconcile.reconciler import ReconcileTimings
 from airflow_provider_ha.control.restore import restore_leases
 from airflow_provider_ha.coordination import lease
 from airflow_provider_ha.driver import cleaning, leaving, past_attempts, progress_source, publish_loop, script
@@ -34,7 +35,7 @@ from airflow_provider_ha.operators import _retries
 from airflow_provider_ha.plugins import _actions, _bounded, _logs
 from airflow_provider_ha.pointers import orphan_collection, orphans
 from airflow_provider_ha.proof import main as proof
-from airflow_provider_ha.recovery import repeated
+from airflow_provider_ha.recovery import losses, repeated
 from airflow_provider_ha.storage import probe
 from airflow_provider_ha.storage._webhdfs import HdfsLimits
 from airflow_provider_ha.storage.limits import S3Limits
@@ -42,6 +43,7 @@ from airflow_provider_ha.supervisor import in_place, log_rotation
 from airflow_provider_ha.supervisor import main as supervisor
 from airflow_provider_ha.timings import Timings
 from airflow_provider_ha.triggers import _base as triggers
+from airflow_provider_ha.triggers import _cluster_view
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.views import overview
 from tests.docs.test_code_blocks import PAGES, page_id
@@ -68,6 +70,7 @@ MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 CUT = T.session_timeout - 2 * T.heartbeat_interval - T.margin
 TRIGGER = {name: each.default for name, each in inspect.signature(SparkHaClusterTrigger.__init__).parameters.items()}
 RULES = {rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]}
+UNINSPECTED = ("how-to/alerts.md", "reference/json.md", "how-to/metrics.md", "reference/events.md")
 REFRESH = int(match_of(r"EVERY = (\d+);", PACKAGE / "plugins" / "static" / "page.js")) / 1000
 GRACE = match_of(r"grace=(\d+)\.0", ROOT / "dags" / "alerts.py")
 TRY = f"{_retries.RETRY_DELAY.seconds} s apart"
@@ -204,6 +207,12 @@ SENTENCES = [
     ("how-to/use-the-page.md", f"reads the newest {history.RUNS} runs"),
     ("how-to/use-the-page.md", f"newest {WORDS[losses.LOOPS_FROM]} attempts or more"),
     ("how-to/use-the-page.md", "between two attempts"),
+    *((page, f"no job for {WORDS[_cluster_view._NOT_INSPECTED_SECONDS / 60]} minutes") for page in UNINSPECTED[:2]),
+    *(
+        (page, f"has inspected none for {WORDS[threshold('SparkHaNotInspected') / 60]} minutes")
+        for page in UNINSPECTED[2:]
+    ),
+    ("how-to/recover-jobs.md", f"takes {'a quarter of an hour' if ReconcileTimings().act == 900 else '?'}"),
     ("how-to/alerts.md", f"within `grace` ({GRACE} s in the DAG)"),
     ("how-to/metrics.md", f"batches of {WORDS[threshold('SparkHaCheckpointOld') / 60]} minutes are committed"),
     ("how-to/metrics.md", f"a query is {threshold('SparkHaLagGrows'):,} rows behind"),
