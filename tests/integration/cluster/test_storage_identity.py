@@ -20,7 +20,9 @@ from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.control.verification.cut_proof import proof_place
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SetData
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, StorageUnavailableError
+from airflow_provider_ha.jobs.cluster_roots import read_roots
 from airflow_provider_ha.jobs.model import Generation
 from airflow_provider_ha.jobs.quarantine import list_quarantined
 from airflow_provider_ha.storage.blobs import put_blob
@@ -182,16 +184,38 @@ def test_a_test_of_a_connection_makes_no_cluster(cluster: Cluster, config: HaCon
     assert not cluster.client.roots.known()
 
 
-def test_a_storage_that_lost_one_root_only_is_not_taken_for_a_new_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    """ZooKeeper has lost its data, and the work root is not mounted on this host."""
+@pytest.mark.parametrize("away", ["storage", "work"])
+def test_a_storage_that_lost_one_root_only_is_not_taken_for_a_new_cluster(
+    cluster: Cluster, tmp_path: Path, away: str
+) -> None:
+    """ZooKeeper has lost its data, and one root is not mounted on this host: the marker of the other one says so."""
     both = cluster.config.model_copy(update={"work_root": f"file://{tmp_path}/work"})
     (tmp_path / "two").mkdir()
     two = Cluster(both, cluster.coordinator, tmp_path / "two")
     two.lost("flights")
     wipe(both, cluster.coordinator)
 
-    with unmounted(tmp_path / "work"), pytest.raises(StorageUnavailableError, match="work root"):
-        two.open(cluster.coordinator).store.write("a", b"")
+    with unmounted(tmp_path / away):
+        with pytest.raises(StorageUnavailableError, match=f"{away} root .* is not mounted on this host"):
+            two.open(cluster.coordinator).store.write("a", b"")
+        assert list((tmp_path / away).iterdir()) == []
+
+
+def test_an_empty_zookeeper_and_a_root_that_is_not_mounted_make_a_new_cluster(
+    cluster: Cluster, config: HaConfig, storage: Path
+) -> None:
+    """The limit of what the markers can show: nothing else knows that there was a cluster."""
+    cluster.lost("flights")
+    wipe(config, cluster.coordinator)
+
+    with unmounted(storage):
+        cluster.open(cluster.coordinator).store.write("a", b"")
+        made = read_roots(cluster.coordinator, ClusterPaths(config.root, config.cluster_id))
+
+    assert made is not None
+    assert made.uuid.encode() not in (config.work_path / MARKER).read_bytes()
+    with pytest.raises(ConfigurationError, match="which was mounted at"):  # at once, when it is there again
+        cluster.open(cluster.coordinator).store.write("a", b"")
 
 
 def test_neither_a_launch_nor_a_drill_makes_the_work_root(cluster: Cluster, tmp_path: Path) -> None:
