@@ -14,8 +14,8 @@ import psutil
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
+from airflow_provider_ha.jobs.host.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import Generation
-from airflow_provider_ha.supervisor.spark_submit import find_spark_home
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.small_airflow import SmallAirflow
 

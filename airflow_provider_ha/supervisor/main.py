@@ -45,6 +45,7 @@ from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationErr
 from airflow_provider_ha.jobs.application.artifacts import fetch_application
 from airflow_provider_ha.jobs.blobs_of_run import fetch_graph, is_of_storage, needed_by
 from airflow_provider_ha.jobs.host.driver_spec import OWNER_ONLY, DriverSpec, write_private
+from airflow_provider_ha.jobs.host.spark_release import find_spark_home
 from airflow_provider_ha.jobs.host.ticket import HOME_OPTION
 from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED
@@ -175,7 +176,7 @@ def start(spec: DriverSpec) -> ProcessTree:
     store = open_store(spec.config)
     graph = fetch_graph(store, spec.ticket.graph, spec.job_id, spec.run)
     remember(script_secrets(graph.conf, graph.env, graph.arguments))
-    spark_home = spark_submit.find_spark_home(named_spark_home(engine_options(spec.config, graph.target)))
+    spark_home = find_spark_home(named_spark_home(engine_options(spec.config, graph.target)))
     with needed_by(spec.job_id, spec.run, "application"):
         application = fetch_application(store, graph, spec.home.application_directory)
     if (named := packed_python(graph.conf)) is not None:

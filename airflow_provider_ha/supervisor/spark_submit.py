@@ -14,15 +14,13 @@ from pathlib import Path
 from airflow_provider_ha._process.java import utf8_locale
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, archive_item, worker_path
-from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
-from airflow_provider_ha.jobs.host.spark_release import check_one_release, check_supported, installed_spark
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.options.component_conf import needs_component
 from airflow_provider_ha.jobs.options.component_jar import component_jar
 from airflow_provider_ha.jobs.options.conf_keys import check_keys
-from airflow_provider_ha.jobs.options.engine_options import PYTHON_OPTION, SPARK_HOME_OPTION, engine_options
+from airflow_provider_ha.jobs.options.engine_options import PYTHON_OPTION, engine_options
 from airflow_provider_ha.jobs.options.lineage_conf import counted
 from airflow_provider_ha.jobs.options.site_conf import keys_of, site_defaults
 from airflow_provider_ha.supervisor.packed_python import IMPORTS_VARIABLE, imports, packed_python
@@ -35,31 +33,6 @@ _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
 # spark-class first starts a JVM that only prints the command line of the second one: with one compiler that takes
 # 0.1 s less.
 _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-
-def find_spark_home(configured: Path | None) -> Path:
-    """Return the Spark whose ``bin/spark-submit`` starts the driver: *configured*, else that of the installed pyspark.
-
-    :raises ConfigurationError: There is none, it is put together from two releases, or of one that is not supported.
-    """
-    if configured is None:
-        spark = installed_spark()
-        check_one_release(spark)  # guard: a-driver-starts-with-two-releases
-        if spark.home is None or (spark.client and not spark.package):
-            what = "only pyspark-client, which has no spark-submit," if spark.client else "no pyspark"
-            version = f" and pyspark=={spark.client}" if spark.client else ""
-            raise ConfigurationError(
-                f"{what} is installed for the interpreter that starts drivers",
-                next_step=f"Install airflow-provider-ha[spark]{version} there or set SPARK_HOME",
-            )
-        configured = spark.home
-    if not (configured / "bin" / "spark-submit").is_file():
-        raise ConfigurationError(
-            f"there is no bin/spark-submit in {str(configured)!r}",
-            next_step=f"Correct SPARK_HOME, or the engine option {SPARK_HOME_OPTION!r}",
-        )
-    check_supported(configured)
-    return configured
 
 
 def command(spark_home: Path, spec: DriverSpec) -> list[str]:

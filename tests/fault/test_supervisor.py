@@ -234,10 +234,17 @@ def test_after_an_orderly_end_the_jvm_may_clean_up(job: JobContext, start: Calla
     assert not helpers.alive(helpers.pid_in(job, "worker.pid") or 0)
 
 
+def unusable_spark(home: Path) -> str:
+    """Make a Spark that a submission takes, and whose spark-submit cannot be executed."""
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "spark-submit").touch(mode=0o600)
+    return str(home)
+
+
 def test_a_driver_that_cannot_be_started_is_reported_with_the_reason(
     job: JobContext, start: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "nothing-here"))
+    monkeypatch.setenv("SPARK_HOME", unusable_spark(tmp_path))
 
     start("wait")
     found = wait_until(lambda: exit_of(job), timeout=20, what="the exit")
@@ -346,7 +353,7 @@ def test_the_connection_s_secrets_are_gone_with_the_exit(job: JobContext, start:
 def test_the_reason_of_an_exit_holds_no_password(
     job: JobContext, start: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("SPARK_HOME", f"{tmp_path}/x?password=hunter2")
+    monkeypatch.setenv("SPARK_HOME", unusable_spark(tmp_path / "x?password=hunter2"))
 
     start("wait")
     found = wait_until(lambda: exit_of(job), timeout=20, what="the exit")

@@ -16,10 +16,11 @@ from airflow_provider_ha.checkpoints.working.work_area import Capabilities
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
-from airflow_provider_ha.control.restore.restore import plan_for, restore_job
+from airflow_provider_ha.control.restore.restore import _files, plan_for, restore_job
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.errors import (
+    ConfigurationError,
     JobStateError,
     NotConnectedError,
     OutcomeUnknownError,
@@ -183,5 +184,46 @@ def test_a_restore_asks_the_work_root_what_it_lacks_as_a_submission_does(
 
     with pytest.raises(StorageUnavailableError, match="does not write conditionally"):
         restore_job(copy, RestoreRequest(job_id="copy", request_id="r", source_job="flights", accept_verdicts=ANY))
+
+    assert copy.runs.numbers() == []
+
+
+def test_a_restore_that_replaces_files_looks_at_its_storage_once(
+    copy: JobContext, source: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, real = [], LinkedWorkArea.capabilities
+    monkeypatch.setattr(LinkedWorkArea, "capabilities", lambda area: looks.append(area) or real(area))
+    beside = tmp_path / "application" / "settings.ini"
+    application = helpers.script(tmp_path)
+    beside.write_text("")
+
+    restored = restore_job(copy, request(application=str(application), accept_verdicts=ANY))
+
+    graph = copy.graph_of(copy.runs.get(restored.run).run)
+    assert graph.application.name == application.name
+    assert beside.name in graph.beside, "what a driver's hint about a missing file needs is replaced, too"
+    assert len(looks) == 1
+
+
+def test_files_that_a_restore_replaces_are_no_matter_of_the_java_of_this_host(
+    copy: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job may run on a cluster."""
+    application = helpers.script(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+
+    assert _files(copy, request(application=str(application)))["application"].name == application.name
+
+
+def test_a_restore_on_a_host_without_java_is_refused_as_a_submission_is(
+    copy: JobContext, source: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    with pytest.raises(ConfigurationError, match="no Java was found by PATH"):
+        restore_job(copy, request(accept_verdicts=ANY))
 
     assert copy.runs.numbers() == []

@@ -18,10 +18,10 @@ from airflow_provider_ha.jobs.host.spark_release import (
     RANGE,
     InstalledSpark,
     check_one_release,
+    find_spark_home,
     installed_spark,
 )
 from airflow_provider_ha.jobs.model import Target
-from airflow_provider_ha.supervisor import spark_submit
 from tests.engine_helpers import CONFIG
 
 
@@ -109,14 +109,14 @@ MIXED = InstalledSpark(home=Path("/site/pyspark"), package="4.3.0", client="4.2.
 
 @pytest.fixture
 def mixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (prepare, proof_child, spark_submit):
+    for module in (proof_child, spark_release):
         monkeypatch.setattr(module, "installed_spark", lambda: MIXED)
     monkeypatch.delenv("SPARK_HOME", raising=False)
 
 
 @pytest.mark.usefixtures("mixed")
 def test_a_submission_and_a_drivers_start_are_refused_with_both_releases() -> None:
-    for start in (lambda: prepare.check_spark(CONFIG, Target()), lambda: spark_submit.find_spark_home(None)):
+    for start in (lambda: prepare.check_spark(CONFIG, Target()), lambda: find_spark_home(None)):
         with pytest.raises(ConfigurationError, match=r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0"):
             start()
 
@@ -140,7 +140,7 @@ def test_a_spark_home_of_its_own_is_not_judged_by_what_is_installed(
 
     prepare.check_spark(CONFIG, Target())
 
-    assert spark_submit.find_spark_home(tmp_path) == tmp_path
+    assert find_spark_home(tmp_path) == tmp_path
 
 
 def spark_of(home: Path, release: str) -> Path:
@@ -158,7 +158,7 @@ def test_a_spark_of_another_release_is_refused_with_the_range(
     home = spark_of(tmp_path / "spark", release)
     monkeypatch.setenv("SPARK_HOME", str(home))
 
-    for start in (lambda: prepare.check_spark(CONFIG, Target()), lambda: spark_submit.find_spark_home(home)):
+    for start in (lambda: prepare.check_spark(CONFIG, Target()), lambda: find_spark_home(home)):
         with pytest.raises(ConfigurationError, match=rf"on Spark {RANGE}; in '{home}' is Spark {release}"):
             start()
 
@@ -167,7 +167,7 @@ def test_a_spark_of_another_release_is_refused_with_the_range(
 def test_a_spark_within_the_range_is_taken(tmp_path: Path, release: str) -> None:
     home = spark_of(tmp_path / "spark", release)
 
-    assert spark_submit.find_spark_home(home) == home
+    assert find_spark_home(home) == home
 
 
 def test_the_range_of_spark_is_what_it_is_called_and_what_the_package_installs() -> None:
@@ -180,8 +180,8 @@ def test_the_range_of_spark_is_what_it_is_called_and_what_the_package_installs()
 
 @pytest.mark.usefixtures("mixed")
 @pytest.mark.parametrize("of_the_job", [True, False])
-def test_a_spark_home_among_the_options_is_not_judged_by_what_is_installed(*, of_the_job: bool) -> None:
-    options = {"spark_home": "/opt/spark"}
+def test_a_spark_home_among_the_options_is_not_judged_by_what_is_installed(tmp_path: Path, *, of_the_job: bool) -> None:
+    options = {"spark_home": str(spark_of(tmp_path, "4.2.0"))}
     config = CONFIG if of_the_job else CONFIG.model_copy(update={"engines": {"local": options}})
 
     prepare.check_spark(config, Target(engine_options=options if of_the_job else {}))
@@ -194,10 +194,10 @@ def test_a_cluster_s_drivers_do_not_use_the_spark_of_the_submitter() -> None:
 
 def test_a_host_with_the_client_only_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     client = InstalledSpark(home=Path("/site/pyspark"), client="4.2.0", files="4.2.0")
-    monkeypatch.setattr(spark_submit, "installed_spark", lambda: client)
+    monkeypatch.setattr(spark_release, "installed_spark", lambda: client)
 
     with pytest.raises(ConfigurationError, match="only pyspark-client") as error:
-        spark_submit.find_spark_home(None)
+        find_spark_home(None)
 
     assert "airflow-provider-ha[spark] and pyspark==4.2.0" in (error.value.next_step or "")
 

@@ -30,7 +30,6 @@ from airflow_provider_ha.control.job.last_directory import last_directory
 from airflow_provider_ha.control.job.life_before import life_before
 from airflow_provider_ha.control.job.requests import (
     RestoreRequest,
-    SubmitRequest,
     SubmittedRun,
 )
 from airflow_provider_ha.control.job.run_starts import run_starts
@@ -42,7 +41,13 @@ from airflow_provider_ha.control.restore.ownership import check_claim
 from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
 from airflow_provider_ha.control.submission.from_nothing import given_in_last_directory
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
-from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark, upload
+from airflow_provider_ha.control.submission.prepare import (
+    check_conf,
+    check_java,
+    check_master,
+    check_spark,
+    upload_files,
+)
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.control.submission.work_root import check_storage, check_work_root
 from airflow_provider_ha.errors import (
@@ -78,9 +83,9 @@ def restore_job(job: JobContext, request: RestoreRequest, *, seen: int | None = 
         def prepare() -> Prepared:
             chosen, plan = _plan(job, request, reading)
             graph = accepted_graph(job, request, chosen, plan)
-            check_storage(job)
+            files = _files(job, request)
             start = restored_start(job, plan, request.output)
-            blob = job.graphs.write_graph(graph.model_copy(update=_files(job, request)))
+            blob = job.graphs.write_graph(graph.model_copy(update=files))
             reading.planned(start.plan)
             # guard: a-restore-gives-the-job-away
             return Prepared(graph=blob, start=start, owner=owner_of_job(job))  # a restore keeps the owner
@@ -278,7 +283,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
     if options:
         overrides["options"] = (request.options or source.options).model_copy(update=options)
     graph = source.model_copy(update=overrides)
-    check_spark(job.config, graph.target)
+    check_java(graph.target, graph.env, check_spark(job.config, graph.target))
     job.engines.get(graph.target.engine).check(graph.target)  # guard: restore-moves-a-job-where-it-cannot-run
     check_conf(graph.conf)
     check_work_root(job.config, graph.target, graph.conf)
@@ -296,12 +301,12 @@ def _given_files(request: RestoreRequest) -> dict[str, Any]:
 
 
 def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:
-    """Upload the files that the request replaces."""
+    """Upload the files that the request replaces, after a look at the storage."""
     if not (given := _given_files(request)):
+        check_storage(job)
         return {}
-    uploaded: JobGraph = upload(job, SubmitRequest(job_id=job.job_id, request_id=request.request_id, **given))
-    replaced = {name: getattr(uploaded, name) for name in given}
-    return replaced | {"modules": uploaded.modules}
+    uploaded = upload_files(job, **given)
+    return {name: getattr(uploaded, name) for name in (*given, "modules", "beside")}
 
 
 def _writers_dead(source: JobContext, generation: Generation | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.application_scan import unnamed_queries
 from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, is_impossible, is_local, remote_reason
-from airflow_provider_ha.jobs.host.spark_release import check_one_release, check_supported, installed_spark
+from airflow_provider_ha.jobs.host.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.options.conf_keys import check_keys
 from airflow_provider_ha.jobs.options.engine_options import cluster_options, engine_options, named_spark_home
@@ -66,23 +66,16 @@ def check_conf(conf: Mapping[str, str]) -> None:
             )
 
 
-def check_spark(config: HaConfig, target: Target) -> None:
-    """Refuse this host's Spark when it is put together from two releases, or not supported: drivers fail in odd ways.
+def check_spark(config: HaConfig, target: Target) -> Path | None:
+    """Return the Spark of this host that is to run the drivers; ``None`` for those of a cluster: it is on its workers.
 
-    Only for drivers of this host: those of a cluster use the Spark of its workers.
-
-    :raises ConfigurationError: It is; names the releases.
+    :raises ConfigurationError: There is none, it is put together from two releases, or not supported: drivers fail in
+        odd ways with such a one.
     """
     if target.engine != LocalEngine.name:  # guard: spark-of-the-submitter-counts-elsewhere
-        return
-    # A Spark that is named is used instead, with its own Python files.
-    home = named_spark_home(engine_options(config, target))
-    if home is None:
-        spark = installed_spark()
-        check_one_release(spark)
-        home = spark.home
-    if home is not None:
-        check_supported(home)
+        return None
+    # A Spark that is named is used instead of the installed one, with its own Python files.
+    return find_spark_home(named_spark_home(engine_options(config, target)))
 
 
 def check_java(target: Target, env: Mapping[str, str], spark_home: Path | None) -> None:
@@ -102,35 +95,42 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     """Put the files of an application into storage and return its graph.
 
     :raises ConfigurationError: A file is not there, the master is remote or impossible, conf sets what has a parameter,
-        there is no Java, or Spark is of two releases or too old for the work root; nothing was uploaded.
+        there is no Java or no Spark, or Spark is of two releases or too old for the work root; nothing was uploaded.
     :raises ApplicationRefusedError: Conf sets what the work root needs; nothing was uploaded.
     :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
     """
     target = _target(job.config, request)
-    check_spark(job.config, target)
-    home = named_spark_home(engine_options(job.config, target)) if target.engine == LocalEngine.name else None
-    check_java(target, request.env, home or installed_spark().home)
+    check_java(target, request.env, check_spark(job.config, target))
     check_conf(request.resources.beside(request.conf))
     check_master(request.master, allowed=request.options.allow_remote_executors)  # guard: submit-takes-any-master
     job.engines.get(request.engine).check(target)
     check_work_root(job.config, target, request.conf)
-    files = upload_application(
-        job.store,
-        partial(check_storage, job),
+    files = upload_files(
+        job,
         application=request.application,
         py_files=request.py_files,
         files=request.files,
         jars=request.jars,
         archives=request.archives,
     )
-    for line in unnamed_queries(Path(request.application)):
+    return _graph(job, request, files)
+
+
+def upload_files(job: JobContext, *, application: str | Path, **others: Sequence[str | Path]) -> ApplicationArtifacts:
+    """Put the files of an application into storage, after a look at it; warn of what its driver will refuse.
+
+    :raises ConfigurationError: A file is not there; nothing was uploaded.
+    :raises StorageUnavailableError: As :func:`upload`.
+    """
+    files = upload_application(job.store, partial(check_storage, job), application=application, **others)
+    for line in unnamed_queries(Path(application)):
         log.warning(
             "%s, line %d: a streaming query has no name, and its sink gives it none, so the driver will refuse it. "
             'Add .queryName("...") to its writeStream.',
-            request.application,
+            application,
             line,
         )
-    return _graph(job, request, files)
+    return files
 
 
 def describe(job: JobContext, request: SubmitRequest) -> JobGraph:

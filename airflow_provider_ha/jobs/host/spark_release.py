@@ -61,6 +61,31 @@ def installed_spark(path: Sequence[str] | None = None) -> InstalledSpark:
     )
 
 
+def find_spark_home(configured: Path | None) -> Path:
+    """Return the Spark whose ``bin/spark-submit`` starts the driver: *configured*, else that of the installed pyspark.
+
+    :raises ConfigurationError: There is none, it is put together from two releases, or of one that is not supported.
+    """
+    if configured is None:
+        spark = installed_spark()
+        check_one_release(spark)  # guard: a-driver-starts-with-two-releases
+        if spark.home is None or (spark.client and not spark.package):
+            what = "only pyspark-client, which has no spark-submit," if spark.client else "no pyspark"
+            version = f" and pyspark=={spark.client}" if spark.client else ""
+            raise ConfigurationError(
+                f"{what} is installed for the interpreter that starts drivers",
+                next_step=f"Install airflow-provider-ha[spark]{version} there or set SPARK_HOME",
+            )
+        configured = spark.home
+    if not (configured / "bin" / "spark-submit").is_file():
+        raise ConfigurationError(
+            f"there is no bin/spark-submit in {str(configured)!r}",
+            next_step="Correct SPARK_HOME, or the engine option 'spark_home'",
+        )
+    check_supported(configured)
+    return configured
+
+
 def check_one_release(spark: InstalledSpark) -> None:
     """Refuse a Spark that is put together from two releases, or was taken apart.
 

@@ -16,10 +16,10 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.host.spark_release import find_spark_home
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED
 from airflow_provider_ha.supervisor import main
 from airflow_provider_ha.supervisor.directory_lock import lock_directory
-from airflow_provider_ha.supervisor.spark_submit import find_spark_home
 from tests.fake.jobs import CONFIG
 from tests.support.clusters.dead_driver import SPEC, failing
 
