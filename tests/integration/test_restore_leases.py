@@ -192,7 +192,12 @@ def test_a_restore_that_replaces_files_looks_at_its_storage_once(
     copy: JobContext, source: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, real = [], LinkedWorkArea.capabilities
-    monkeypatch.setattr(LinkedWorkArea, "capabilities", lambda area: looks.append(area) or real(area))
+
+    def counted(area: LinkedWorkArea) -> Capabilities:
+        looks.append(area.place)
+        return real(area)
+
+    monkeypatch.setattr(LinkedWorkArea, "capabilities", counted)
     beside = tmp_path / "application" / "settings.ini"
     application = helpers.script(tmp_path)
     beside.write_text("")

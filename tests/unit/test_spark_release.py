@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,9 @@ def mixed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("mixed")
 def test_a_submission_and_a_drivers_start_are_refused_with_both_releases() -> None:
-    for start in (lambda: prepare.check_spark(CONFIG, Target()), lambda: find_spark_home(None)):
+    starts: tuple[Callable[[], object], ...]
+    starts = (lambda: prepare.check_spark(CONFIG, Target()), lambda: find_spark_home(None))
+    for start in starts:
         with pytest.raises(ConfigurationError, match=r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0"):
             start()
 
@@ -158,7 +161,9 @@ def test_a_spark_of_another_release_is_refused_with_the_range(
     home = spark_of(tmp_path / "spark", release)
     monkeypatch.setenv("SPARK_HOME", str(home))
 
-    for start in (lambda: prepare.check_spark(CONFIG, Target()), lambda: find_spark_home(home)):
+    starts: tuple[Callable[[], object], ...]
+    starts = (lambda: prepare.check_spark(CONFIG, Target()), lambda: find_spark_home(home))
+    for start in starts:
         with pytest.raises(ConfigurationError, match=rf"on Spark {RANGE}; in '{home}' is Spark {release}"):
             start()
 
