@@ -191,18 +191,21 @@ def load_state(session: Any, request: ProofRequest, say: Callable[[Answer], None
     session._jsparkSession.streams()  # noqa: SLF001  # pyspark's own way makes only its Python half
     # The data source does not look into the commit log for it.
     session.conf.set(FORMAT_VERSION, "2" if request.state_by_id else "1")
+    opened = os.open(request.copy_directory, os.O_RDONLY | os.O_DIRECTORY)
+    # By a name without signs: the data source escapes a path twice (`%20`, then `%2520`), and looks somewhere else.
+    place = f"/proc/{os.getpid()}/fd/{opened}"
     for reading in request.readings:
         try:
-            rows = _rows(session, request, reading)
+            rows = _rows(session, place, request.batch, reading)
         except Exception as error:  # noqa: BLE001, PERF203  # any exception of Spark is its answer to this one
             say(Answer(event=Event.REFUSED, reading=reading, errors=chain(error)))
         else:
             say(Answer(event=Event.LOADED, reading=reading, rows=rows))
+    os.close(opened)
 
 
-def _rows(session: Any, request: ProofRequest, reading: StateReading) -> tuple[int, ...]:
-    frame = session.read.format("statestore").options(**options(reading, request.batch))
-    frame = frame.load(str(request.copy_directory))
+def _rows(session: Any, place: str, batch: int, reading: StateReading) -> tuple[int, ...]:
+    frame = session.read.format("statestore").options(**options(reading, batch)).load(place)
     found = {row["partition_id"]: row["count"] for row in frame.groupBy("partition_id").count().collect()}
     # A partition without a row is not in the answer, although it was loaded.
     return tuple(found.get(partition, 0) for partition in range(frame.rdd.getNumPartitions()))

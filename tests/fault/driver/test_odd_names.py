@@ -10,7 +10,10 @@ import pytest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.drills.drill import DrillRequest, drill
 from airflow_provider_ha.control.job.requests import LATEST
+from airflow_provider_ha.control.verification.cut_proof import ProofOptions
+from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.odd_names import ODD, SPARED
@@ -18,6 +21,7 @@ from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
 
 
+PROOF = ProofOptions(heap="512m", deadline=600.0)
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 
@@ -58,6 +62,11 @@ def test_a_job_is_submitted_lost_saved_stopped_and_restored(client: HaClient, tm
 
     terminate_and_compare(job, 4)
     assert {path.name for path in tmp_path.iterdir() if "rk" in path.name} == {ODD, SPARED}
+    # The application below that path again, on a copy below the work root, with the input below the other one.
+    proven = drill(client.context(job.job_id), DrillRequest(drill_id="weekly", requested_by="test", options=PROOF))
+    assert (proven.verdict, proven.reasons) == (DrillVerdict.PASSED, ())
+    answer = proven.queries["windows"]
+    assert (answer.loaded, answer.started) == ("proven", "proven"), answer
 
 
 ELSEWHERE = """
