@@ -1,6 +1,7 @@
 """A query that writes to a table that remembers its batches is killed beside the table's commit, and is set back.
 
-``toTable()`` into real ones: Delta in Spark's own catalog, Iceberg in a Hadoop catalog. The rows are exact.
+``toTable()`` into real ones, below a directory with odd signs: Delta in Spark's own catalog, Iceberg in a Hadoop
+catalog. The rows are exact.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.proofs.sinks.cells import Kill
 from tests.proofs.sinks.play import KILLED, feed, killed, numbers, report
 from tests.proofs.sinks.stage import delta_conf
+from tests.support.odd_names import ODD
 from tests.support.spark import iceberg
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.supervised_job import SupervisedJob
@@ -75,7 +77,7 @@ def lake(request: pytest.FixtureRequest) -> Lake:
 @pytest.fixture
 def job(client: HaClient, lake: Lake, tmp_path: Path) -> SupervisedJob:
     """A job that writes numbers, one file a batch; each batch makes a checkpoint."""
-    made = SupervisedJob(client, Stream(tmp_path), (QUERY,), conf=lake.conf(str(tmp_path / "lake")))
+    made = SupervisedJob(client, Stream(tmp_path), (QUERY,), conf=lake.conf(str(tmp_path / ODD)))
     made.engine_options = lake.engine_options()
     made.options = HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False, retained_checkpoints=10)
     return made
@@ -92,7 +94,7 @@ def in_table(job: SupervisedJob, lake: Lake) -> int:
     """Return the highest batch of the query that the table has."""
     tree = job.tree(1)
     assert tree is not None
-    return lake.last_batch(job.stream.root / "lake", read_query_id(tree / QUERY))
+    return lake.last_batch(job.stream.root / ODD, read_query_id(tree / QUERY))
 
 
 def expected(batches: int) -> Counter[int]:

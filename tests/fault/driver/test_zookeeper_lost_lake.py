@@ -21,6 +21,7 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.sinks.stage import delta_conf
 from tests.support.clusters import submit_helpers
+from tests.support.odd_names import ODD
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.kafka_server import Kafka, broker, connector_jars
 from tests.support.spark.supervised_job import SupervisedJob
@@ -63,7 +64,7 @@ def test_two_delta_tables_have_each_number_of_a_topic_as_often_as_it_was_to_be_w
 ) -> None:
     """A fresh start, with consent, writes all again: a table that took its batches for those of before would not."""
     config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{tmp_path}/storage", timings=Timings())
-    topic, tables = kafka.new_topic(), tmp_path / "tables"
+    topic, tables = kafka.new_topic(), tmp_path / ODD
     kafka.add(topic, 25)
     delta = delta_conf()
     options = HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False)

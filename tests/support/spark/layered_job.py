@@ -47,7 +47,7 @@ def on_hdfs(config: HaConfig, hdfs: Hdfs, folder: Path) -> HaConfig:
     return HaConfig.model_validate(
         {
             **config.model_dump(),
-            "work_root": hdfs.new_root(),
+            "work_root": f"{hdfs.new_root()}/{ODD}",
             "home_root": f"file://{folder}/home",
             "hdfs": hdfs.options(),
         }
