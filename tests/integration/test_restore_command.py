@@ -21,10 +21,18 @@ AS_COPY = ("copy", "--from-job", "flights")
 @pytest.fixture
 def job_with_a_file_sink(source: Job) -> Job:
     """Its newest checkpoint cannot be restored into another output: the log of its file sink is not kept."""
+    return with_sink(source, QuerySink(kind=SinkKind.FILE, format="json", path="/out"))
+
+
+@pytest.fixture
+def job_with_a_function(source: Job) -> Job:
+    """Nothing shows where its function writes."""
+    return with_sink(source, QuerySink(kind=SinkKind.FOREACH_BATCH, format="foreachBatch"))
+
+
+def with_sink(source: Job, sink: QuerySink) -> Job:
     checkpoint = source.checkpoints.load(source.checkpoints.pointer(1))
-    cut = checkpoint.queries[QUERY].model_copy(
-        update={"sink": QuerySink(kind=SinkKind.FILE, format="json", path="/out")}
-    )
+    cut = checkpoint.queries[QUERY].model_copy(update={"sink": sink})
     source.checkpoints.add(
         source.leadership, checkpoint.model_copy(update={"number": 2, "queries": {QUERY: cut}, "pin": checkpoint.pin})
     )
@@ -185,3 +193,15 @@ def test_a_plan_of_a_path_without_an_application_exits_as_the_restore_would(spar
     assert planned == restored == 1
     assert "has no run yet, so nothing says which application goes on" in said
     assert "has no run yet, so nothing says which application goes on" in refused
+
+
+@pytest.mark.usefixtures("job_with_a_function")
+def test_a_function_that_may_write_for_both_jobs_needs_consent_for_another_job(spark_ha: Any, copy: JobContext) -> None:
+    """The first job goes on: a table that both write to would drop the rows of the numbers that it has."""
+    refused, _, err = spark_ha("restore", *AS_COPY)
+    before = runs(copy)
+    taken, _, _ = spark_ha("restore", *AS_COPY, "--accept-verdict", "LOSS_POSSIBLE")
+
+    assert (refused, before) == (1, [])
+    assert "nothing shows whether its foreachBatch writes to the output of the job that it is restored from" in err
+    assert (taken, runs(copy)) == (0, [1])

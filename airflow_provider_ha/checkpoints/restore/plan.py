@@ -164,9 +164,9 @@ def _judge_shared(facts: QueryFacts, judgement: Judgement) -> None:
     if later or not (facts.complete and facts.writers_dead):
         judgement.add(
             Verdict.LOSS_POSSIBLE,
-            f"nothing shows whether its {cut.sink.format or 'sink'} writes where the job writes that it is restored "
-            f"from, whose sink was given batches after {cut.batch}, or may be: a sink that ignores numbers which it "
-            "knows skips rows, and any other one gets rows twice",
+            f"nothing shows whether its {cut.sink.format or 'sink'} writes to the output of the job that it is "
+            f"restored from, which was given batches after {cut.batch}, or may be given them: a sink that ignores "
+            "numbers which it knows skips rows, and any other one gets rows twice",
             "write to another place, as by context.current().job_id, then accept LOSS_POSSIBLE by name",
         )
 
