@@ -32,6 +32,7 @@ EVENTS = [
     "checkpoint_failing",
     "checkpoint_old",
     "stalled",
+    "input_lost",
     "drill_failed",
     "recovery_point_exceeded",
     "recovery_time_exceeded",

@@ -34,6 +34,8 @@ class BatchEntry(Model):
     :param commits: Content of ``commits/<batch>``; ``None`` while it is not committed.
     :param sources: Source directory (``"0"``) -> the file source's own log lines of this batch, in order.
     :param log_offsets: Source directory -> ``logOffset`` that this batch ends with.
+    :param lengths: Source directory -> bytes of the file of each of those lines; ``None`` where that is not known.
+        Spark does not record it: the driver asks the file system.
     """
 
     batch: int
@@ -41,6 +43,12 @@ class BatchEntry(Model):
     commits: str | None = None
     sources: dict[Segment, tuple[str, ...]] = {}
     log_offsets: dict[Segment, int] = {}
+    lengths: dict[Segment, tuple[int | None, ...]] = {}
+
+    def measured_as(self, other: BatchEntry | None) -> BatchEntry:
+        """Return the entry with the lengths that another record of the same batch has, if it has none itself."""
+        same = other is not None and not self.lengths and (other.offsets, other.sources) == (self.offsets, self.sources)
+        return self.model_copy(update={"lengths": other.lengths}) if other is not None and same else self
 
 
 class SinkKind(str, Enum):
@@ -74,6 +82,21 @@ class QuerySink(Model):
     repeatable: bool = False
 
 
+class QuerySources(Model):
+    """What a query reads, as far as its offsets do not say it.
+
+    :param tables: Source -> directory of the Delta or Iceberg table that it reads, absolute.
+    :param brokers: ``host:port,host:port`` of its topics, as the script names them; empty for none, or for several.
+    :param topics: Topic -> its id when the run began to read it.
+    :param tolerant: Sources that Spark lets go on where rows are gone (``failOnDataLoss`` is false).
+    """
+
+    tables: dict[str, str] = {}
+    brokers: str = ""
+    topics: dict[str, str] = {}
+    tolerant: tuple[str, ...] = ()
+
+
 class QueryCut(Model):
     """One query's part of a cut.
 
@@ -81,12 +104,14 @@ class QueryCut(Model):
     :param sink: The state of its sink at that time.
     :param entries: The batches that were recorded since the previous checkpoint (all up to L, ascending).
     :param files: Relative path -> size, of the closure.
+    :param sources: What it reads.
     """
 
     batch: int
     sink: QuerySink
     entries: tuple[BatchEntry, ...] = ()
     files: dict[str, int] = {}
+    sources: QuerySources = QuerySources()
 
 
 class CheckpointKind(str, Enum):
@@ -327,6 +352,7 @@ class KafkaPartition(Model):
     :param replayed: Rows that are read again.
     :param gone: Rows after the cut that the brokers no longer have.
     :param unread: Rows that no recorded batch has read: they come after the replay, once.
+    :param replaced: Whether its topic is another one of that name, by its id; ``None`` when the brokers do not say it.
     """
 
     topic: str
@@ -338,16 +364,19 @@ class KafkaPartition(Model):
     replayed: int
     gone: int
     unread: int
+    replaced: bool | None = False
 
 
 class SourceInput(Model):
     """The input that one source has to give again.
 
     :param source: Its name, or its position where it has none.
-    :param unit: ``"files"`` or ``"rows"``; ``None`` for a source whose offsets only it understands.
+    :param unit: ``"files"``, ``"rows"``, ``"seconds"``, ``"versions"`` of a Delta table, ``"snapshots"`` of an Iceberg
+        table; ``None`` for a source whose offsets only it understands, or whose place is not recorded.
     :param amount: How many; ``None`` when that is not known.
     :param gone: How many of those after the cut the source no longer has; ``None`` when that is unknown.
     :param partitions: Of Kafka: each partition, once the brokers have answered.
+    :param lost: Of a table: why it does not go on from the cut; empty when it does, or that is unknown.
     """
 
     source: str
@@ -355,6 +384,7 @@ class SourceInput(Model):
     amount: int | None = None
     gone: int | None = None
     partitions: tuple[KafkaPartition, ...] = ()
+    lost: str = ""
 
 
 class GivenBatches(Model):

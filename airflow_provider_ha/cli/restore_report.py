@@ -115,6 +115,10 @@ def _sink_has(query: QueryPlan) -> object:
 
 
 def _input(source: SourceInput) -> str:
+    if source.lost:
+        return f"source {source.source}: {source.lost}"
+    if source.amount is None and source.unit is not None:
+        return f"{source.unit} of source {source.source}"
     if source.unit is None:
         return f"source {source.source} does not report it"
     gone = f" ({source.gone} gone)" if source.gone else ""

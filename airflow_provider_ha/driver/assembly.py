@@ -45,6 +45,7 @@ from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
 from airflow_provider_ha.driver.resting import expected_queries
 from airflow_provider_ha.driver.savepoint_job import SavepointJob
 from airflow_provider_ha.driver.script import Script
+from airflow_provider_ha.driver.source_notes import SourceNotes
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
 from airflow_provider_ha.driver.stall_watch import StallWatch
 from airflow_provider_ha.driver.start_ledger import StartLedger
@@ -114,8 +115,10 @@ class Assembly:
             for each in (registry.triggers.note, recorder.note, measured):
                 each(query, trigger)
 
-        publisher = self._publisher(origin, registry, heard, figures)
         options = led.graph.options
+        noted = SourceNotes(ledger, options, self.clock, origin.reach)
+        noted.start()
+        publisher = self._publisher(origin, registry, heard, figures, noted)
         previous = PreviousGraph(led, origin.plan, self.checkpoints)
         starter = QueryStarter(
             origin,
@@ -131,6 +134,7 @@ class Assembly:
             accept_duplicates=options.accept_duplicates,
             repeatable=options.repeatable,
             way_back=lambda: previous.way_back,
+            ask_topics=noted.ask,
         )
         return Parts(
             origin=origin,
@@ -183,7 +187,13 @@ class Assembly:
         start = partial(start_of_run, coordinator, paths)
         store = SavepointStore(coordinator, paths, self._keys, self.area, clock=self.clock, start=start)
         savepoints = SavepointJob(
-            store, self.led.leadership, parts.registry, self._provenance(), parts.origin.directory, store.tree
+            store,
+            self.led.leadership,
+            parts.registry,
+            self._provenance(),
+            parts.origin.directory,
+            store.tree,
+            lambda query, _: parts.ledger.sources(query),
         )
         stop = StopJob(
             writer=parts.writer,
@@ -240,7 +250,12 @@ class Assembly:
         return Provenance(self.spec.job_id, self.led.run.number, self.led.run.graph.sha256, spark_version())
 
     def _publisher(
-        self, origin: Origin, registry: QueryRegistry, heard: Heard, figures: CheckpointFigures
+        self,
+        origin: Origin,
+        registry: QueryRegistry,
+        heard: Heard,
+        figures: CheckpointFigures,
+        noted: SourceNotes,
     ) -> Publisher:
         return Publisher(
             store=self.checkpoints,
@@ -252,6 +267,8 @@ class Assembly:
             area=self.area,
             clock=self.clock,
             figures=figures,
+            sources=noted.sources,
+            measure=noted.measure,
             source=progress_source(registry, self.clock, cheap_listing=self.area.cheap_listing, heard=heard),
         )
 

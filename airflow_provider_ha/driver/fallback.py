@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
+from airflow_provider_ha.checkpoints.connectors._kafka_client import ANSWER_SECONDS, held_offsets
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.format.layout import queries
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
+from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, ExternalQueries
 from airflow_provider_ha.checkpoints.restore.facts import RestoreFacts
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
@@ -48,6 +48,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.model import Blob, Fallback, Generation, Run, StartKind
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.query_names import own_name
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
@@ -171,7 +172,9 @@ class FallbackPlanner:
                 last=LastDirectory(self.area, lost.directory, lost.epoch, lost.run, replayed),
                 starts={self.run.number: self._start()},  # guard: fallbacks-replay-a-timeline-that-was-left
                 candidates=selection.candidates,
-                external=external_queries(self.options, self.area, self.keys, self.reach),
+                external=external_queries(
+                    self.options, self.area, self.keys, self.reach, lambda query: chosen.queries[query].sources.brokers
+                ),
                 reach=self.reach,
                 writers_dead=self.writers_dead,  # guard: fallbacks-take-the-living-for-dead
             )
@@ -223,23 +226,38 @@ class FallbackPlanner:
         )
 
 
-def external_queries(options: HaOptions, area: WorkArea, keys: JobKeys, reach: Reach) -> ExternalQueries:
-    """Return what asks around the queries of a cut, with what the options of the run say."""
+def external_queries(
+    options: HaOptions, area: WorkArea, keys: JobKeys, reach: Reach, noted: Callable[[str], str]
+) -> ExternalQueries:
+    """Return what asks around the queries of a cut, with what the options of the run say.
+
+    :param noted: Query -> the brokers that its script names; empty where they are not noted.
+    """
+    return ExternalQueries(
+        ask_kafka=ask_brokers(options, noted),
+        ask_inputs=partial(look_for, reach=reach),
+        given=lambda query: area.tree(keys.given(query)),
+    )
+
+
+def ask_brokers(options: HaOptions, noted: Callable[[str], str], timeout: float = ANSWER_SECONDS) -> AskKafka:
+    """Return what asks the brokers of a query: those that the options of the run name, else those that are noted.
+
+    :param timeout: Seconds for each of the questions.
+    """
     properties = Path(options.kafka_properties) if options.kafka_properties else None
 
     def held(query: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
-        servers = options.kafka_bootstrap.get(query)
-        if servers is None:
+        servers = options.kafka_bootstrap.get(own_name(query)) or noted(query)
+        if not servers:
             raise ConfigurationError(
-                f"the brokers of {', '.join(sorted(topics))} for query {query!r} are not configured, and a checkpoint "
-                "does not name them",
+                f"the brokers of {', '.join(sorted(topics))} for query {query!r} are not configured, and the "
+                "checkpoint does not name them",
                 next_step="Name them in the option kafka_bootstrap of the job",
             )
-        return held_offsets(servers, topics, properties=properties)
+        return held_offsets(servers, topics, properties=properties, timeout=timeout)
 
-    return ExternalQueries(
-        ask_kafka=held, ask_inputs=partial(look_for, reach=reach), given=lambda query: area.tree(keys.given(query))
-    )
+    return held
 
 
 def _rejections(selection: Selection) -> list[str]:

@@ -51,11 +51,11 @@ def table_directory(session: Any, query: str, noted: WriterNotes) -> str | None:
         return readable_place(named)
     try:
         table = session._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, named)  # noqa: SLF001  # they have no public name
-        operations, location = table.operations().getClass().getSimpleName(), str(table.location())
+        told, location = is_self_told(table), str(table.location())
     except Exception as error:  # noqa: BLE001  # py4j's error; where Iceberg itself cannot find it, Spark says so next
         log.warning("query %s: Iceberg does not say where table %s lies: %s", query, named, str(error).splitlines()[0])
         return None
-    if operations != _SELF_TOLD:  # guard: tables-of-any-catalog-are-read
+    if not told:  # guard: tables-of-any-catalog-are-read
         return None
     if is_s3(location) and not _is_locked(session, named):
         reason, next_step = unfenced(location)
@@ -67,6 +67,11 @@ def table_directory(session: Any, query: str, noted: WriterNotes) -> str | None:
             next_step="Set the catalog's warehouse in the conf of the job to an absolute path",
         )
     return None if _is_staged(session, named, noted) else readable_place(location)
+
+
+def is_self_told(table: Any) -> bool:
+    """Whether the directory of one of Iceberg's tables says which version is current, and not only its catalog."""
+    return bool(table.operations().getClass().getSimpleName() == _SELF_TOLD)
 
 
 def create_table(session: Any, name: str, columns: str, partitions: tuple[str, ...]) -> None:

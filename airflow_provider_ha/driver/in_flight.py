@@ -1,8 +1,9 @@
 """The batches that a recovery executes again, judged by the rules of a restore.
 
-Spark executes a batch without an input file that is gone, and commits it: the only word is a warning in its log. So a
-recovery looks at the input of what was in flight, and at the logs of the file sinks, before it forks the lost
-directory. Where rows may be lost, the run waits for its user.
+Spark executes a batch without an input file that is gone, and commits it: the only word is a warning in its log. In a
+Kafka topic that was made again it reads on at the old offset. So a recovery looks at the sources behind the last
+committed batch, and at the logs of the file sinks, before it forks the lost directory. Where rows may be lost, the run
+waits for its user. A reader with ``failOnDataLoss=false``, and a job that ignores missing files, has consented.
 
 Invariant: what could not be read decides nothing here: Spark meets it itself, and the recovery goes on as before.
 """
@@ -10,22 +11,26 @@ Invariant: what could not be read decides nothing here: Spark meets it itself, a
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import is_seeding
-from airflow_provider_ha.checkpoints.connectors.input_files import judge_files, look_for
+from airflow_provider_ha.checkpoints.connectors.input_files import look_for
 from airflow_provider_ha.checkpoints.connectors.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, SourceInput, Verdict
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, Surroundings, look_at_sources
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement
+from airflow_provider_ha.checkpoints.restore.plan import judge_sources
 from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
-from airflow_provider_ha.checkpoints.working.started_queries import read_started
+from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries, read_started
+from airflow_provider_ha.driver.fallback import ask_brokers
 from airflow_provider_ha.errors import DecisionNeededError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import Generation, JobGraph, Run
 
@@ -34,18 +39,34 @@ log = logging.getLogger(__name__)
 
 IGNORE_MISSING = "spark.sql.files.ignoreMissingFiles"
 """Spark's own consent to go on without input files that are gone."""
+BROKER_SECONDS = 5.0
+"""So long a recovery waits for the answer to a question to Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
     """What a recovery executes again by consent, although rows are lost with it.
 
-    :param lossy: Query -> batch that is executed without input files that are gone.
+    :param lossy: Query -> its highest planned batch: it goes on from there without input that is gone.
     :param message: The same, for people; empty for nothing.
     """
 
     lossy: Mapping[str, int] = field(default_factory=dict)
     message: str = ""
+
+
+@dataclass(slots=True)
+class _Losses:
+    """What sources are known not to have any more. What could not be found out decides nothing."""
+
+    query: str
+    reasons: list[str] = field(default_factory=list)
+
+    def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:  # noqa: ARG002  # all are losses
+        self.reasons.append(f"{self.query}: {reason}")
+
+    def add_unknown(self, reason: str, *ways_out: str) -> None:  # noqa: ARG002  # nothing is asked of the user
+        log.warning("query %s goes on without knowing whether its input is there: %s", self.query, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +75,14 @@ class InFlightJudge:
 
     :param reach: How the file systems of outputs, and of input files, are reached.
     :param accepted: Whether the request of this attempt accepts the loss.
+    :param recorded: Query -> batches of the run's newest checkpoint, which say more than the directory does.
     """
 
     run: Run
     graph: JobGraph
     reach: Reach
     accepted: bool
+    recorded: Mapping[str, Sequence[BatchEntry]] = field(default_factory=dict)
 
     def judge(self, lost: Tree, previous: Generation) -> InFlight:
         """Return what is executed again by consent.
@@ -69,32 +92,55 @@ class InFlightJudge:
         :raises DecisionNeededError: Input is gone, or the log of a file sink is not whole, and no user has accepted it.
         :raises RecordCorruptError: Which queries the run has started cannot be read.
         """
-        started = read_started(lost)
-        sinks = started.sinks if started is not None else {}
-        consent = self.accepted or self.graph.conf.get(IGNORE_MISSING, "").lower() == "true"
+        started = read_started(lost) or StartedQueries()
+        sinks = started.sinks
         lossy, gone, other = dict[str, int](), list[str](), list[str]()
         for query in (name for name in queries(lost) if not _is_for_a_look(sinks.get(name))):
-            inputs = self._inputs(query, lost / query)
-            if inputs.findings:
+            every, refused = self._inputs(query, lost / query, sinks.get(query), started)
+            if every:
                 batch = progress(lost / query).planned
-                if consent or previous.lossy.get(query) == batch:
+                if self.accepted or not refused or previous.lossy.get(query) == batch:
                     lossy[query] = batch
-                gone += [] if query in lossy else [finding.reason for finding in inputs.findings]
-                log.warning("%s", "; ".join(finding.reason for finding in inputs.findings))
+                gone += [] if query in lossy else refused
+                log.warning("%s", "; ".join(every))
             other += [finding.reason for finding in self._sink(query, lost / query, sinks.get(query)).findings]
         if gone or other:  # guard: batches-in-flight-are-executed-without-their-input
             raise self._undecided(gone, other)
         batches = ", ".join(f"batch {batch} of {query}" for query, batch in lossy.items())
-        return InFlight(lossy, f"{batches} is executed without input files that are gone" if lossy else "")
+        return InFlight(lossy, f"the run goes on from {batches} without input that is gone" if lossy else "")
 
-    def _inputs(self, query: str, directory: Tree) -> Judgement:
-        judgement = Judgement(query)
-        entries = tuple(readable(directory, after=progress(directory).committed))
-        found = look_for(entries, self.reach)
-        if found.error is not None:
-            log.warning("whether input of query %s is gone is not known: %s", query, found.error)
-        judge_files(found.missing, entries, judgement, found.replaced)
-        return judgement
+    def _inputs(
+        self, query: str, directory: Tree, sink: QuerySink | None, started: StartedQueries
+    ) -> tuple[list[str], list[str]]:
+        """Return what is gone of the input, and what of that the job and its readers do not allow for."""
+        at, noted = progress(directory), started.sources(query)
+        known = {entry.batch: entry for entry in self.recorded.get(query, ())}
+        shown = readable(directory, after=at.committed - 1)
+        entries = tuple(entry.measured_as(known.get(entry.batch)) for entry in shown)
+        external = ExternalQueries(
+            ask_brokers(self.graph.options, lambda name: started.sources(name).brokers, BROKER_SECONDS),
+            partial(look_for, reach=self.reach),
+        )
+        cut = QueryCut(batch=at.committed, sink=sink or QuerySink(kind=SinkKind.OTHER), sources=noted)
+        around = look_at_sources(query, directory, cut=cut, entries=entries, external=external, reach=self.reach)
+        for each in around.unknown:
+            log.warning("query %s goes on without knowing whether its input is there: %s", query, each.reason)
+        own = next((entry for entry in entries if entry.batch == at.committed), None)
+        # Spark itself reads on from the cut where rows reach the sink before their boundaries are written.
+        replay = () if cut.sink.unplanned else tuple(entry for entry in entries if entry.batch > at.committed)
+
+        def losses(around: Surroundings, tolerant: Collection[str]) -> list[str]:
+            found = _Losses(query)
+            judge_sources(
+                noted, around, own, replay, found, is_due=lambda each: _is_due(each) and each.source not in tolerant
+            )
+            return found.reasons
+
+        every = losses(around, ())
+        if not every:
+            return [], []
+        ignores = self.graph.conf.get(IGNORE_MISSING, "").lower() == "true"
+        return every, losses(replace(around, missing={}) if ignores else around, noted.tolerant)
 
     def _sink(self, query: str, directory: Tree, sink: QuerySink | None) -> Judgement:
         judgement = Judgement(query)
@@ -112,13 +158,23 @@ class InFlightJudge:
     def _undecided(self, gone: list[str], other: list[str]) -> DecisionNeededError:
         job = self.graph.job_id
         again = f"`spark-ha restore {job} --if-lost recover --accept-verdict LOSS_POSSIBLE`"
-        steps = [f"put the file back as it was, or accept that its rows are lost, and {again} goes on"] if gone else []
+        steps = []
+        if gone:
+            steps.append(
+                f"put the input back as it was, or accept that its rows are lost, and {again} goes on; Spark itself "
+                "refuses some losses, unless the reader has failOnDataLoss=false"
+            )
         steps += [f"put the log back, and {again} looks again"] if other else []
         return DecisionNeededError(
             f"run {self.run.number} of job {job!r} waits for a decision, because rows may be lost: "
             f"{'; '.join([*gone, *other])}",
             next_step=f"{steps[0][0].upper()}{'; '.join(steps)[1:]}",
         )
+
+
+def _is_due(source: SourceInput) -> bool:
+    """Whether a source has to give rows again: what a socket had and no batch has read is gone with every driver."""
+    return source.unit != "rows" or source.amount != 0 or bool(source.partitions)
 
 
 def _is_for_a_look(sink: QuerySink | None) -> bool:

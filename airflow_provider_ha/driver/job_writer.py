@@ -15,6 +15,7 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver.application import Application
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.persist import persist
@@ -22,6 +23,7 @@ from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import (
+    AcceptedLoss,
     DrainedQuery,
     Generation,
     JobState,
@@ -78,6 +80,7 @@ class JobWriter:
         self._message = ""
         self._stalled = ""
         self._metrics = ""
+        self._loss: AcceptedLoss | None = None
         self.failed_checkpoints: Callable[[], int] = lambda: 0
         self._written: tuple[object, ...] | None = None
         self._ended = False
@@ -89,12 +92,14 @@ class JobWriter:
 
         :raises StorageError: The journal could not be written; the directory is not current.
         """
+        self._loss = self._loss_with(origin)
         generation = Generation(
             run=self._run,
             epoch=self._leadership.epoch,
             directory=origin.key,
             fallback=origin.fallback,  # guard: fallback-is-not-written-down
             lossy=dict(origin.lossy),
+            loss=self._loss,
         )
         self._journal.generation(generation)
         message = f"from {origin.source}" if origin.source else "fresh"
@@ -109,6 +114,26 @@ class JobWriter:
                 self._put(self._paths.generation, generation), self._put(self._paths.status, status)
             )
             self._written = facts
+
+    def _loss_with(self, origin: Origin) -> AcceptedLoss | None:
+        """Return what the run has gone on without, this time included; once for each batch."""
+        known = read_record(self._coordinator, self._paths.generation, Generation)
+        before = known[0] if known is not None and known[0].run == self._run else None
+        loss = before.loss if before is not None else None
+        if not origin.lossy or (before is not None and before.lossy == origin.lossy):
+            return loss
+        return AcceptedLoss(
+            queries=dict(origin.lossy),
+            reason=public(origin.message),
+            epoch=self._leadership.epoch,
+            count=(loss.count if loss is not None else 0) + 1,
+            at=self._clock.now(),
+        )
+
+    @property
+    def losses(self) -> int:
+        """How often the run has gone on without input that was gone, by consent."""
+        return self._loss.count if self._loss is not None else 0
 
     def set_state(self, state: JobState, message: str = "") -> None:
         """Note the state; :meth:`publish_status` writes it. What comes after the end is ignored."""
@@ -230,6 +255,7 @@ class JobWriter:
             stalled=self._stalled,
             metrics=self._metrics,
             failed_checkpoints=self.failed_checkpoints(),
+            loss=self._loss,
             at=self._clock.now(),
         )
 

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.format.layout import METADATA
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
-from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
@@ -232,9 +232,10 @@ class Driver:
         """Return what the recovery of a lost directory executes again by consent."""
         newest = RunStore(self._led.coordinator, self._led.paths).get(self._led.run.number).newest
         accepted = newest is not None and newest.submission.accept_loss
-        return InFlightJudge(self._led.run, self._led.graph, Reach.of(self._spec.config), accepted).judge(
-            lost, previous
-        )
+        known = self._newest_checkpoint()
+        recorded = {name: query.entries for name, query in known.queries.items()} if known is not None else {}
+        reach = Reach.of(self._spec.config)
+        return InFlightJudge(self._led.run, self._led.graph, reach, accepted, recorded).judge(lost, previous)
 
     def _refusal_of(self, previous: Generation | None) -> str:
         """Return what Spark said when it refused the last working directory of this run; empty when it did not."""
@@ -246,16 +247,21 @@ class Driver:
 
     def _lengths_in(self, previous: Generation | None) -> Mapping[str, Mapping[str, int]]:
         """Return the files of the newest checkpoint of this run that was taken in its last working directory."""
+        if previous is None or previous.run != self._led.run.number:
+            return {}
+        checkpoint = self._newest_checkpoint()
+        if checkpoint is None or checkpoint.directory != previous.directory:
+            return {}
+        return {name: query.files for name, query in checkpoint.queries.items()}
+
+    def _newest_checkpoint(self) -> Checkpoint | None:
+        """Return this run's newest checkpoint; ``None`` when there is none, or it is damaged."""
         newest = self._newest()
-        if previous is None or previous.run != self._led.run.number or newest is None:
-            return {}
         try:
-            checkpoint = self._checkpoints.load(newest)
+            return self._checkpoints.load(newest) if newest is not None else None
         except (RecordCorruptError, ObjectMissingError) as error:
-            log.warning("the lengths of the last working directory are not known: %s", error)
-            return {}
-        of_previous = checkpoint.directory == previous.directory
-        return {name: query.files for name, query in checkpoint.queries.items()} if of_previous else {}
+            log.warning("what the newest checkpoint says of the last working directory is not known: %s", error)
+            return None
 
     def _fall_back(self, lost: Generation, because: HaError, key: str, *, refused: bool) -> Origin:
         planned = self._fallback_planner().plan(lost, because, refused=refused)

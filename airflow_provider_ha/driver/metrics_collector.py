@@ -36,6 +36,7 @@ class Observed:
     """What the metrics of a driver are told from.
 
     :param state: Returns the state of the job.
+    :param losses: Returns how often the run has gone on without input that was gone.
     :param lease_left: Returns the fewest seconds that were left of the lease lately; ``None`` once it is given up.
     :param run: The run as it was read when this driver began to lead.
     :param attempt: Submission of this driver.
@@ -48,6 +49,7 @@ class Observed:
     led_at: datetime
     state: Callable[[], JobState]
     lease_left: Callable[[], float | None]
+    losses: Callable[[], int]
     triggers: ReportedTriggers
     checkpoints: CheckpointFigures
     run: RunView
@@ -100,6 +102,7 @@ class DriverMetrics(Collector):
             metrics.JOB_STALLED: [((), float(state is JobState.STALLED))],
             metrics.LEADER_EPOCH: [((), observed.epoch)],
             metrics.LEADER_SINCE: [((), observed.led_at.timestamp())],
+            metrics.ACCEPTED_LOSSES: [((), observed.losses())],
             metrics.LEASE_MARGIN: [((), left)] if left is not None else [],
             **self._of_checkpoints(now),
             **self._of_batches(now),

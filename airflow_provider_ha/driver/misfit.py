@@ -24,6 +24,7 @@ from airflow_provider_ha.driver.error_text import links
 from airflow_provider_ha.driver.evidence import failed_queries, text_of
 from airflow_provider_ha.driver.lead import DriverSession
 from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.stream_reads import streams
 from airflow_provider_ha.errors import ApplicationRefusedError, CheckpointError, HaError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.graph_store import differences
@@ -35,7 +36,6 @@ log = logging.getLogger(__name__)
 _OPERATOR = re.compile(r"state info \[.*?opId = (\d+)")  # of Spark's plan; two of them may share a number
 # A limit has state in one output mode only; functions with state show theirs in another form.
 _ELSEWHERE = re.compile(r"Limit|WithState|InPandas|InPySpark")
-_STREAM = re.compile(r"\.(StreamingRelation|StreamingRelationV2|StreamingExecutionRelation|OffsetHolder)$")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def check_fit(query: str, directory: Tree, writer: Any, way_back: Callable[[], s
         entry = read_offsets(directory, planned)
         before, had = len(entry.offsets), len(numbers(directory, STATE))
         frame = writer._df  # noqa: SLF001  # what it writes; it has no public name
-        now, operators = _sources(frame), _operators(frame)
+        now, operators = len(streams(frame)), _operators(frame)
     except CheckpointError:
         return
     except Exception as error:  # noqa: BLE001  # of py4j, or of Spark, which says it again when the query starts
@@ -152,16 +152,6 @@ def _refusal(what: str, way_back: Callable[[], str]) -> ApplicationRefusedError:
 
 def _many(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _sources(frame: Any) -> int:
-    """Return how many streams a DataFrame reads; 0 when that is not known."""
-    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # it has no public name
-    if "CTERelation" in plan.toString():
-        return 0  # Spark may read a common table expression more than once
-    leaves = plan.collectLeaves()
-    names = (leaves.apply(index).getClass().getName() for index in range(leaves.size()))
-    return sum(_STREAM.search(name) is not None for name in names)
 
 
 def _operators(frame: Any) -> int | None:

@@ -42,7 +42,7 @@ class Origin:
     :param output: What the log of a sink with another output directory is seeded with.
     :param reach: How the file systems of outputs are reached.
     :param writers_dead: Whether the earlier drivers of the run are proven dead.
-    :param lossy: Query -> batch in flight that is executed without input files that are gone, by consent.
+    :param lossy: Query -> batch from which it goes on without input that is gone, by consent.
     :param message: What its user has to know about the recovery; empty for nothing.
     """
 

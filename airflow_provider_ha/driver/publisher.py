@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySources
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.work_area import Retained, WorkArea
@@ -25,7 +26,7 @@ from airflow_provider_ha.driver.checkpoint_figures import CheckpointFigures
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.progress_source import PeriodicLook, ProgressSource
 from airflow_provider_ha.driver.queries import Member, QueryRegistry
-from airflow_provider_ha.driver.recorder import BatchRecorder
+from airflow_provider_ha.driver.recorder import BatchRecorder, Measure
 from airflow_provider_ha.errors import CheckpointError, CheckpointMissingError, HaError, LeadershipError
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode
@@ -33,6 +34,8 @@ from airflow_provider_ha.storage.keys import JobKeys
 
 
 log = logging.getLogger(__name__)
+Sources = Callable[[str, Sequence[BatchEntry]], QuerySources]
+"""Query, its last batches -> what it reads."""
 MAX_WAITING = 10  # removals; each holds on to the disk space of a whole checkpoint
 PIN_ATTEMPTS = 5  # a closure can be purged while it is linked; the next cut is newer
 
@@ -65,6 +68,8 @@ class Publisher:
     :param area: Holds the working directory, and what is retained of it.
     :param source: Says when a tick has to look at the directories; by default every tick looks.
     :param figures: Are told what each checkpoint takes.
+    :param sources: Returns what a query reads, given its last batches. Never waits.
+    :param measure: Finds out the lengths of the input files of a batch.
     """
 
     def __init__(
@@ -80,6 +85,8 @@ class Publisher:
         clock: Clock,
         source: ProgressSource | None = None,
         figures: CheckpointFigures | None = None,
+        sources: Sources = lambda *_: QuerySources(),
+        measure: Measure = lambda *_: None,
     ) -> None:
         self._store = store
         self._leadership = leadership
@@ -90,6 +97,7 @@ class Publisher:
         self._area = area
         self._clock = clock
         self._source = source or PeriodicLook(clock)
+        self._sources, self._measure = sources, measure
         self._look_due = True
         self._committed: dict[str, int] = {}  # as of the last look
         self._recorders: dict[str, BatchRecorder] = {}
@@ -137,7 +145,9 @@ class Publisher:
         with self._lock:
             for query in self._registry.members:  # guard: what-rests-is-not-recorded
                 if query.name not in self._recorders:
-                    self._recorders[query.name] = BatchRecorder(query.directory, self._origin.known(query.name))
+                    self._recorders[query.name] = BatchRecorder(
+                        query.directory, self._origin.known(query.name), self._measure
+                    )
                 self._recorders[query.name].poll()
 
     def _look(self) -> None:
@@ -283,6 +293,7 @@ class Publisher:
                     sink=sinks[query],
                     entries=self._recorders[query].entries(),
                     files=dict(retained.files[query]),
+                    sources=self._sources(query, self._recorders[query].entries()),
                 )
                 for query in cut
             }

@@ -40,6 +40,7 @@ from airflow_provider_ha.driver.resting import RestingQuery, described
 from airflow_provider_ha.driver.spark_conf import check_master, fit_state_format
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
 from airflow_provider_ha.driver.stopper import has_ended
+from airflow_provider_ha.driver.stream_reads import sources_of
 from airflow_provider_ha.driver.undo_drain import undo_drain
 from airflow_provider_ha.driver.unplanned import UnplannedRules, mode_of
 from airflow_provider_ha.driver.way_forward import from_output
@@ -176,6 +177,7 @@ class QueryStarter:
     :param own: Looks at checkpoint locations that the script names.
     :param accept_duplicates: Whether queries may run that write rows again after each loss.
     :param repeatable: Queries whose output a batch that comes again leaves as it was, as the job declares.
+    :param ask_topics: Is told which topics a query reads; never waits.
     :param way_back: Says what to do about a query that does not fit the checkpoint of its run.
     """
 
@@ -195,6 +197,7 @@ class QueryStarter:
         accept_duplicates: bool = False,
         repeatable: Collection[str] = (),
         way_back: Callable[[], str] = str,
+        ask_topics: Callable[[str, Collection[str]], None] = lambda *_: None,
     ) -> None:
         self._origin = origin
         self._registry = registry
@@ -206,6 +209,7 @@ class QueryStarter:
         self._component = component
         self._claims = claims
         self._way_back = way_back
+        self._ask_topics = ask_topics
         self._own = own or OwnLocations(origin.reach)
         self._accept_duplicates = accept_duplicates
         self._repeatable = repeatable
@@ -245,7 +249,9 @@ class QueryStarter:
             steps = self._prepare(checked)
         except (ApplicationRefusedError, ConfigurationError, RestoreRefusedError) as error:
             raise self._lifecycle.refuse(error) from None
-        self._ledger.note(checked.name, described(checked.sink))  # guard: sinks-are-noted-too-late
+        sources, topics = sources_of(writer)
+        self._ledger.note(checked.name, described(checked.sink), sources)  # guard: sinks-are-noted-too-late
+        self._ask_topics(checked.name, topics)
         self._registry.begin(self._resting(checked, steps))
         directory = self._origin.directory / checked.name
         handle, committed = None, -1

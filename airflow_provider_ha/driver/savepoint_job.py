@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.model import QuerySources, Savepoint
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, max_age_of
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.coordination.election import Leadership
-from airflow_provider_ha.driver.publisher import Provenance
+from airflow_provider_ha.driver.publisher import Provenance, Sources
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, OperationFailedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind
@@ -28,6 +28,7 @@ class SavepointJob:
 
     :param live: The working directory.
     :param directory: Where a savepoint lies, by its id; for the answer.
+    :param sources: Returns what a query reads.
     """
 
     store: SavepointStore
@@ -36,6 +37,7 @@ class SavepointJob:
     provenance: Provenance
     live: Tree
     directory: Callable[[str], Tree]
+    sources: Sources = lambda *_: QuerySources()
 
     def create(self, operation: Operation) -> dict[str, Any]:
         """Make a savepoint without a pause of the job; returns the operation's result.
@@ -90,6 +92,7 @@ class SavepointJob:
                 # Downstream first: no query is ahead of what it read.
                 cut={query.name: progress(query.directory.fresh()).committed for query in reversed(queries)},
                 sinks={query.name: query.sink_now() for query in queries},
+                sources={query.name: self.sources(query.name, ()) for query in queries},
                 sink_logs={query.name: query.sink_log for query in queries if query.sink_log is not None},
                 graph=self.provenance.graph,
                 spark_version=self.provenance.spark_version,

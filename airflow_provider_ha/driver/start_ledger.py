@@ -7,10 +7,10 @@ in it) leaves the query that it had behind, with its state, and begins from noth
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from airflow_provider_ha.checkpoints.connectors.other_sink import DEBUG_FORMATS
-from airflow_provider_ha.checkpoints.model import QuerySink
+from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources
 from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries, read_started, write_started
 from airflow_provider_ha.errors import ApplicationRefusedError
@@ -34,13 +34,28 @@ class StartLedger:
         """Names of the queries that the run's script has started, in any of its epochs."""
         return frozenset(self._now.sinks)
 
-    def note(self, name: str, sink: QuerySink) -> None:
-        """Note a query before it is started.
+    def note(self, name: str, sink: QuerySink, sources: QuerySources | None = None) -> None:
+        """Note a query before it is started. The ids of its topics stay as they were noted first.
 
         :raises StorageUnavailableError: It could not be written; the query must not be started.
         """
         with self._lock:
-            self._put(self._now.including(name, sink))
+            known = self._now.sources(name).topics
+            said = (sources or QuerySources()).model_copy(update={"topics": known})
+            self._put(self._now.including(name, sink, said))
+
+    def note_topics(self, name: str, ids: Mapping[str, str]) -> None:
+        """Note the ids of topics that a query reads; one that has an id keeps it.
+
+        :raises StorageUnavailableError: They could not be written.
+        """
+        with self._lock:
+            # guard: topics-made-again-are-noted-in-silence
+            self._put(self._now.with_topics(name, {**ids, **self._now.sources(name).topics}))
+
+    def sources(self, name: str) -> QuerySources:
+        """Return what a query reads, as far as it is noted."""
+        return self._now.sources(name)
 
     def complete(self) -> None:
         """Note that the script has started what it wants to start.

@@ -237,6 +237,8 @@ def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, pu
     if (kept := kept_in(fenced)) is not None:
         keep_sink_logs(kept, origin.directory)  # guard: recoveries-leave-the-logs-behind
     if (started := read_started(fenced)) is not None:
+        for name in origin.lossy:  # what is accepted is read from now on
+            started = started.with_topics(name, {})
         write_started(origin.directory, started)  # guard: epochs-forget-what-was-started
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
     return replace(

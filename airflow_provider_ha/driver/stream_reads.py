@@ -1,4 +1,6 @@
-"""Streams that a managed script reads, refused where their input is in the working directory of this attempt.
+"""Streams that a managed script reads: what their offsets do not say, and where they cannot be read again.
+
+They are refused where their input is in the working directory of this attempt.
 
 A source of files remembers absolute paths. A relative one means another directory in every attempt: the first attempt
 finds nothing there, and a later one other files under the batches of the checkpoint.
@@ -7,14 +9,23 @@ finds nothing there, and a later one other files under the batches of the checkp
 from __future__ import annotations
 
 import functools
+import json
+import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
+from airflow_provider_ha.checkpoints.connectors.table_judgement import readable_place
+from airflow_provider_ha.checkpoints.model import QuerySources
+from airflow_provider_ha.driver.iceberg_table import is_self_told
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.output_paths import refuse_relative
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 
+log = logging.getLogger(__name__)
+_STREAM = re.compile(r"\.(StreamingRelation|StreamingRelationV2|StreamingExecutionRelation|OffsetHolder)$")
+_UNNAMED = "<Unassigned>"  # Spark's word for a source without a name
 _FORMATS = ("csv", "json", "orc", "parquet", "text", "xml")  # methods whose first parameter is a path
 _OF_FILES = frozenset({*_FORMATS, "avro", "binaryfile", "delta"})  # other sources have names where these have paths
 _NOTES = "_spark_ha_read_notes"
@@ -114,3 +125,75 @@ def _noted_options(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(reader, **named)
 
     return options
+
+
+def streams(frame: Any) -> list[Any]:
+    """Return the streams in the plan of a DataFrame, in the order of their offsets; nothing when that is not known."""
+    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # it has no public name
+    if "CTERelation" in plan.toString():
+        return []  # Spark may read a common table expression more than once
+    leaves = plan.collectLeaves()
+    found = [leaves.apply(index) for index in range(leaves.size())]
+    return [leaf for leaf in found if _STREAM.search(leaf.getClass().getName())]
+
+
+def sources_of(writer: Any) -> tuple[QuerySources, frozenset[str]]:
+    """Return what a query reads, beside what its offsets say, and the topics that it names. Never raises.
+
+    :param writer: Of the query.
+    """
+    tables, tolerant, brokers, topics = dict[str, str](), list[str](), set[str](), set[str]()
+    try:
+        for position, stream in enumerate(streams(writer._df)):  # noqa: SLF001  # what it writes; it has no public name
+            source, option = _name(stream, position), _options(stream)
+            if (place := _table(stream, option)) is not None:
+                tables[source] = place
+            if (option("failOnDataLoss") or "").lower() == "false":
+                tolerant.append(source)
+            if servers := option("kafka.bootstrap.servers"):
+                brokers.add(servers)
+                topics |= {*(option("subscribe") or "").split(","), *json.loads(option("assign") or "{}")}
+    except Exception as error:  # noqa: BLE001  # of py4j, or of a source: a restore says what is not known
+        log.warning("what a query reads is not known in full: %s", str(error)[:200])
+    found = QuerySources(tables=tables, tolerant=tuple(tolerant), brokers=brokers.pop() if len(brokers) == 1 else "")
+    return found, frozenset(topic.strip() for topic in topics if topic.strip())
+
+
+def _name(stream: Any, position: int) -> str:
+    """Return what an offset entry calls a source: its name, or its position where it has none."""
+    try:
+        name = str(stream.sourceIdentifyingName().toString()).partition("=")[2]
+    except Exception:  # noqa: BLE001  # of py4j: a release without names of sources
+        return str(position)
+    return name if name and name != _UNNAMED else str(position)
+
+
+def _is_second(stream: Any) -> bool:
+    """Whether a stream is of Spark's second interface of sources: Kafka and Iceberg, but neither files nor Delta."""
+    return bool(stream.getClass().getName().endswith("V2"))
+
+
+def _options(stream: Any) -> Callable[[str], str | None]:
+    """Return what gives the options of a reader by their names."""
+    is_second = _is_second(stream)
+    given = stream.extraOptions() if is_second else stream.dataSource().options()
+
+    def option(name: str) -> str | None:
+        found = given.get(name)
+        if not is_second:  # of Scala
+            found = found.get() if found.isDefined() else None
+        return None if found is None else str(found)
+
+    return option
+
+
+def _table(stream: Any, option: Callable[[str], str | None]) -> str | None:
+    """Return the directory of a Delta or Iceberg table; ``None`` for none, or where only a catalog knows its state."""
+    if _is_second(stream):
+        if not stream.table().getClass().getName().startswith("org.apache.iceberg."):
+            return None
+        table = stream.table().table()
+        # guard: source-tables-of-any-catalog-are-read
+        return readable_place(str(table.location())) if is_self_told(table) and not option("branch") else None
+    source = stream.dataSource()
+    return readable_place(option("path")) if "delta" in str(source.className()).lower() else None

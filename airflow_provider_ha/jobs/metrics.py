@@ -155,6 +155,15 @@ INSPECTION_AGE = Metric(
     of_cluster=True,
 )
 
+ACCEPTED_LOSSES = Metric(
+    "spark_ha_accepted_losses_total",
+    _C,
+    "",
+    "How often the run has gone on without input that was gone, because its user, its job or its reader allows for it",
+    (),
+    _BOTH,
+)
+
 METRICS: tuple[Metric, ...] = (
     JOB_STATE,
     JOB_STALLED,
@@ -179,4 +188,5 @@ METRICS: tuple[Metric, ...] = (
     ATTEMPTS_LIMIT,
     RECOVERY,
     INSPECTION_AGE,
+    ACCEPTED_LOSSES,
 )

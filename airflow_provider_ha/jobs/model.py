@@ -317,6 +317,22 @@ class Fallback(Model):
         return f"fell back to {self.source}, because {self.reason}; {batches}"
 
 
+class AcceptedLoss(Model):
+    """Input that a run has gone on without, by consent: the last time, and how often.
+
+    :param queries: Query -> batch from which it went on.
+    :param reason: The same, for people.
+    :param epoch: Epoch that went on.
+    :param count: How often the run has done so.
+    """
+
+    queries: dict[str, int]
+    reason: str
+    epoch: int
+    count: int
+    at: datetime
+
+
 class Generation(Record):
     """``generation``: which working directory is current; one fenced write.
 
@@ -324,7 +340,8 @@ class Generation(Record):
     :param epoch: Epoch that made it.
     :param directory: Key of the working directory.
     :param fallback: The fallback of this run that the directory, or one that it was made from, was made by.
-    :param lossy: Query -> batch in flight that is executed without input files that are gone: its user has accepted it.
+    :param lossy: Query -> batch from which it goes on without input that is gone: its user has accepted it.
+    :param loss: The last time that an epoch of this run did so; ``None`` when none has.
     """
 
     kind: ClassVar[str] = "generation"
@@ -334,6 +351,7 @@ class Generation(Record):
     directory: str
     fallback: Fallback | None = None
     lossy: dict[str, int] = {}
+    loss: AcceptedLoss | None = None
 
 
 class LeaderInfo(Record):
@@ -393,6 +411,7 @@ class Status(Record):
     :param stalled: Which query is stalled, since when, and why; empty when none is. The job is then STALLED.
     :param metrics: Where the leader serves its metrics, as ``host:port``; empty when nowhere.
     :param failed_checkpoints: How many checkpoints its driver could not take.
+    :param loss: Input that the run has gone on without, by consent; ``None`` for none.
     """
 
     kind: ClassVar[str] = "status"
@@ -409,6 +428,7 @@ class Status(Record):
     stalled: str = ""
     metrics: str = ""
     failed_checkpoints: int = 0
+    loss: AcceptedLoss | None = None
     at: datetime
 
     @property

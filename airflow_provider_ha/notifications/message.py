@@ -54,6 +54,10 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "is stalled",
         "Look at its queries and executors: `spark-ha job show {job}`, `spark-ha job logs {job}`.",
     ),
+    "input_lost": (
+        "goes on without input that is gone",
+        "Rows are lost with it. See which: `spark-ha job logs {job}`; compare the output with the source.",
+    ),
     "drill_failed": (
         "failed its restore drill",
         "It may not come back after a disaster: `spark-ha savepoint drills {job}`, then take a savepoint and drill it.",

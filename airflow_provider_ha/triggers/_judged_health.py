@@ -21,6 +21,7 @@ from airflow_provider_ha.triggers._notices import (
     FAILING,
     GRANTED,
     HEALTH_KINDS,
+    INPUT_LOST,
     LEADER,
     RECOVERY_POINT,
     RECOVERY_TIME,
@@ -109,7 +110,8 @@ def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, 
     found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
     if health.is_live:  # guard: jobs-that-are-over-fail-on
         stall = judge_stall(health.run, health.status, health.own, health.stalls_again, bounds.stall_grace)
-        wrong = (stall, *_loop(health), *_checkpoints(health, bounds, now), *_drill(health, bounds))
+        recorded = (*_loop(health), *_loss(health, now))
+        wrong = (stall, *recorded, *_checkpoints(health, bounds, now), *_drill(health, bounds))
     else:
         wrong = tuple(_failed(health.run, health.result, now))
     # Before the newest run, whose own failure counts more.
@@ -157,6 +159,13 @@ def _loop(health: JobHealth) -> Iterator[Condition]:
         run = last.run if last.run is not None else health.run
         facts: Event = {"run": run, "attempt": last.attempt, "reason": last.sentence}
         yield Condition(kind=FAILING, key=(health.run,), facts=facts, recorded=True)
+
+
+def _loss(health: JobHealth, now: datetime) -> Iterator[Condition]:
+    loss = health.status.loss if health.status is not None else None
+    if loss is not None and (now - loss.at).total_seconds() <= NEWS_SECONDS:
+        facts: Event = {"run": health.run, "epoch": loss.epoch, "reason": loss.reason, "queries": loss.queries}
+        yield Condition(kind=INPUT_LOST, key=(health.run, loss.count), facts=facts, recorded=True)
 
 
 def _checkpoints(health: JobHealth, bounds: Bounds, now: datetime) -> Iterator[Condition]:

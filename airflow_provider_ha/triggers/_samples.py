@@ -50,6 +50,8 @@ def samples(job: ReadJob, now: datetime) -> Iterator[Sample]:
     if job.checkpoint is not None:
         yield Sample(metrics.CHECKPOINT_NUMBER, job.checkpoint.number)
         yield Sample(metrics.CHECKPOINT_AGE, _seconds(job.checkpoint.created_at, now))
+    if snapshot.status is not None and snapshot.status.run == view.run.number:
+        yield Sample(metrics.ACCEPTED_LOSSES, snapshot.status.loss.count if snapshot.status.loss is not None else 0)
     # guard: figures-outlive-their-leader
     if leader is not None and snapshot.status is not None and snapshot.status.epoch == leader.epoch:
         yield from _of_queries(snapshot.status, now)

@@ -398,6 +398,19 @@ class StalledEvent(AlertEvent):
     checkpoint: int | None
 
 
+class InputLostEvent(AlertEvent):
+    """A live run that has gone on without input that is gone, because its user, its job or its reader allows for it.
+
+    :param event: Always ``input_lost``.
+    :param epoch: Epoch that went on.
+    :param queries: Query -> batch from which it went on.
+    """
+
+    event: Literal["input_lost"] = "input_lost"
+    epoch: int
+    queries: dict[str, int]
+
+
 class DrillAlertEvent(AlertEvent):
     """The newest restore drill of a live job.
 
@@ -429,6 +442,7 @@ CLUSTER_EVENTS: Mapping[str, type[View]] = {
     "checkpoint_failing": CheckpointFailingEvent,
     "checkpoint_old": CheckpointOldEvent,
     "stalled": StalledEvent,
+    "input_lost": InputLostEvent,
     "drill_failed": DrillAlertEvent,
     "recovery_point_exceeded": DrillAlertEvent,
     "recovery_time_exceeded": DrillAlertEvent,

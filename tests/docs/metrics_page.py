@@ -45,10 +45,10 @@ its processes are dead), `submit` (to the next submission, with the delay of the
 leadership), `commit` (to its first commit), and `total`. They compare the clocks of the hosts that took part. Airflow
 tells `submit` and `lead`: no record keeps the other moments.
 
-A counter begins at 0 with each driver. `spark_ha_restarts_day` and the attempts are read when a driver begins to lead,
-from the newest 50 attempts of its run; Airflow reads them again. A source that does not tell its lag, like a directory
-of files, has none here. A run that is over has `job_state` and `job_stalled` in Airflow, and nothing else; a job that
-was deleted is in no state.
+A counter begins at 0 with each driver, and `spark_ha_accepted_losses_total` with each run. `spark_ha_restarts_day` and
+the attempts are read when a driver begins to lead, from the newest 50 attempts of its run; Airflow reads them again. A
+source that does not tell its lag, like a directory of files, has none here. A run that is over has `job_state` and
+`job_stalled` in Airflow, and nothing else; a job that was deleted is in no state.
 """
 
 

@@ -18,8 +18,16 @@ TESTS = {
         "unit/checkpoints/test_input_files.py::test_a_file_on_a_file_system_that_cannot_be_asked_is_unknown",
     ),
     "KafkaSource": (
-        "unit/checkpoints/test_facts_of_a_cut.py::test_a_cut_without_a_record_of_its_batch_is_judged_at_its_own_offsets",
+        "unit/checkpoints/test_facts_of_a_cut.py::test_a_topic_of_another_id_is_another_topic_however_long_it_is",
         "unit/checkpoints/test_facts_of_a_cut.py::test_brokers_that_are_not_named_leave_the_cut_unknown",
+    ),
+    "DeltaSource": (
+        "unit/checkpoints/test_table_sources.py::test_a_version_that_was_removed_from_the_log_is_lost",
+        "unit/checkpoints/test_table_sources.py::test_a_table_whose_place_is_not_recorded_is_unknown",
+    ),
+    "IcebergSource": (
+        "unit/checkpoints/test_table_sources.py::test_a_snapshot_that_the_table_does_not_come_from_is_lost",
+        "unit/checkpoints/test_table_sources.py::test_an_iceberg_table_whose_catalog_knows_its_state_is_unknown",
     ),
     "CountedSource": (
         "unit/checkpoints/test_inputs.py::test_a_generator_is_told_from_a_socket_by_the_note_of_its_beginning",

@@ -56,6 +56,7 @@ FIRES = [
     ("SparkHaLagGrows", {LAG: "20000+100x60"}),
     ("SparkHaLeaseShort", told(lease_margin_seconds="0.5x60")),
     ("SparkHaNotInspected", {INSPECTED: "301x60"}),
+    ("SparkHaInputLost", told(accepted_losses_total="0x10 1x50")),
 ]
 QUIET = [
     ("SparkHaLeaderLost", {UP: "1x60"}),
@@ -82,6 +83,7 @@ QUIET = [
     ("SparkHaLagGrows", {LAG: "100+1x60"}),
     ("SparkHaLeaseShort", told(lease_margin_seconds="5x60")),
     ("SparkHaNotInspected", {INSPECTED: "75x60"}),
+    ("SparkHaInputLost", told(accepted_losses_total="1x60")),
 ]
 
 

@@ -6,11 +6,11 @@ a describe creates no topic, and no consumer group is joined.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the built-in one only since Python 3.11
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.kafka_properties import read_properties
@@ -18,6 +18,8 @@ from airflow_provider_ha.errors import ConfigurationError, RestoreUnknownError
 
 
 ANSWER_SECONDS = 20.0
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: brokers before Kafka 2.8
+_Answer = TypeVar("_Answer")
 
 
 def held_offsets(
@@ -32,8 +34,21 @@ def held_offsets(
     :raises RestoreUnknownError: No broker answered, or it refused: nothing is known about the topics.
     :raises ConfigurationError: The client library is not installed, or the properties cannot be used.
     """
+    return _asked(servers, topics, properties, lambda client: _offsets(client, topics, timeout))
+
+
+def topic_ids(
+    servers: str, topics: Collection[str], *, properties: Path | None = None, timeout: float = ANSWER_SECONDS
+) -> dict[str, str]:
+    """Return topic -> its id, of those that are there and have one; with one question, and raises as held_offsets."""
+    described = _asked(servers, topics, properties, lambda client: _described(client, topics, timeout))
+    return {topic: found for topic, each in described.items() if (found := _id(each))}
+
+
+def _asked(servers: str, topics: Collection[str], properties: Path | None, ask: Callable[[Any], _Answer]) -> _Answer:
     try:
         from confluent_kafka import KafkaError, KafkaException  # an extra
+        from confluent_kafka.admin import AdminClient  # the same
     except ImportError as error:
         raise ConfigurationError(
             f"Kafka at {servers} cannot be queried: confluent-kafka is not installed",
@@ -41,7 +56,7 @@ def held_offsets(
         ) from error
     conf = read_properties(properties) | {"bootstrap.servers": servers, "log_level": "2", "client.id": "spark-ha"}
     try:
-        return _ask(conf, topics, timeout)
+        return ask(AdminClient(dict(conf)))
     except FutureTimeoutError as error:
         raise _unanswered(servers, topics, "no answer in time") from error
     except KafkaException as error:
@@ -53,15 +68,25 @@ def held_offsets(
         raise _unanswered(servers, topics, reason) from error
 
 
-def _ask(conf: Mapping[str, str], topics: Collection[str], timeout: float) -> dict[Partition, PartitionOffsets]:
-    from confluent_kafka import TopicCollection, TopicPartition  # an extra
-    from confluent_kafka.admin import AdminClient, OffsetSpec  # the same
+def _described(client: Any, topics: Collection[str], timeout: float) -> dict[str, Any]:
+    """Return topic -> its description, of those that are there."""
+    from confluent_kafka import TopicCollection  # an extra
 
-    client = AdminClient(dict(conf))
-    found: list[Partition] = []
-    for topic, future in client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout).items():
-        described = _unless_gone(future, timeout)
-        found += [(topic, each.id) for each in described.partitions] if described is not None else []
+    asked = client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout).items()
+    return {topic: found for topic, future in asked if (found := _unless_gone(future, timeout)) is not None}
+
+
+def _id(described: Any) -> str:
+    found = str(described.topic_id)
+    return "" if found == _NO_ID else found
+
+
+def _offsets(client: Any, topics: Collection[str], timeout: float) -> dict[Partition, PartitionOffsets]:
+    from confluent_kafka import TopicPartition  # an extra
+    from confluent_kafka.admin import OffsetSpec  # the same
+
+    described = _described(client, topics, timeout)
+    found: list[Partition] = [(topic, each.id) for topic, of in described.items() for each in of.partitions]
     if not found:
         return {}
 
@@ -74,7 +99,7 @@ def _ask(conf: Mapping[str, str], topics: Collection[str], timeout: float) -> di
     earliest, latest = ends(OffsetSpec.earliest()), ends(OffsetSpec.latest())
     return {
         (each.topic, each.partition): PartitionOffsets(
-            future.result(timeout).offset, latest[each].result(timeout).offset
+            future.result(timeout).offset, latest[each].result(timeout).offset, _id(described[each.topic])
         )
         for each, future in earliest.items()
     }

@@ -13,9 +13,9 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place, place_of
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
@@ -39,6 +39,8 @@ _FENCED_STORE = (
     'Set spark.delta.logStore.s3a.impl=io.delta.storage.S3DynamoDBLogStore (Delta, "Multi-cluster setup"), or keep the '
     "table on HDFS or a mounted directory"
 )
+_REPAIR = "Repair the table, then plan again"
+_Found = TypeVar("_Found", int, str)
 _COMMIT = re.compile(r"(\d{20})\.json")
 # In one file, in so many parts, or with a unique id (version 2 of the specification).
 _CHECKPOINT = re.compile(
@@ -115,29 +117,60 @@ class DeltaLog:
             read here.
         :raises StorageUnavailableError: It could not be listed.
         """
+
+        def batch(action: Mapping[str, Any]) -> int | None:
+            return _batch(action.get("txn"), query_id)
+
+        found = self._newest(batch, "txn", ("appId", "version"))
+        return -1 if found is None else found
+
+    def table_id(self) -> str:
+        """Return the id of the table; raises as :meth:`last_batch` does, also where the log says none."""
+
+        def named(action: Mapping[str, Any]) -> str | None:
+            metadata = action.get("metaData")
+            return metadata.get("id") if isinstance(metadata, dict) else None
+
+        found = self._newest(named, "metaData", ("id",))
+        if found is None:
+            raise self._unknown("its log does not say its id", _REPAIR)
+        return found
+
+    def versions(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the versions whose commit is there, and those that a whole checkpoint of the log stands for.
+
+        :raises StorageUnavailableError: The log could not be listed.
+        """
         found = names(self._log())
-        commits = {int(match[1]) for name in found if (match := _COMMIT.fullmatch(name))}
-        checkpoints = _whole_checkpoints(found)
-        version = max((*commits, *checkpoints), default=-1)
+        return frozenset(_commits(found)), frozenset(_whole_checkpoints(found))
+
+    def _newest(
+        self, find: Callable[[Mapping[str, Any]], _Found | None], column: str, fields: Sequence[str]
+    ) -> _Found | None:
+        """Return what the newest action says that *find* takes; ``None`` when none does.
+
+        :param column: Of a checkpoint: the action that is looked for.
+        :param fields: What of it is read.
+        """
+        found = names(self._log())
+        commits, checkpoints = _commits(found), _whole_checkpoints(found)
+        version: int = max((*commits, *checkpoints), default=-1)
         while version in commits:
-            batch = self._in_commit(version, query_id)
-            if batch is not None:
-                return batch
+            said = [each for action in self._actions(f"{version:020d}.json") if (each := find(action)) is not None]
+            if said:
+                return said[-1]
             version -= 1
         if version < 0:
-            return -1
+            return None
         if version not in checkpoints:
-            raise self._unknown(f"commit {version} is not there, and no checkpoint stands for it", "Repair the table")
-        return max((self._in_checkpoint(name, query_id) for name in checkpoints[version]), default=-1)
-
-    def _in_commit(self, version: int, query_id: str) -> int | None:
-        actions = self._actions(f"{version:020d}.json")
-        batches = [batch for action in actions if (batch := _batch(action.get("txn"), query_id)) is not None]
-        return batches[-1] if batches else None
-
-    def _in_checkpoint(self, name: str, query_id: str) -> int:
-        rows = self._actions(name) if name.endswith(".json") else self._rows(name)
-        return max((batch for row in rows if (batch := _batch(row.get("txn"), query_id)) is not None), default=-1)
+            raise self._unknown(f"commit {version} is not there, and no checkpoint stands for it", _REPAIR)
+        rows = (
+            row
+            for name in checkpoints[version]
+            for row in (self._actions(name) if name.endswith(".json") else self._rows(name, column, fields))
+        )
+        said = [each for row in rows if (each := find(row)) is not None]
+        return max(said, default=None)
 
     def _actions(self, name: str) -> Iterator[dict[str, Any]]:
         try:
@@ -145,9 +178,9 @@ class DeltaLog:
                 if line.strip() and isinstance(action := json.loads(line), dict):
                     yield action
         except (CheckpointCorruptError, ValueError) as error:
-            raise self._unknown(f"{name} cannot be read: {error}", "Repair the table, then plan again") from error
+            raise self._unknown(f"{name} cannot be read: {error}", _REPAIR) from error
 
-    def _rows(self, name: str) -> Iterator[dict[str, Any]]:
+    def _rows(self, name: str, column: str, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
         try:
             import pyarrow as pa  # an extra
             from pyarrow import parquet  # the same
@@ -158,11 +191,11 @@ class DeltaLog:
         try:
             place = log.local_path / name if log.local_path is not None else io.BytesIO(read(log, name))
             with parquet.ParquetFile(place) as file:
-                if "txn" in file.schema_arrow.names:
-                    for batch in file.iter_batches(columns=["txn.appId", "txn.version"]):
+                if column in file.schema_arrow.names:
+                    for batch in file.iter_batches(columns=[f"{column}.{each}" for each in fields]):
                         yield from batch.to_pylist()
         except (CheckpointCorruptError, OSError, pa.ArrowException) as error:
-            raise self._unknown(f"{name} cannot be read: {error}", "Repair the table, then plan again") from error
+            raise self._unknown(f"{name} cannot be read: {error}", _REPAIR) from error
 
     def _log(self) -> Tree:
         place = output_place(self.table)
@@ -171,9 +204,7 @@ class DeltaLog:
         return ObjectTree(FileStoreReader(self._reach.files(place)), f"{LOG}/")
 
     def _unknown(self, reason: str, next_step: str) -> HaError:
-        return RestoreUnknownError(
-            f"the batches of Delta table {self.table} are unknown: {reason}", next_step=next_step
-        )
+        return RestoreUnknownError(f"what Delta table {self.table} has is unknown: {reason}", next_step=next_step)
 
 
 def unfenced_on_s3(table: str, conf: Conf) -> str | None:
@@ -187,6 +218,10 @@ def unfenced_on_s3(table: str, conf: Conf) -> str | None:
         return None
     named = conf(f"spark.delta.logStore.{scheme}.impl") or conf("spark.delta.logStore.class") or SINGLE_DRIVER
     return named if named.rpartition(".")[2] == SINGLE_DRIVER else None
+
+
+def _commits(found: list[str]) -> set[int]:
+    return {int(match[1]) for name in found if (match := _COMMIT.fullmatch(name))}
 
 
 def _whole_checkpoints(found: list[str]) -> dict[int, list[str]]:

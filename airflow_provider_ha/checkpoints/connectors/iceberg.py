@@ -16,7 +16,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,25 +105,41 @@ class IcebergMetadata:
         :raises RestoreUnknownError: The metadata is not what Iceberg writes, or the snapshots that could tell are gone.
         :raises StorageUnavailableError: It could not be read.
         """
-        current = self._current()
-        if current is None:
-            return -1
+        for at, snapshot in self._chain():
+            if snapshot is None:  # guard: expired-snapshots-have-nothing
+                raise self._unknown(
+                    f"snapshot {at} and those before it have expired, and none of those left names the query",
+                    "Look into the table for the last rows of the query",
+                )
+            try:
+                summary = snapshot.get("summary") or {}
+                if summary.get(QUERY_ID) == query_id:
+                    return int(summary[EPOCH_ID])
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise self._not_understood(error) from error
+        return -1
+
+    def ancestors(self) -> tuple[tuple[int, ...], int | None]:
+        """Return the ids of the current snapshot and those before it, newest first; and the first that has expired.
+
+        :raises RestoreUnknownError: The metadata is not what Iceberg writes, or only a catalog knows which is current.
+        :raises StorageUnavailableError: It could not be read.
+        """
+        chain = list(self._chain())
+        expired = next((at for at, snapshot in chain if snapshot is None), None)
+        return tuple(at for at, snapshot in chain if snapshot is not None), expired
+
+    def _chain(self) -> Iterator[tuple[int, Any]]:
+        """Yield the current snapshot and those before it, with their ids; the first one expired is ``None``."""
+        current = self._current() or {}
         try:
             snapshots = {one["snapshot-id"]: one for one in current.get("snapshots") or ()}
             at = current.get("current-snapshot-id")
             while at is not None and at != -1:
-                if at not in snapshots:  # guard: expired-snapshots-have-nothing
-                    raise self._unknown(
-                        f"snapshot {at} and those before it have expired, and none of those left names the query",
-                        "Look into the table for the last rows of the query",
-                    )
-                summary = snapshots[at].get("summary") or {}
-                if summary.get(QUERY_ID) == query_id:
-                    return int(summary[EPOCH_ID])
-                at = snapshots[at].get("parent-snapshot-id")
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise self._unknown(f"its metadata cannot be understood ({error!r})", _REPAIR) from error
-        return -1
+                yield at, snapshots.get(at)
+                at = snapshots[at].get("parent-snapshot-id") if at in snapshots else None
+        except (AttributeError, KeyError, TypeError) as error:
+            raise self._not_understood(error) from error
 
     def _current(self) -> dict[str, Any] | None:
         """Return the current metadata; ``None`` when there is no table."""
@@ -162,9 +178,10 @@ class IcebergMetadata:
         return ObjectTree(FileStoreReader(self._reach.files(place)), f"{METADATA}/")
 
     def _unknown(self, reason: str, next_step: str) -> HaError:
-        return RestoreUnknownError(
-            f"the batches of Iceberg table {self.table} are unknown: {reason}", next_step=next_step
-        )
+        return RestoreUnknownError(f"what Iceberg table {self.table} has is unknown: {reason}", next_step=next_step)
+
+    def _not_understood(self, error: Exception) -> HaError:
+        return self._unknown(f"its metadata cannot be understood ({error!r})", _REPAIR)
 
 
 def is_path(named: str | None) -> bool:

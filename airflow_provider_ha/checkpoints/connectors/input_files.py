@@ -1,4 +1,8 @@
-"""File sources: they record the files of each batch with their time, and these are still there, replaced, or gone."""
+"""File sources: they record the files of each batch with their time, and these are still there, replaced, or gone.
+
+Spark records no length. The driver asks the file system for it when a batch is planned (:func:`measure`), and it is
+recorded with the batch where the file has the time that Spark has seen.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
+from os.path import commonprefix
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -22,6 +28,9 @@ from airflow_provider_ha.storage.s3_reader import S3Reader
 
 
 _SECOND = 1000  # milliseconds
+_PAGE = 1000  # keys of a listing
+MEASURED_AT_MOST = 1000
+"""Files of a batch: the lengths of more are not asked for."""
 
 
 class InputFile(NamedTuple):
@@ -29,17 +38,32 @@ class InputFile(NamedTuple):
 
     :param path: Its URI.
     :param timestamp: When it was changed last, in milliseconds since 1970; ``None`` when that is not recorded.
+    :param length: Its bytes; ``None`` when that is not recorded.
     """
 
     path: str
     timestamp: int | None
+    length: int | None = None
 
-    def is_same(self, mtime: int) -> bool:
-        """Whether a file that was changed last at *mtime* is this one: some clocks have whole seconds only."""
-        if self.timestamp is None or mtime == self.timestamp:
+    def is_same(self, now: Found) -> bool:
+        """Whether the file that is there now is this one: some clocks have whole seconds only."""
+        if self.length is not None and now.length != self.length:  # guard: replaced-inputs-of-one-time-are-the-same
+            return False
+        if self.timestamp is None or now.mtime == self.timestamp:
             return True
-        whole = 0 in (mtime % _SECOND, self.timestamp % _SECOND)
-        return whole and mtime // _SECOND == self.timestamp // _SECOND
+        whole = 0 in (now.mtime % _SECOND, self.timestamp % _SECOND)
+        return whole and now.mtime // _SECOND == self.timestamp // _SECOND
+
+
+class Found(NamedTuple):
+    """A file as it is now.
+
+    :param mtime: When it was changed last, in milliseconds since 1970.
+    :param length: Its bytes.
+    """
+
+    mtime: int
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +86,11 @@ class FileSource(SourceType):
     """Files of a directory, of S3 or of HDFS."""
 
     label = "files"
-    asked = "of each input file of a batch that is replayed: whether it is there, and its time of change"
-    silence = "`unknown`, on S3 and HDFS as on file systems that cannot be asked; without a replay nothing is asked"
+    asked = "of each input file of a batch that is replayed: whether it is there, its time of change, and its length"
+    silence = (
+        "`unknown`, on S3 and HDFS as on file systems that cannot be asked; without a replay nothing is asked. Where "
+        "no length is recorded, the time decides"
+    )
 
     def takes(self, reading: Reading) -> bool:
         """An offset in a log of files."""
@@ -125,12 +152,12 @@ def look_for(entries: Iterable[BatchEntry], reach: Reach | None = None) -> Input
     reach = reach or Reach()
     recorded = {entry.batch: tuple(_files(entry)) for entry in entries}
     every = sorted({file for files in recorded.values() for file in files})
-    changed: dict[InputFile, int | None] = {}
+    changed: dict[InputFile, Found | None] = {}
     asked, failed = LOCAL, None
-    ways: tuple[tuple[frozenset[str], Callable[[list[InputFile]], Iterable[int | None]]], ...] = (
-        (LOCAL, lambda files: map(_mtime_here, files)),
-        (SCHEMES, lambda files: _mtimes_on_s3(files, reach.s3 or S3Options.from_env())),
-        (frozenset({HDFS}), lambda files: _mtimes_on_hdfs(files, reach)),
+    ways: tuple[tuple[frozenset[str], Callable[[list[InputFile]], Iterable[Found | None]]], ...] = (
+        (LOCAL, lambda files: map(_here, files)),
+        (SCHEMES, lambda files: _on_s3(files, reach.s3 or S3Options.from_env())),
+        (frozenset({HDFS}), lambda files: _on_hdfs(files, reach)),
     )
     for schemes, ask in ways:
         files = [file for file in every if urlsplit(file.path).scheme in schemes]
@@ -140,8 +167,8 @@ def look_for(entries: Iterable[BatchEntry], reach: Reach | None = None) -> Input
         except (StorageUnavailableError, ConfigurationError) as error:
             failed = failed or error
     # guard: replaced-inputs-are-the-same
-    replaced = {file for file, mtime in changed.items() if mtime is not None and not file.is_same(mtime)}
-    gone = {file for file, mtime in changed.items() if mtime is None} | replaced
+    replaced = {file for file, now in changed.items() if now is not None and not file.is_same(now)}
+    gone = {file for file, now in changed.items() if now is None} | replaced
     missing = {batch: tuple(file.path for file in files if file in gone) for batch, files in recorded.items()}
     return InputFiles(
         missing={batch: paths for batch, paths in missing.items() if paths},
@@ -149,6 +176,36 @@ def look_for(entries: Iterable[BatchEntry], reach: Reach | None = None) -> Input
         error=failed,
         replaced=frozenset(file.path for file in replaced),
     )
+
+
+def measure(entry: BatchEntry, reach: Reach) -> dict[str, tuple[int | None, ...]]:
+    """Return source -> bytes of each of its files of one batch; ``None`` of one that is not what Spark has seen.
+
+    A batch of more files than :data:`MEASURED_AT_MOST` is not measured.
+
+    :raises StorageUnavailableError: A file system does not answer.
+    :raises ConfigurationError: It cannot be reached from here.
+    """
+    files = list(_files(entry))
+    if len(files) > MEASURED_AT_MOST:
+        return {}
+    by_way: dict[str, list[InputFile]] = {}
+    for file in files:
+        by_way.setdefault(urlsplit(file.path).scheme, []).append(file)
+    found: dict[InputFile, Found | None] = {}
+    for scheme, own in by_way.items():
+        if scheme in LOCAL:
+            found |= zip(own, map(_here, own), strict=True)
+        elif scheme in SCHEMES:
+            found |= _listed_on_s3(own, reach.s3 or S3Options.from_env())
+        elif scheme == HDFS:
+            found |= zip(own, _on_hdfs(own, reach), strict=True)
+
+    def length(file: InputFile) -> int | None:
+        now = found.get(file)
+        return now.length if now is not None and file.is_same(now) else None
+
+    return {source: tuple(map(length, _files_of(source, entry))) for source in entry.sources}
 
 
 def _scheme(line: str) -> str:
@@ -159,44 +216,73 @@ def _scheme(line: str) -> str:
 
 
 def _files(entry: BatchEntry) -> Iterator[InputFile]:
-    for lines in entry.sources.values():
-        for line in lines:
-            try:
-                said = json.loads(line)
-            except ValueError:
-                continue
-            timestamp = said.get("timestamp")
-            yield InputFile(str(said.get("path", "")), timestamp if isinstance(timestamp, int) else None)
+    for source in entry.sources:
+        yield from _files_of(source, entry)
 
 
-def _mtime_here(file: InputFile) -> int | None:
-    """Return when a file of this host was changed last; ``None`` when it is not there."""
+def _files_of(source: str, entry: BatchEntry) -> Iterator[InputFile]:
+    lines = entry.sources[source]
+    lengths = entry.lengths.get(source, ())
+    for line, length in zip(lines, lengths if len(lengths) == len(lines) else (None,) * len(lines), strict=True):
+        try:
+            said = json.loads(line)
+        except ValueError:
+            said = {}  # a line that Spark would not read either: there is no such file
+        timestamp = said.get("timestamp")
+        yield InputFile(str(said.get("path", "")), timestamp if isinstance(timestamp, int) else None, length)
+
+
+def _here(file: InputFile) -> Found | None:
+    """Return a file of this host; ``None`` when it is not there."""
     place = unquote(urlsplit(file.path).path)
     try:
-        return Path(place).stat().st_mtime_ns // 1_000_000 if place else file.timestamp or 0
+        status = Path(place).stat() if place else None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StorageUnavailableError(f"input file {place} cannot be looked up: {error}") from error
+    if status is None:
+        return Found(file.timestamp or 0, file.length or 0)
+    return Found(status.st_mtime_ns // 1_000_000, status.st_size)
 
 
-def _mtimes_on_s3(files: list[InputFile], options: S3Options) -> list[int | None]:
+def _on_s3(files: list[InputFile], options: S3Options) -> list[Found | None]:
     reader = cache(lambda bucket: S3Reader(f"s3://{bucket}", options))
 
-    def ask(file: InputFile) -> int | None:
-        parts = urlsplit(file.path)
-        key = unquote(parts.path).lstrip("/")
-        first = next(reader(parts.netloc).list(key), None)  # of all that begin so, the shortest key comes first
-        return first.mtime if first is not None and first.key == key else None
+    def ask(file: InputFile) -> Found | None:
+        bucket, key = _place(file)
+        first = next(reader(bucket).list(key), None)  # of all that begin so, the shortest key comes first
+        return Found(first.mtime, first.size) if first is not None and first.key == key else None
 
     return each(ask, files)
 
 
-def _mtimes_on_hdfs(files: list[InputFile], reach: Reach) -> list[int | None]:
-    def ask(file: InputFile) -> int | None:
+def _listed_on_s3(files: list[InputFile], options: S3Options) -> dict[InputFile, Found | None]:
+    """Return what listings say of files: they cost a request for each thousand keys, and never more than one a file."""
+    wanted = {_place(file): file for file in files}
+    found: dict[InputFile, Found | None] = {}
+    for bucket in {bucket for bucket, _ in wanted}:
+        keys = {key for of, key in wanted if of == bucket}
+        listed = S3Reader(f"s3://{bucket}", options).list(commonprefix(sorted(keys)))  # noqa: RUF071  # keys begin alike
+        for item in islice(listed, _PAGE * len(keys)):
+            if item.key in keys:
+                found[wanted[bucket, item.key]] = Found(item.mtime, item.size)
+                keys.remove(item.key)
+            if not keys:
+                break
+    return found
+
+
+def _place(file: InputFile) -> tuple[str, str]:
+    parts = urlsplit(file.path)
+    return parts.netloc, unquote(parts.path).lstrip("/")
+
+
+def _on_hdfs(files: list[InputFile], reach: Reach) -> list[Found | None]:
+    def ask(file: InputFile) -> Found | None:
         parts = urlsplit(file.path)
         folder, _, name = unquote(parts.path).rpartition("/")
         found = reach.files(f"{HDFS}://{parts.netloc}{folder}").info(name)
-        return found.mtime if found is not None else None
+        return Found(found.mtime, found.size) if found is not None else None
 
     return each(ask, files)

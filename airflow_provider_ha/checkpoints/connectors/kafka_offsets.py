@@ -31,10 +31,12 @@ class PartitionOffsets:
 
     :param earliest: Its first offset.
     :param latest: The offset that its next row will get.
+    :param topic_id: Of its topic; empty where the brokers have none.
     """
 
     earliest: int
     latest: int
+    topic_id: str = ""
 
 
 def parse_kafka_offset(offset: str | None) -> dict[Partition, int] | None:
@@ -47,7 +49,10 @@ def parse_kafka_offset(offset: str | None) -> dict[Partition, int] | None:
 
 
 def partitions_after(
-    start: Mapping[Partition, int], end: Mapping[Partition, int], held: Mapping[Partition, PartitionOffsets]
+    start: Mapping[Partition, int],
+    end: Mapping[Partition, int],
+    held: Mapping[Partition, PartitionOffsets],
+    ids: Mapping[str, str] | None = None,
 ) -> tuple[KafkaPartition, ...]:
     """Return what is needed of each partition after the cut, and what of it is there.
 
@@ -55,9 +60,13 @@ def partitions_after(
     :param end: Partition -> next offset after the replay; the same as *start* when nothing is replayed.
     :param held: What the brokers have, of the partitions that are there. One that no record knows yet is read by Spark
         from its beginning, which has to be offset 0.
+    :param ids: Topic -> the id that it had when its rows were read.
     """
     known = sorted({*start, *end, *(partition for partition in held if partition not in end)})
-    return tuple(_after(each, start.get(each, 0), end.get(each, start.get(each, 0)), held.get(each)) for each in known)
+    return tuple(
+        _after(each, start.get(each, 0), end.get(each, start.get(each, 0)), held.get(each), (ids or {}).get(each[0]))
+        for each in known
+    )
 
 
 def rows_between(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
@@ -65,16 +74,21 @@ def rows_between(start: Mapping[Partition, int], end: Mapping[Partition, int]) -
     return sum(max(0, reached - start.get(partition, 0)) for partition, reached in end.items())
 
 
-def _after(partition: Partition, start: int, end: int, held: PartitionOffsets | None) -> KafkaPartition:
+def _after(
+    partition: Partition, start: int, end: int, held: PartitionOffsets | None, had: str | None
+) -> KafkaPartition:
     topic, number = partition
     replayed = max(0, end - start)
+    replaced: bool | None = False
     if held is None:
         # The recorded rows are gone with the partition; the rows that were never read can no longer be counted.
         earliest = latest = None
         gone, unread = replayed, 0
     else:
         earliest, latest = held.earliest, held.latest
-        gone = max(0, earliest - start) if latest >= end else replayed
+        if had is not None:
+            replaced = held.topic_id != had if held.topic_id else None  # guard: topics-are-known-by-their-length
+        gone = max(0, earliest - start) if latest >= end and not replaced else replayed
         unread = max(0, latest - max(end, earliest))
     return KafkaPartition(
         topic=topic,
@@ -86,4 +100,5 @@ def _after(partition: Partition, start: int, end: int, held: PartitionOffsets | 
         replayed=replayed,
         gone=gone,
         unread=unread,
+        replaced=replaced,
     )

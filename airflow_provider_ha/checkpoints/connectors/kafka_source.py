@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.model import KafkaPartition, SourceInput, V
 
 
 _NAMED = 3  # partitions that a reason names; the plan has them all
+_NEW_QUERY = "let the script read the new topic with a new query: start it fresh"
 _WAYS = (
     "restore a newer cut, if there is one: it needs fewer of the old rows",
     "accept LOSS_POSSIBLE by name; unless the reader has failOnDataLoss=false, Spark fails instead of going on without",
@@ -26,8 +27,14 @@ class KafkaSource(SourceType):
     """Topics."""
 
     label = "Kafka"
-    asked = "the partitions of each topic, with their first and last offsets, at the offsets of the cut"
-    silence = "`unknown`: no broker is named, none answers, or the client is not installed"
+    asked = (
+        "the id of each topic, which is compared with the recorded one, and its partitions with their first and last "
+        "offsets, at the offsets of the cut"
+    )
+    silence = (
+        "`unknown`: no broker is named, none answers, the client is not installed, or brokers say no id where one is "
+        "recorded; where none is, a topic that was made again is recognised while it is shorter"
+    )
 
     def takes(self, reading: Reading) -> bool:
         """An offset of partitions."""
@@ -42,7 +49,7 @@ class KafkaSource(SourceType):
             return SourceInput(source=reading.name, unit="rows", amount=amount)
         topics = {topic for topic, _ in end}
         held = {partition: offsets for partition, offsets in reading.facts.kafka.items() if partition[0] in topics}
-        partitions = partitions_after(start, end, held)
+        partitions = partitions_after(start, end, held, reading.facts.topics)
         gone = sum(each.gone for each in partitions)
         return SourceInput(source=reading.name, unit="rows", amount=amount, gone=gone, partitions=partitions)
 
@@ -61,16 +68,36 @@ class KafkaSource(SourceType):
                 "cut and all unread rows",
                 *_WAYS,
             )
-        shorter = [each for each in source.partitions if each.latest is not None and each.latest < each.end]
+        again = [each for each in source.partitions if each.replaced]
+        if again:
+            findings.add(
+                Verdict.LOSS_POSSIBLE,
+                f"source {source.source}: {_topics(again)} made again under the same name since: other rows "
+                "stand at the offsets that were read, and those before them would be passed over",
+                _NEW_QUERY,
+                *_WAYS,
+            )
+        untold = [each for each in source.partitions if each.replaced is None]
+        if untold:
+            findings.add_unknown(
+                f"source {source.source}: the brokers do not say the id of a topic that had one: {_names(untold)}",
+                "ask brokers that keep ids of topics (Kafka 2.8 and later)",
+            )
+        shorter = [
+            each
+            for each in source.partitions
+            if each.latest is not None and each.latest < each.end and not each.replaced
+        ]
         if shorter:
             findings.add(
                 Verdict.LOSS_POSSIBLE,
                 f"source {source.source}: {_names(shorter)} {_ends(shorter)} before the offsets that were read: made "
                 "again under its old name, so other rows stand there now",
-                "let the script read the new topic with a new query: start it fresh",
+                _NEW_QUERY,
                 *_WAYS,
             )
-        expired = [each for each in source.partitions if each.gone and each not in lost and each not in shorter]
+        named = {*lost, *again, *shorter}
+        expired = [each for each in source.partitions if each.gone and each not in named]
         if expired:
             rows = sum(each.gone for each in expired)
             findings.add(
@@ -78,6 +105,11 @@ class KafkaSource(SourceType):
                 f"source {source.source}: {rows} rows after the cut were removed by retention, of {_names(expired)}",
                 *_WAYS,
             )
+
+
+def _topics(partitions: list[KafkaPartition]) -> str:
+    topics = sorted({each.topic for each in partitions})
+    return f"topic {topics[0]} was" if len(topics) == 1 else f"topics {', '.join(topics)} were"
 
 
 def _names(partitions: list[KafkaPartition]) -> str:

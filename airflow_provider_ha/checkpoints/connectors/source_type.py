@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol
 
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings
 from airflow_provider_ha.checkpoints.model import SourceInput
+
+
+class TableHistory(Protocol):
+    """What a table has that is read as a source."""
+
+    def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:
+        """Return why rows after an offset may be gone; empty when all are there, and ``None`` when that is unknown.
+
+        :param start: Where is gone on from; ``None`` for the beginning.
+        :param end: Up to where was read.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,8 @@ class SourceFacts:
     :param initial: Source -> the offset that it began with, of those that keep it (Kafka, rate); ``None`` when it was
         not read.
     :param kafka: Partition -> what the brokers have; ``None`` when they did not answer.
+    :param topics: Topic -> the id that it had when its rows were read.
+    :param tables: Source -> what its table has, of those whose place is recorded.
     :param missing: Batch -> its input files that are gone.
     :param asked: Schemes of the files that were looked for.
     """
@@ -30,6 +43,8 @@ class SourceFacts:
     kafka: Mapping[Partition, PartitionOffsets] | None = None
     missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
+    topics: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, TableHistory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +81,7 @@ class SourceType:
     :cvar silence: What it means when there is no answer.
     """
 
-    label: ClassVar[str] = "any other (Kinesis, Delta, Iceberg, a source written in Python)"
+    label: ClassVar[str] = "any other (Kinesis, a source written in Python)"
     asked: ClassVar[str] = "nothing: only the source itself understands its offsets"
     silence: ClassVar[str] = "`unknown`, unless it has read nothing yet"
 
@@ -88,7 +103,7 @@ class SourceType:
         """Note what keeps a restore from being SAFE. Pure."""
         if self.judges(source):  # guard: sources-that-cannot-be-asked-have-their-rows
             findings.add_unknown(
-                f"source {source.source} is of a type that cannot be asked from here: it alone knows whether it still "
-                "has the rows after the cut",
+                f"source {source.source} is of a type that cannot be asked from here, or it is not recorded where it "
+                "lies: it alone knows whether it still has the rows after the cut",
                 "look whether it still has them: tables expire their snapshots, and streams their rows",
             )

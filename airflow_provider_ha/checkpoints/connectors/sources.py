@@ -10,12 +10,13 @@ from airflow_provider_ha.checkpoints.connectors.kafka_offsets import parse_kafka
 from airflow_provider_ha.checkpoints.connectors.kafka_source import KafkaSource
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings
 from airflow_provider_ha.checkpoints.connectors.source_type import Reading, SourceFacts, SourceType
+from airflow_provider_ha.checkpoints.connectors.table_source import TABLE_SOURCES, TableSource, table_source
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, parse_offsets
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
-SOURCE_TYPES: tuple[SourceType, ...] = (FileSource(), KafkaSource(), CountedSource())
+SOURCE_TYPES: tuple[SourceType, ...] = (FileSource(), KafkaSource(), *TABLE_SOURCES, CountedSource())
 """The first one that takes what is recorded is its type; what none takes only the source itself understands."""
 _ANY = SourceType()
 
@@ -52,6 +53,13 @@ def kafka_topics(entries: Sequence[BatchEntry], initial: Mapping[str, str]) -> f
     parsed = [entry for each in entries if (entry := _parsed(each)) is not None]
     offsets = [*initial.values(), *(offset for entry in parsed for offset in entry.offsets)]
     return frozenset(topic for offset in offsets for topic, _ in parse_kafka_offset(offset) or {})
+
+
+def read_tables(entries: Sequence[BatchEntry]) -> dict[str, TableSource]:
+    """Return source -> type of the table that it reads, of those that are recorded in any of *entries*."""
+    parsed = [entry for each in entries if (entry := _parsed(each)) is not None]
+    offsets = [pair for entry in parsed for pair in zip(entry.sources, entry.offsets, strict=True)]
+    return {source: kind for source, offset in offsets if (kind := table_source(offset)) is not None}
 
 
 def _input(reading: Reading) -> SourceInput:

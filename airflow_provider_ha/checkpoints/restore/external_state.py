@@ -15,7 +15,9 @@ from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sinks import query_memory, type_of
-from airflow_provider_ha.checkpoints.connectors.sources import kafka_topics
+from airflow_provider_ha.checkpoints.connectors.source_type import TableHistory
+from airflow_provider_ha.checkpoints.connectors.sources import kafka_topics, read_tables
+from airflow_provider_ha.checkpoints.connectors.table_source import TableSource, Unread
 from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink
@@ -71,6 +73,7 @@ class Surroundings:
     :param missing: Batch -> input files of its record that are gone, or are others by now.
     :param asked: Schemes of the input files that were looked for; ``None`` when none had to be.
     :param replaced: Those of *missing* that are others by now.
+    :param tables: Source -> what its table has, of those whose place is recorded.
     """
 
     initial: Mapping[str, str] = field(default_factory=dict)
@@ -82,6 +85,7 @@ class Surroundings:
     missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     asked: frozenset[str] | None = None
     replaced: frozenset[str] = frozenset()
+    tables: Mapping[str, TableHistory] = field(default_factory=dict)
 
 
 def look_around(
@@ -101,17 +105,34 @@ def look_around(
     :param reach: How the file systems of outputs are reached; as the environment says by default.
     :raises StorageUnavailableError: The checkpoint itself could not be read.
     """
-    batch, sink = cut.batch, cut.sink
+    sink = cut.sink
+    around = look_at_sources(query, directory, cut=cut, entries=entries, external=external, reach=reach)
+    if type_of(sink).table is not None:
+        around = _with_table(around, directory, sink, cut.batch, reach or Reach())
+    given = external.given(query) if type_of(sink).has_notes else None
+    return around if given is None else _with_notes(around, given)
+
+
+def look_at_sources(
+    query: str,
+    directory: Tree,
+    *,
+    cut: QueryCut,
+    entries: Sequence[BatchEntry],
+    external: ExternalQueries,
+    reach: Reach | None = None,
+) -> Surroundings:
+    """Return what the sources of one query have; parameters and errors as of :func:`look_around`."""
     around = Surroundings(initial=_initial_offsets(directory))
     topics = kafka_topics(entries, around.initial)
     if topics:
         around = _with_kafka(around, lambda: external.ask_kafka(query, topics))
     if external.ask_inputs is not None:
-        around = _with_inputs(around, external.ask_inputs([entry for entry in entries if entry.batch > batch]))
-    if type_of(sink).table is not None:
-        around = _with_table(around, directory, sink, batch, reach or Reach())
-    given = external.given(query) if type_of(sink).has_notes else None
-    return around if given is None else _with_notes(around, given)
+        around = _with_inputs(around, external.ask_inputs([entry for entry in entries if entry.batch > cut.batch]))
+    for source, kind in read_tables(entries).items():
+        if source in cut.sources.tables:
+            around = _with_history(around, source, kind, cut.sources.tables[source], reach or Reach())
+    return around
 
 
 def _with_kafka(around: Surroundings, ask: Callable[[], Mapping[Partition, PartitionOffsets]]) -> Surroundings:
@@ -125,6 +146,13 @@ def _with_inputs(around: Surroundings, found: InputFiles) -> Surroundings:
     around = replace(around, missing=found.missing, asked=found.asked, replaced=found.replaced)
     # guard: inputs-that-cannot-be-asked-for-are-there
     return around if found.error is None else _unknown(around, found.error)
+
+
+def _with_history(around: Surroundings, source: str, kind: TableSource, place: str, reach: Reach) -> Surroundings:
+    try:
+        return replace(around, tables={**around.tables, source: kind.history(place, reach)})
+    except HaError as error:
+        return _unknown(replace(around, tables={**around.tables, source: Unread()}), error)
 
 
 def _with_table(around: Surroundings, directory: Tree, sink: QuerySink, batch: int, reach: Reach) -> Surroundings:

@@ -57,11 +57,6 @@ class QueryFacts:
         return next((entry for entry in self.cut.entries if entry.batch == self.cut.batch), self.entry)
 
     @property
-    def missing_inputs(self) -> Mapping[int, tuple[str, ...]]:
-        """Batch -> input files of its record that are gone."""
-        return self.around.missing if self.around is not None else {}
-
-    @property
     def notes(self) -> Mapping[int, ForeachBatchRecord]:
         """What a fenced function was given, by the epochs that may have given it something after the cut."""
         notes = self.around.given if self.around is not None else {}

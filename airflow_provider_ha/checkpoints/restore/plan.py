@@ -7,11 +7,11 @@ silently (design, section 5; spark-facts section 2).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_ha.checkpoints.connectors.input_files import judge_files, judge_unasked
-from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase
+from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of
 from airflow_provider_ha.checkpoints.connectors.source_type import SourceFacts
 from airflow_provider_ha.checkpoints.connectors.sources import inputs_of, judge_inputs
@@ -19,10 +19,13 @@ from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     PlanFinding,
     QueryPlan,
+    QuerySources,
     RestorePlan,
     SinkKind,
+    SourceInput,
     Verdict,
 )
+from airflow_provider_ha.checkpoints.restore.external_state import Surroundings
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement, worst
 from airflow_provider_ha.checkpoints.restore.sink_judgement import judge_timeline
@@ -143,11 +146,10 @@ def _unnamed_sinks(facts: RestoreFacts) -> list[str]:
 
 def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:
     type_of(facts.cut.sink).judge(facts.cut.sink, SinkCase(facts.cut.batch, facts.sink, top=None), judgement)
-    inputs = inputs_of(facts.own_entry, (), _known(facts))
     _judge_drained(facts, (), judgement)  # guard: copies-of-a-drained-state-go-on
     _judge_unknown(facts, judgement)
     _judge_shared(facts, judgement)  # guard: shared-outputs-are-safe
-    judge_inputs(inputs, judgement)
+    inputs = judge_sources(facts.cut.sources, facts.around, facts.own_entry, (), judgement)
     return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=reset_query_id)
 
 
@@ -180,12 +182,10 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     history = {batch: entry for batch, entry in facts.history.items() if drained is None or batch < drained.batch}
     # Spark itself reads on from the cut there: what is recorded is not what the sink was given under that number.
     replay = () if cut.sink.unplanned else following(history, cut.batch)  # guard: unplanned-batches-are-replayed
-    inputs = inputs_of(facts.own_entry, replay, _known(facts))
     _judge_drained(facts, replay, judgement)
     _judge_unknown(facts, judgement)
     judge_timeline(facts, judgement)
-    _judge_files(facts, replay, judgement)
-    judge_inputs(inputs, judgement)
+    inputs = judge_sources(cut.sources, facts.around, facts.own_entry, replay, judgement)
     given = facts.given
     case = SinkCase(
         cut.batch,
@@ -215,18 +215,33 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     )
 
 
-def _known(facts: QueryFacts) -> SourceFacts:
-    if facts.around is None:
-        return SourceFacts()
-    asked = facts.around.asked or frozenset()
-    return SourceFacts(facts.around.initial, facts.around.kafka, facts.around.missing, asked)
+def judge_sources(
+    sources: QuerySources,
+    around: Surroundings | None,
+    cut: BatchEntry | None,
+    replay: Sequence[BatchEntry],
+    findings: Findings,
+    *,
+    is_due: Callable[[SourceInput], bool] = lambda _: True,
+) -> tuple[SourceInput, ...]:
+    """Judge what the sources have of what comes after a cut: the one rule for a restore and for a recovery. Pure.
 
-
-def _judge_files(facts: QueryFacts, replay: tuple[BatchEntry, ...], judgement: Judgement) -> None:
-    around = facts.around
-    judge_files(facts.missing_inputs, replay, judgement, around.replaced if around is not None else frozenset())
-    if around is not None and around.asked is not None:
-        judge_unasked(replay, around.asked, judgement)
+    :param sources: What is recorded of them beside their offsets.
+    :param around: What they have; ``None`` when it was not collected.
+    :param cut: What is recorded of the batch of the cut; ``None`` when nothing is.
+    :param replay: The batches that are executed again, ascending.
+    :param is_due: Whether an input counts.
+    :returns: What each of them has to give again.
+    """
+    found = around or Surroundings()
+    asked = found.asked or frozenset()
+    known = SourceFacts(found.initial, found.kafka, found.missing, asked, sources.topics, found.tables)
+    inputs = inputs_of(cut, replay, known if around is not None else None)
+    judge_files(found.missing, replay, findings, found.replaced)
+    if found.asked is not None:
+        judge_unasked(replay, found.asked, findings)
+    judge_inputs([each for each in inputs if is_due(each)], findings)
+    return inputs
 
 
 def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: Judgement) -> None:

@@ -224,7 +224,8 @@ def _query_records(
         # guard: purged-records-were-never-planned
         planned[epoch] = max(batch, planned[epoch])
     if shown is not None and shown.exists:
-        recordings.setdefault(shown.epoch, {}).update(shown.entries(query))
+        own = recordings.setdefault(shown.epoch, {})
+        own.update({number: entry.measured_as(own.get(number)) for number, entry in shown.entries(query).items()})
         planned[shown.epoch] = max((planned.get(shown.epoch, -1), *recordings[shown.epoch], shown.planned(query)))
     turns = runs.turns(query, planned)
     kept = runs.kept(planned, turns, run=cut_run)

@@ -29,7 +29,7 @@ def merge(
         if found:
             history = {batch: entry for batch, entry in history.items() if batch < min(found)}
         # The newer entry of an equal batch may know its commit, which a planned one does not.
-        history.update(newer)
+        history.update({batch: entry.measured_as(history.get(batch)) for batch, entry in newer.items()})
     return dict(sorted(history.items()))
 
 

@@ -17,7 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import log_files, sink_log
-from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink, Savepoint, SavepointPointer, SinkKind
+from airflow_provider_ha.checkpoints.model import (
+    CheckpointPointer,
+    QuerySink,
+    QuerySources,
+    Savepoint,
+    SavepointPointer,
+    SinkKind,
+)
 from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.checkpoints.savepoints.copied import copied
@@ -74,6 +81,7 @@ class SavepointRequest:
     :param savepoint_id: Asking twice with one id makes one savepoint.
     :param cut: Query -> N.
     :param sinks: Query -> where it writes.
+    :param sources: Query -> what it reads.
     :param sink_logs: Query -> log of its file sink; by default that of where the sink writes.
     :param graph: Digest of the job graph.
     :param schedule: Name of the schedule that makes it and may remove it; ``None`` for a user's own.
@@ -84,6 +92,7 @@ class SavepointRequest:
     epoch: int
     cut: Mapping[str, int]
     sinks: Mapping[str, QuerySink] = field(default_factory=dict)
+    sources: Mapping[str, QuerySources] = field(default_factory=dict)
     sink_logs: Mapping[str, Tree] | None = None
     graph: str
     spark_version: str
@@ -405,6 +414,7 @@ def _parts(
             directory=directory_of(query),
             batch=batch,
             sink=request.sinks.get(query, QuerySink(kind=SinkKind.OTHER)),
+            sources=request.sources.get(query, QuerySources()),
             sink_log=log_in(query, logs[query]) if query in logs else None,
         )
         for query, batch in request.cut.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
@@ -18,7 +18,14 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, log_fi
 from airflow_provider_ha.checkpoints.format.compactible_log import entry_names
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
-from airflow_provider_ha.checkpoints.model import ManifestFile, QueryCut, QuerySink, Savepoint, SinkKind
+from airflow_provider_ha.checkpoints.model import (
+    ManifestFile,
+    QueryCut,
+    QuerySink,
+    QuerySources,
+    Savepoint,
+    SinkKind,
+)
 from airflow_provider_ha.checkpoints.savepoints.layout import At, Copies, Dir, Draft, Layout, SavepointSource, TornError
 from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.working.batch_log import readable
@@ -41,12 +48,14 @@ class CutPart(Generic[Dir]):
     :param batch: N.
     :param sink: What its sink has.
     :param sink_log: The log of its file sink; ``None`` for any other sink.
+    :param sources: What it reads.
     """
 
     directory: Dir
     batch: int
     sink: QuerySink
     sink_log: Dir | None = None
+    sources: QuerySources = field(default_factory=QuerySources)
 
 
 def take(
@@ -166,7 +175,7 @@ def _described(
 ) -> QueryCut:
     # From the copy: what the manifest says of the batch is what the copied files say.
     entries = tuple(readable(draft.copied(files, query), after=part.batch - 1)) if part.batch >= 0 else ()
-    return QueryCut(batch=part.batch, sink=part.sink, entries=entries, files=sizes)
+    return QueryCut(batch=part.batch, sink=part.sink, entries=entries, files=sizes, sources=part.sources)
 
 
 def _part(layout: Layout[At, Dir], source: SavepointSource[At], batch: int) -> CutPart[Dir]:

@@ -6,9 +6,10 @@ epoch knows where each query writes, also while its script has not started it ag
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.model import QuerySink
+from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.records import Model, Record
@@ -21,10 +22,12 @@ class StartedBefore(Model):
     """One query that the script of the run has started.
 
     :param sink: Where it writes; what it has is read when it is needed.
+    :param sources: What it reads, beside what its offsets say.
     """
 
     name: str
     sink: QuerySink
+    sources: QuerySources = QuerySources()
 
 
 class StartedQueries(Record):
@@ -44,10 +47,24 @@ class StartedQueries(Record):
         """Query -> where it writes."""
         return {query.name: query.sink for query in self.queries}
 
-    def including(self, name: str, sink: QuerySink) -> StartedQueries:
-        """Return the record with one more query, or with a new sink of one that it names."""
-        known = self.sinks | {name: sink}
-        queries = tuple(StartedBefore(name=each, sink=where) for each, where in known.items())
+    def sources(self, name: str) -> QuerySources:
+        """Return what a query reads; nothing for one that is not named here."""
+        return next((query.sources for query in self.queries if query.name == name), QuerySources())
+
+    def including(self, name: str, sink: QuerySink, sources: QuerySources | None = None) -> StartedQueries:
+        """Return the record with one more query, or with a new sink, and other sources, of one that it names."""
+        made = StartedBefore(name=name, sink=sink, sources=sources or self.sources(name))
+        known = {query.name: query for query in self.queries} | {name: made}
+        return self.model_copy(update={"queries": tuple(known.values())})
+
+    def with_topics(self, name: str, ids: Mapping[str, str]) -> StartedQueries:
+        """Return the record with the ids of the topics that a query reads."""
+        queries = tuple(
+            query.model_copy(update={"sources": query.sources.model_copy(update={"topics": dict(ids)})})
+            if query.name == name
+            else query
+            for query in self.queries
+        )
         return self.model_copy(update={"queries": queries})
 
 

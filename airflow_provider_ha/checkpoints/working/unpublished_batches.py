@@ -45,7 +45,7 @@ def carry(fenced: Tree, target: WritableTree, published: Mapping[str, int]) -> N
         for entry in readable(fenced / query, after=first - 1):
             # The lower end of the oldest batch in a fork is not known there; the record made before knows it.
             if entry.batch not in entries or entries[entry.batch].commits is None:
-                entries[entry.batch] = entry
+                entries[entry.batch] = entry.measured_as(entries.get(entry.batch))
         found[query] = tuple(entries[batch] for batch in sorted(entries) if first <= batch <= last)
     target.write(FILE, UnpublishedBatches(queries=found).to_bytes())
 

@@ -27,6 +27,7 @@ def copy_request(
         epoch=chosen.epoch,
         cut={query: part.batch for query, part in chosen.queries.items() if part.batch >= 0},
         sinks={query: part.sink for query, part in chosen.queries.items()},
+        sources={query: part.sources for query, part in chosen.queries.items()},
         sink_logs=_kept_logs(root, chosen.queries),
         graph=chosen.graph,
         spark_version=chosen.spark_version,

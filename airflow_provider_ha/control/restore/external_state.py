@@ -53,11 +53,13 @@ class _Brokers:
         servers = self._request.kafka_bootstrap.get(query) or self._said(
             lambda each: each.kafka_bootstrap.get(own_name(query))
         )
+        cut = self._chosen.queries.get(query)
+        servers = servers or (cut.sources.brokers if cut is not None else "")
         properties = self._request.kafka_properties or self._said(lambda each: each.kafka_properties)
-        if servers is None:
+        if not servers:
             raise ConfigurationError(
-                f"the brokers of {', '.join(sorted(topics))} for query {query!r} are not configured, and a checkpoint "
-                "does not name them",
+                f"the brokers of {', '.join(sorted(topics))} for query {query!r} are not configured, and the "
+                "checkpoint does not name them",
                 next_step=f"Name them (--kafka-bootstrap {query}=host:port)",
             )
         return held_offsets(servers, topics, properties=Path(properties) if properties else None)

@@ -8,6 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors._kafka_client import topic_ids
+from airflow_provider_ha.checkpoints.model import QuerySources, Verdict
+from airflow_provider_ha.checkpoints.working.started_queries import read_started
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
@@ -80,3 +85,63 @@ def test_a_job_that_is_behind_serves_its_lag_and_what_its_checkpoints_take(
     assert served["input_rows_total numbers"] == BEHIND
     job.stop("suspend")
     assert job.await_result().state is JobState.FINISHED
+
+
+def test_a_run_whose_topic_was_made_again_waits_for_its_user(gated: Callable[..., SupervisedJob], kafka: Kafka) -> None:
+    """Spark would read on at the old offset of the new topic, and pass over the rows before it."""
+    job, topic = gated("numbers"), kafka.new_topic()
+    kafka.add(topic, 10)
+    job.conf = {"spark.jars": connector_jars()}
+    output = job.stream.root / "numbers"
+    job.submit_script(APPS / "kafka_gated.py", [kafka.servers, topic, str(output), str(job.gates)])
+    job.await_committed(1, 0)
+    had = topic_ids(kafka.servers, [topic])
+    wait_until(lambda: noted(job) == had, timeout=PATIENCE, what="the id of the topic")
+    kafka.add(topic, 10)
+    job.await_committed(1, 1)
+    wait_until(lambda: recorded(job).topics == had, timeout=PATIENCE, what="a checkpoint with the id")
+    assert recorded(job).brokers == kafka.servers
+
+    job.kill()
+    kafka.delete_topic(topic)
+    kafka.make_topic(topic)
+    kafka.add(topic, 30)
+    job.recover()
+
+    wait_until(lambda: decision(job), timeout=PATIENCE, what="a decision")
+    assert f"topic {topic} was made again" in decision(job)
+    plan = job.job.plan_restore(RestoreRequest(job_id=job.job_id, request_id=new_id()))
+    assert plan.verdict is Verdict.LOSS_POSSIBLE
+    job.job.restore(
+        RestoreRequest(
+            job_id=job.job_id,
+            request_id=new_id(),
+            if_lost=IfLost.RECOVER,
+            accept_verdicts=frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
+        )
+    )
+    job.await_committed(3, 2)
+    new = topic_ids(kafka.servers, [topic])
+    wait_until(lambda: recorded(job).topics == new, timeout=PATIENCE, what="a checkpoint with the new id")
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
+
+
+def noted(job: SupervisedJob) -> dict[str, str]:
+    """Return the ids of topics that the first working directory has."""
+    tree = job.tree(1)
+    started = read_started(tree) if tree is not None else None
+    return started.sources("numbers").topics if started is not None else {}
+
+
+def recorded(job: SupervisedJob) -> QuerySources:
+    """Return what the newest checkpoint says of the sources."""
+    store = job.job.checkpoints
+    newest = next(iter(store.list()), None)
+    return store.load(newest).queries["numbers"].sources if newest is not None else QuerySources()
+
+
+def decision(job: SupervisedJob) -> str:
+    run = job.job.snapshot().run
+    exit_ = run.newest.exit if run is not None and run.newest is not None else None
+    return exit_.decision if exit_ is not None else ""

@@ -16,18 +16,19 @@ import pytest
 from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
 from airflow_provider_ha.checkpoints.connectors.iceberg import IcebergMetadata
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.model import QuerySources, Verdict
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.sinks.cells import Kill
 from tests.proofs.sinks.play import KILLED, feed, killed, numbers, report
 from tests.proofs.sinks.stage import delta_conf
 from tests.support.odd_names import ODD
 from tests.support.spark import iceberg
-from tests.support.spark.driver_helpers import APPS, Stream
+from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.supervised_job import SupervisedJob
 
 
@@ -141,3 +142,62 @@ def test_set_back_it_goes_on_behind_what_the_table_has(job: SupervisedJob, lake:
     assert report(job) == expected(5)
     job.stop("suspend")
     assert job.await_result().state is JobState.FINISHED
+
+
+def add(job: SupervisedJob, epoch: int, batch: int) -> None:
+    """Have the script add a number to the table that it reads, until a batch has read it."""
+    job.close_gate("more")
+    job.await_alive(lambda: job.progress(epoch, QUERY).committed >= batch, f"batch {batch}")
+
+
+def recorded(job: SupervisedJob) -> QuerySources:
+    """Return what the newest checkpoint says of the sources."""
+    store = job.job.checkpoints
+    newest = next(iter(store.list()), None)
+    return store.load(newest).queries[QUERY].sources if newest is not None else QuerySources()
+
+
+def test_a_table_that_is_read_is_known_by_its_place_and_one_that_is_gone_waits_for_its_user(
+    job: SupervisedJob, lake: Lake
+) -> None:
+    warehouse = job.stream.root / "lake"
+    place = warehouse / lake.table.split(".", 1)[-1].replace(".", "/")
+    output = job.stream.root / "out"
+    job.submit_script(APPS / "lake_rows.py", [lake.format, lake.table, str(output), str(job.gates)])
+    job.await_alive(lambda: place.exists(), "the table")
+    add(job, 1, 0)
+    add(job, 1, 1)
+    job.await_alive(lambda: recorded(job).tables == {"0": str(place)}, "a checkpoint with the place of the table")
+    wanted = RestoreRequest(job_id=job.job_id, request_id=new_id())
+    whole = job.job.plan_restore(wanted)
+    assert (whole.verdict, whole.unknown) == (Verdict.SAFE, {})
+
+    job.kill()
+    place.rename(job.stream.root / "away")
+    job.recover()
+
+    wait_until(lambda: decision(job), timeout=PATIENCE, what="a decision")
+    assert f"table {place} is gone" in decision(job)
+    assert job.job.plan_restore(wanted).verdict is Verdict.LOSS_POSSIBLE
+
+    (job.stream.root / "away").rename(place)
+    job.job.restore(
+        RestoreRequest(
+            job_id=job.job_id,
+            request_id=new_id(),
+            if_lost=IfLost.RECOVER,
+            accept_verdicts=frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
+        )
+    )
+    add(job, 3, 2)
+    generation = job.job.snapshot().generation
+    assert generation is not None
+    assert generation.lossy == {}, "it is back"
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
+
+
+def decision(job: SupervisedJob) -> str:
+    run = job.job.snapshot().run
+    exit_ = run.newest.exit if run is not None and run.newest is not None else None
+    return exit_.decision if exit_ is not None else ""

@@ -14,10 +14,18 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
+from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets, topic_ids
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import (
+    BatchEntry,
+    QueryCut,
+    QuerySink,
+    QuerySources,
+    RestorePlan,
+    SinkKind,
+    Verdict,
+)
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
@@ -84,13 +92,16 @@ def run(kafka: Kafka, topic: str, checkpoint: Path, *options: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def plan(kafka: Kafka, checkpoint: Path, *, servers: str | None = None) -> RestorePlan:
+def plan(
+    kafka: Kafka, checkpoint: Path, *, servers: str | None = None, ids: dict[str, str] | None = None
+) -> RestorePlan:
     """Plan to restore the checkpoint to batch 1, into the sink that has batch 2 as well."""
     recorded = {entry.batch: entry for entry in readable(LocalTree(checkpoint))}
     cut = QueryCut(
         batch=CUT,
         sink=QuerySink(kind=SinkKind.FOREACH_BATCH, repeatable=True),
         entries=tuple(recorded[batch] for batch in sorted(recorded) if batch >= CUT),
+        sources=QuerySources(topics=ids or {}),
     )
     adopted = AdoptedCheckpoint(
         path=str(checkpoint), query_id=read_query_id(LocalTree(checkpoint)), planned=LAST, committed=LAST
@@ -171,6 +182,26 @@ def test_a_topic_that_is_gone_and_one_that_was_made_again_are_told_apart(
 
 
 @pytest.mark.spark
+def test_a_topic_that_was_made_again_and_filled_longer_is_known_by_its_id(
+    kafka: Kafka, copied: Callable[[str], Path]
+) -> None:
+    topic = kafka.new_topic()
+    checkpoint = copied(topic)
+    kafka.add(topic, ROWS)
+    ids = topic_ids(kafka.servers, [topic])
+    before = plan(kafka, checkpoint, ids=ids)
+    kafka.delete_topic(topic)
+    kafka.make_topic(topic)
+    kafka.add(topic, ROWS + 20)
+
+    again = plan(kafka, checkpoint, ids=ids)
+
+    assert (before.verdict, again.verdict) == (Verdict.SAFE, Verdict.LOSS_POSSIBLE)
+    assert f"topic {topic} was made again under the same name" in again.reasons[0]
+    assert plan(kafka, checkpoint).verdict is Verdict.SAFE, "without its id nothing tells it from the old one"
+
+
+@pytest.mark.spark
 def test_a_partition_that_was_added_since_is_read_from_its_beginning(
     kafka: Kafka, copied: Callable[[str], Path]
 ) -> None:
@@ -201,7 +232,7 @@ def test_a_client_that_logs_in_over_tls_is_answered(kafka: Kafka, tmp_path: Path
 
     found = held_offsets(kafka.login_servers, [topic], properties=login(kafka, tmp_path, PASSWORD))
 
-    assert found == {(topic, 0): PartitionOffsets(0, 3)}
+    assert found == {(topic, 0): PartitionOffsets(0, 3, topic_ids(kafka.servers, [topic])[topic])}
 
 
 def test_a_login_that_is_refused_is_no_answer_and_its_password_is_not_told(
@@ -248,7 +279,7 @@ def test_the_command_asks_the_brokers_that_it_is_told(
     assert (asked[0], shown[0]) == (0, 0)
     assert (partition["start"], partition["latest"]) == (20, ROWS)
     assert f"{template[0]}-0" in shown[1]
-    assert (unnamed[0], refused[0], half[0], whole[0], strange[0]) == (2, 2, 1, 0, 2)
+    assert (unnamed[0], refused[0], half[0], whole[0], strange[0]) == (2, 2, 1, 0, 64)
     assert "are not configured" in unnamed[1]
     assert "--kafka-bootstrap stats=host:port" in unnamed[1]
     assert "its effect is unknown" in refused[2]

@@ -10,7 +10,15 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
-from airflow_provider_ha.jobs.model import JobState, QueryStatus, RunResult, StartKind, StartPoint, Status
+from airflow_provider_ha.jobs.model import (
+    AcceptedLoss,
+    JobState,
+    QueryStatus,
+    RunResult,
+    StartKind,
+    StartPoint,
+    Status,
+)
 from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health, of_leaders
 from airflow_provider_ha.triggers._notices import GRANTED, LEADER, NO_LEADER, STALLED, Condition
 from airflow_provider_ha.views.events import cluster_event
@@ -310,3 +318,27 @@ def test_a_drill_is_measured_by_the_bounds_that_are_set(verdict: DrillVerdict) -
     bounds = replace(BOUNDS, recovery_point=3600.0, recovery_time=60.0)
     assert set(wrong(health, bounds)) == {"recovery_point_exceeded", "recovery_time_exceeded"}
     assert wrong(health, replace(BOUNDS, recovery_point=4001.0, recovery_time=91.0)) == {}
+
+
+def lossy(count: int = 1, seconds: float = 60.0) -> JobHealth:
+    loss = AcceptedLoss(queries={"counts": 6}, reason="batch 6 of counts", epoch=3, count=count, at=ago(seconds))
+    return replace(LIVE, status=a_status().model_copy(update={"loss": loss}))
+
+
+def test_a_run_that_goes_on_without_its_input_is_told_once_for_each_loss() -> None:
+    found = wrong(lossy())
+
+    assert set(found) == {"input_lost"}
+    assert found["input_lost"].facts == {
+        "run": 2,
+        "epoch": 3,
+        "reason": "batch 6 of counts",
+        "queries": {"counts": 6},
+    }
+    assert found["input_lost"].key == wrong(lossy(seconds=900.0))["input_lost"].key
+    assert found["input_lost"].key != wrong(lossy(count=2))["input_lost"].key
+    assert cluster_event("input_lost", "flights", found["input_lost"].facts, 0.0).to_json()["queries"] == {"counts": 6}
+
+
+def test_a_loss_of_last_week_is_no_news() -> None:
+    assert wrong(lossy(seconds=7 * 86_400.0)) == {}

@@ -10,7 +10,15 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import (
+    BatchEntry,
+    QueryCut,
+    QuerySink,
+    QuerySources,
+    RestorePlan,
+    SinkKind,
+    Verdict,
+)
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
@@ -40,9 +48,15 @@ def adopted_by_path(directory: LocalTree) -> AdoptedCheckpoint:
 
 
 def plan(
-    directory: LocalTree, held: Held | Callable[..., Held], entries: tuple[BatchEntry, ...] = (), *, same: bool = True
+    directory: LocalTree,
+    held: Held | Callable[..., Held],
+    entries: tuple[BatchEntry, ...] = (),
+    *,
+    same: bool = True,
+    ids: Mapping[str, str] | None = None,
 ) -> RestorePlan:
-    cut = QueryCut(batch=CUT, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), entries=entries)
+    sources = QuerySources(topics=dict(ids or {}))
+    cut = QueryCut(batch=CUT, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), entries=entries, sources=sources)
     facts = gather_facts(
         RestoreCase(
             chosen=Chosen("checkpoint", "2", "pins/2", {QUERY: cut}, 1, 1, "graph", "4.2.0", NOW),
@@ -94,3 +108,31 @@ def test_brokers_that_are_not_named_leave_the_cut_unknown(directory: LocalTree) 
     made = plan(directory, unnamed)
 
     assert (made.verdict, made.unknown[QUERY]) == (Verdict.LOSS_POSSIBLE, ("the brokers are not configured",))
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("latest", [CUT, CUT + 100], ids=["as long", "longer"])
+def test_a_topic_of_another_id_is_another_topic_however_long_it_is(
+    directory: LocalTree, latest: int, same: bool
+) -> None:
+    made = plan(directory, {TOPIC: PartitionOffsets(0, latest, "new")}, ids={"topic": "old"}, same=same)
+
+    assert (made.verdict, made.unknown) == (Verdict.LOSS_POSSIBLE, {})
+    assert "topic topic was made again under the same name" in made.reasons[0]
+
+
+def test_a_topic_of_the_recorded_id_is_the_one_that_was_read(directory: LocalTree) -> None:
+    assert plan(directory, {TOPIC: PartitionOffsets(0, CUT, "old")}, ids={"topic": "old"}).verdict is Verdict.SAFE
+
+
+def test_a_topic_without_a_recorded_id_is_judged_by_its_length(directory: LocalTree) -> None:
+    held = {TOPIC: PartitionOffsets(0, CUT, "any")}
+
+    assert plan(directory, held, ids={"another": "old"}).verdict is Verdict.SAFE
+
+
+def test_brokers_that_say_no_id_leave_a_topic_that_had_one_unknown(directory: LocalTree) -> None:
+    made = plan(directory, {TOPIC: PartitionOffsets(0, CUT)}, ids={"topic": "old"})
+
+    assert made.verdict is Verdict.LOSS_POSSIBLE
+    assert "topic-0" in made.unknown[QUERY][0]

@@ -8,15 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.input_files import judge_files, judge_unasked, look_for
+from airflow_provider_ha.checkpoints.connectors.input_files import (
+    MEASURED_AT_MOST,
+    judge_files,
+    judge_unasked,
+    look_for,
+    measure,
+)
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement
+from airflow_provider_ha.checkpoints.restore.timeline import merge
 from tests.support.checkpoints.portable_helpers import changed_at
 
 
-def entry(path: str, timestamp: int | None) -> BatchEntry:
+def entry(path: str, timestamp: int | None, length: int | None = None) -> BatchEntry:
     line = {"path": path, "batchId": 0} | ({} if timestamp is None else {"timestamp": timestamp})
-    return BatchEntry(batch=0, offsets="", sources={"0": (json.dumps(line),)})
+    lengths = {} if length is None else {"0": (length,)}
+    return BatchEntry(batch=0, offsets="", sources={"0": (json.dumps(line),)}, lengths=lengths)
 
 
 @pytest.fixture
@@ -77,3 +86,45 @@ def test_a_file_on_a_file_system_that_cannot_be_asked_is_unknown(scheme: str) ->
     judge_unasked([recorded], found.asked, judgement)
 
     assert f"({scheme}:)" in judgement.unknown[0]
+
+
+def test_a_file_of_the_same_time_and_another_length_was_replaced(file: Path) -> None:
+    time = changed_at(file)
+    recorded = entry(file.as_uri(), time, file.stat().st_size)
+    same = look_for([recorded])
+    file.write_text("{}, {}")
+    os.utime(file, ns=(0, time * 1_000_000))
+    found, judgement = look_for([recorded]), Judgement("q")
+
+    judge_files(found.missing, [recorded], judgement, found.replaced)
+
+    assert not same.missing
+    assert "was replaced since" in judgement.findings[0].reason
+    assert not look_for([entry(file.as_uri(), time)]).missing, "without a length the time decides"
+
+
+def test_a_batch_is_measured_where_its_files_are_those_that_spark_has_seen(file: Path, tmp_path: Path) -> None:
+    lines = [
+        *entry(file.as_uri(), changed_at(file)).sources["0"],
+        *entry(file.as_uri(), 1).sources["0"],
+        *entry((tmp_path / "gone.json").as_uri(), 1).sources["0"],
+    ]
+
+    found = measure(BatchEntry(batch=0, offsets="", sources={"0": tuple(lines), "1": ()}), Reach())
+
+    assert found == {"0": (2, None, None), "1": ()}
+
+
+def test_a_batch_of_very_many_files_is_not_measured(file: Path) -> None:
+    line = entry(file.as_uri(), changed_at(file)).sources["0"]
+
+    assert measure(BatchEntry(batch=0, offsets="", sources={"0": line * (MEASURED_AT_MOST + 1)}), Reach()) == {}
+
+
+def test_a_record_without_lengths_takes_those_of_another_record_of_its_batch() -> None:
+    bare, measured = entry("/a", 1), entry("/a", 1, 7)
+
+    assert bare.measured_as(measured) == measured
+    assert bare.measured_as(entry("/b", 1, 7)) == bare
+    assert entry("/a", 1, 8).measured_as(measured).lengths == {"0": (8,)}
+    assert merge({1: [measured], 2: [bare]}) == {0: measured}

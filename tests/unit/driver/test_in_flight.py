@@ -6,22 +6,53 @@ import json
 import os
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries, write_started
 from airflow_provider_ha.driver.in_flight import IGNORE_MISSING, InFlight, InFlightJudge
-from airflow_provider_ha.errors import DecisionNeededError
+from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreUnknownError
 from airflow_provider_ha.jobs.model import Artifact, Blob, Generation, JobGraph, Run, StartKind, StartPoint
-from tests.support.checkpoints.portable_helpers import QUERY, changed_at, reading_files
+from tests.support.checkpoints.portable_helpers import QUERY, changed_at, checkpoint, reading_files
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 IN_FLIGHT = 2
+
+
+class LostTopic:
+    """A lost directory of a query that has read a topic up to offset 1; batch 2 goes on to offset 2, if it is planned.
+
+    :param held: What the brokers have of the topic; an error for no answer.
+    """
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, *, in_flight: bool = True) -> None:
+        batches = range(IN_FLIGHT + in_flight)
+        checkpoint(root / "lost" / QUERY, batches)
+        if in_flight:
+            (root / "lost" / QUERY / "commits" / str(IN_FLIGHT)).unlink()
+        self.tree = LocalTree(root / "lost")
+        self.held: PartitionOffsets | HaError | None = PartitionOffsets(0, 9, "old")
+        self.asked: list[str] = []
+        monkeypatch.setattr("airflow_provider_ha.driver.fallback.held_offsets", self.answer)
+
+    def answer(self, servers: str, topics: frozenset[str], **_: object) -> dict[tuple[str, int], PartitionOffsets]:
+        self.asked.append(servers)
+        if isinstance(self.held, HaError):
+            raise self.held
+        return {} if self.held is None else {("topic", 0): self.held}
+
+    def judge(self, *, accepted: bool = False, **noted: Any) -> InFlight:
+        sources = QuerySources(**{"brokers": "kafka:9092", "topics": {"topic": "old"}, **noted})
+        before = StartedBefore(name=QUERY, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), sources=sources)
+        write_started(self.tree, StartedQueries(queries=(before,)))
+        return judge(self.tree, accepted=accepted)
 
 
 class Lost:
@@ -48,17 +79,22 @@ class Lost:
         write_started(self.tree, StartedQueries(queries=(StartedBefore(name=QUERY, sink=sink),)))
 
     def judge(self, *, accepted: bool = False, before: dict[str, int] | None = None, ignore: str = "") -> InFlight:
-        start = StartPoint(kind=StartKind.FRESH)
-        blob = Blob(sha256="0" * 64, size=1)
-        run = Run(number=1, graph=blob, start=start, request_id="r", created_at=NOW)
-        graph = JobGraph(
-            job_id="orders",
-            name="orders",
-            application=Artifact(name="app.py", blob=blob),
-            conf={IGNORE_MISSING: ignore} if ignore else {},
-        )
-        previous = Generation(run=1, epoch=1, directory="live/e1", lossy=before or {})
-        return InFlightJudge(run, graph, Reach(), accepted).judge(self.tree, previous)
+        return judge(self.tree, accepted=accepted, before=before, ignore=ignore)
+
+
+def judge(
+    tree: LocalTree, *, accepted: bool = False, before: dict[str, int] | None = None, ignore: str = ""
+) -> InFlight:
+    blob = Blob(sha256="0" * 64, size=1)
+    run = Run(number=1, graph=blob, start=StartPoint(kind=StartKind.FRESH), request_id="r", created_at=NOW)
+    graph = JobGraph(
+        job_id="orders",
+        name="orders",
+        application=Artifact(name="app.py", blob=blob),
+        conf={IGNORE_MISSING: ignore} if ignore else {},
+    )
+    previous = Generation(run=1, epoch=1, directory="live/e1", lossy=before or {})
+    return InFlightJudge(run, graph, Reach(), accepted).judge(tree, previous)
 
 
 @pytest.fixture
@@ -125,3 +161,99 @@ def test_an_output_whose_log_is_not_whole_waits_for_its_user_whatever_is_accepte
 
     with pytest.raises(DecisionNeededError, match="file sink"):
         lost.judge(accepted=True)
+
+
+@pytest.mark.parametrize("in_flight", [True, False], ids=["in flight", "at rest"])
+@pytest.mark.parametrize(
+    ("held", "word"),
+    [
+        (PartitionOffsets(0, 9, "new"), "made again"),
+        (None, "is gone"),
+        (PartitionOffsets(0, 0, "old"), "before the offsets"),
+        (PartitionOffsets(5, 9, "old"), "removed by retention"),
+    ],
+    ids=["of another id", "gone", "shorter", "expired"],
+)
+def test_a_topic_that_is_not_what_it_was_waits_for_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: PartitionOffsets | None, word: str, in_flight: bool
+) -> None:
+    lost = LostTopic(tmp_path, monkeypatch, in_flight=in_flight)
+    lost.held = held
+
+    with pytest.raises(DecisionNeededError, match=word) as caught:
+        lost.judge()
+
+    assert "--if-lost recover --accept-verdict LOSS_POSSIBLE" in caught.value.next_step
+    assert lost.asked == ["kafka:9092"]
+    assert lost.judge(accepted=True).lossy == {QUERY: IN_FLIGHT if in_flight else IN_FLIGHT - 1}
+
+
+def test_a_topic_that_is_what_it_was_is_no_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LostTopic(tmp_path, monkeypatch).judge() == InFlight()
+
+
+def test_brokers_that_do_not_answer_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = LostTopic(tmp_path, monkeypatch)
+    lost.held = RestoreUnknownError("no answer")
+
+    assert lost.judge() == InFlight()
+    assert lost.judge(brokers="") == InFlight()
+
+
+def test_a_reader_that_lets_rows_go_has_consented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = LostTopic(tmp_path, monkeypatch)
+    lost.held = PartitionOffsets(5, 9, "old")
+
+    assert lost.judge(tolerant=("0",)).lossy == {QUERY: IN_FLIGHT}
+    with pytest.raises(DecisionNeededError):
+        lost.judge(tolerant=("1",))
+
+
+def test_missing_files_that_a_job_ignores_consent_to_no_loss_of_a_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = LostTopic(tmp_path, monkeypatch)
+    lost.held = PartitionOffsets(0, 9, "new")
+    with pytest.raises(DecisionNeededError):
+        lost.judge()
+
+    with pytest.raises(DecisionNeededError):
+        judge(lost.tree, ignore="true")
+
+
+@pytest.mark.parametrize(
+    ("offset", "is_lost"),
+    [
+        ({"reservoirId": "any", "reservoirVersion": 3, "index": -1, "isStartingVersion": False}, True),
+        ({"version": 1, "snapshot_id": 8, "position": 1, "scan_all_files": False}, True),
+        (7, False),  # a socket: what no batch has read is gone with every driver
+    ],
+    ids=["delta", "iceberg", "socket"],
+)
+def test_a_table_that_is_gone_waits_for_its_user(tmp_path: Path, offset: object, is_lost: bool) -> None:
+    directory = checkpoint(tmp_path / "lost" / QUERY, range(2))
+    for entry in directory.glob("offsets/[0-9]*"):
+        first, second, _ = entry.read_text().split("\n")[:3]
+        entry.write_text(f"{first}\n{second}\n{json.dumps(offset)}")
+    sources = QuerySources(tables={"0": str(tmp_path / "nothing")})
+    before = StartedBefore(name=QUERY, sink=QuerySink(kind=SinkKind.OTHER), sources=sources)
+    tree = LocalTree(tmp_path / "lost")
+    write_started(tree, StartedQueries(queries=(before,)))
+
+    if not is_lost:
+        assert judge(tree) == InFlight()
+        return
+    with pytest.raises(DecisionNeededError, match=r"table .* is gone"):
+        judge(tree)
+
+
+def test_rows_of_a_socket_that_the_batch_in_flight_has_read_are_gone(tmp_path: Path) -> None:
+    directory = checkpoint(tmp_path / "lost" / QUERY, range(2))
+    for number in range(2):
+        entry = directory / "offsets" / str(number)
+        first, second, _ = entry.read_text().split("\n")[:3]
+        entry.write_text(f"{first}\n{second}\n{10 * number}")
+    (directory / "commits" / "1").unlink()
+
+    with pytest.raises(DecisionNeededError, match="socket"):
+        judge(LocalTree(tmp_path / "lost"))

@@ -54,6 +54,7 @@ class Stage:
                 led_at=now - timedelta(seconds=5),
                 state=lambda: self.state,
                 lease_left=lambda: self.lease_left,
+                losses=lambda: 2,
                 triggers=self.triggers,
                 checkpoints=self.checkpoints,
                 run=RunView(run=a_run(), submissions=(self.killed, own)),

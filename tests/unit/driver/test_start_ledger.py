@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
@@ -62,3 +62,15 @@ def test_queries_for_a_look_at_rows_may_come_and_go() -> None:
     known = before("a").model_copy(update={"queries": (*before("a").queries, look), "complete": True})
 
     check_new_name("look_2", known, expected=["a", "look_1"], begun=["a"])
+
+
+def test_a_topic_keeps_the_id_that_it_had_when_the_run_began_to_read_it(tmp_path: Path) -> None:
+    ledger = StartLedger(LocalTree(tmp_path))
+    ledger.note("a", SINK, QuerySources(brokers="kafka:9092"))
+    ledger.note_topics("a", {"orders": "first"})
+
+    again = StartLedger(LocalTree(tmp_path))
+    again.note("a", SINK, QuerySources(brokers="other:9092"))
+    again.note_topics("a", {"orders": "second", "late": "third"})
+
+    assert again.sources("a") == QuerySources(brokers="other:9092", topics={"orders": "first", "late": "third"})
