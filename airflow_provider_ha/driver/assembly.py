@@ -119,7 +119,7 @@ class Assembly:
         noted = SourceNotes(ledger, options, self.clock, origin.reach)
         noted.start()
         publisher = self._publisher(origin, registry, heard, figures, noted)
-        previous = PreviousGraph(led, origin.plan, self.checkpoints)
+        previous = PreviousGraph(led, origin.plan, self.checkpoints, self._savepoints())
         starter = QueryStarter(
             origin,
             registry,
@@ -183,9 +183,7 @@ class Assembly:
 
     def operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
         """Make the loop that answers the requests of operations."""
-        coordinator, paths = self.led.coordinator, self.led.paths
-        start = partial(start_of_run, coordinator, paths)
-        store = SavepointStore(coordinator, paths, self._keys, self.area, clock=self.clock, start=start)
+        store = self._savepoints()
         savepoints = SavepointJob(
             store,
             self.led.leadership,
@@ -245,6 +243,11 @@ class Assembly:
     @property
     def _keys(self) -> JobKeys:
         return JobKeys(self.spec.job_id)
+
+    def _savepoints(self) -> SavepointStore:
+        coordinator, paths = self.led.coordinator, self.led.paths
+        start = partial(start_of_run, coordinator, paths)
+        return SavepointStore(coordinator, paths, self._keys, self.area, clock=self.clock, start=start)
 
     def _provenance(self) -> Provenance:
         return Provenance(self.spec.job_id, self.led.run.number, self.led.run.graph.sha256, spark_version())

@@ -17,7 +17,9 @@ from typing import Any
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.restore.wanted import CHECKPOINT
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.driver.classify import is_of_spark, never_passes
 from airflow_provider_ha.driver.error_text import links
@@ -28,7 +30,6 @@ from airflow_provider_ha.driver.stream_reads import streams
 from airflow_provider_ha.errors import ApplicationRefusedError, CheckpointError, HaError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.graph_store import differences
-from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.jobs.runs import RunStore
 
 
@@ -48,19 +49,23 @@ class PreviousGraph:
     led: DriverSession
     plan: RestorePlan | None
     checkpoints: CheckpointStore
+    savepoints: SavepointStore
 
     @cached_property
     def run(self) -> int | None:
-        """Number of the run that wrote it; ``None`` when it is of another job, or not known."""
-        start, own = self.led.run.start, self.led.run.number
-        if self.plan is None or self.plan.adopted or self.plan.source_job != self.led.graph.job_id or own == 1:
+        """Number of the run that wrote it; ``None`` when it is of this run or of another job, or not known."""
+        plan = self.plan
+        if plan is None or plan.adopted or plan.source_job != self.led.graph.job_id:
             return None
         try:
-            if start.kind is StartKind.CHECKPOINT and start.source_id is not None:
-                return self.checkpoints.pointer(int(start.source_id)).run
+            if plan.source == CHECKPOINT:
+                found = self.checkpoints.pointer(int(plan.source_id)).run
+            else:
+                found = self.savepoints.load(plan.source_id).run
         except (HaError, ValueError) as error:
-            log.debug("which run wrote %s is not known: %s", self.plan.name, error)
-        return own - 1
+            log.debug("which run wrote %s is not known: %s", plan.name, error)
+            return None
+        return found if found != self.led.run.number else None
 
     @cached_property
     def changed(self) -> tuple[str, ...]:

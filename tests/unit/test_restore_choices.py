@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, QuerySources, SinkKind
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest, named_directories
 from airflow_provider_ha.control.restore import external_state
 from airflow_provider_ha.control.restore.choices import restore_choices
@@ -72,7 +72,9 @@ class Graphs:
         return SimpleNamespace(options=self._options)
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, graph: HaOptions | None, **values: Any) -> tuple[str, Path | None]:
+def asked(
+    monkeypatch: pytest.MonkeyPatch, graph: HaOptions | None, noted: str = "", **values: Any
+) -> tuple[str, Path | None]:
     """Return which brokers are asked about query ``table``, and by which properties."""
     found: list[tuple[str, Path | None]] = []
 
@@ -82,7 +84,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, graph: HaOptions | None, **values: An
 
     monkeypatch.setattr(external_state, "held_offsets", ask)
     source: Any = SimpleNamespace(graphs=Graphs(graph))
-    chosen: Any = SimpleNamespace(graph="0" * 64)
+    sources = QuerySources(brokers=noted)
+    cut = QueryCut(batch=1, sink=QuerySink(kind=SinkKind.OTHER), sources=sources)
+    chosen: Any = SimpleNamespace(graph="0" * 64, queries={"table": cut})
     _Brokers(source, request(**values), chosen).held("table", frozenset({"flights"}))
     return found[0]
 
@@ -99,6 +103,8 @@ def test_brokers_come_from_the_request_then_from_its_options_then_from_the_graph
     assert asked(monkeypatch, OF_GRAPH, options=OF_OPTIONS, **named) == ("request:9092", Path("/request.properties"))
     assert asked(monkeypatch, OF_GRAPH, options=OF_OPTIONS) == ("options:9092", Path("/options.properties"))
     assert asked(monkeypatch, OF_GRAPH, options=HaOptions()) == ("graph:9092", Path("/graph.properties"))
+    assert asked(monkeypatch, OF_GRAPH, "script:9092") == ("graph:9092", Path("/graph.properties"))
+    assert asked(monkeypatch, HaOptions(), "script:9092") == ("script:9092", None), "as the driver has noted them"
 
 
 @pytest.mark.parametrize("graph", [HaOptions(), None], ids=["says none", "cannot be read"])

@@ -153,8 +153,9 @@ class DeltaLog:
         :param fields: What of it is read.
         """
         found = names(self._log())
-        commits, checkpoints = _commits(found), _whole_checkpoints(found)
-        version: int = max((*commits, *checkpoints), default=-1)
+        commits: set[int] = _commits(found)
+        checkpoints: dict[int, list[str]] = _whole_checkpoints(found)
+        version = max((*commits, *checkpoints), default=-1)
         while version in commits:
             said = [each for action in self._actions(f"{version:020d}.json") if (each := find(action)) is not None]
             if said:

@@ -271,7 +271,8 @@ def test_an_archive_that_is_cut_anywhere_is_refused(made: Made, place: Path, suf
     export(*made, whole)
     data = whole.read_bytes()
 
-    for length in range(0, len(data) - (1024 if suffix == ".tar" else 1), max(len(data) // 40, 1)):
+    end = {".tar": 1024, ".tar.zst": 3}.get(suffix, 1)  # what follows the content: zeros, or an empty block
+    for length in range(0, len(data) - end, max(len(data) // 40, 1)):
         cut = place.parent / f"cut{suffix}"
         cut.write_bytes(data[:length])
         assert_refused(cut, place, None)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.driver.classify import classify
-from airflow_provider_ha.driver.misfit import with_misfit
+from airflow_provider_ha.driver.misfit import PreviousGraph, with_misfit
+from airflow_provider_ha.errors import CheckpointMissingError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 
 
@@ -69,3 +70,38 @@ def test_another_error_of_spark_itself_is_one_only_with_another_graph(changed: t
 )
 def test_neither_an_outage_nor_a_function_nor_a_server_is_one_whatever_has_changed(stack: str) -> None:
     assert judged(stack, changed=("arguments", "application")).misfit == ""
+
+
+def previous(source: str, source_id: str, *, own: int = 5, job: str = "orders") -> PreviousGraph:
+    """Return what run 5 begins from: checkpoint 7 is of run 2, savepoint ``weekly`` of run 1; nothing else is there."""
+
+    def found(there: object, wanted: object, run: int) -> Any:
+        if wanted != there:
+            raise CheckpointMissingError(f"there is no {wanted}")
+        return SimpleNamespace(run=run)
+
+    led: Any = SimpleNamespace(run=SimpleNamespace(number=own), graph=SimpleNamespace(job_id="orders"))
+    plan: Any = SimpleNamespace(source=source, source_id=source_id, source_job=job, adopted={}, name="it")
+    checkpoints: Any = SimpleNamespace(pointer=lambda number: found(7, number, 2))
+    savepoints: Any = SimpleNamespace(load=lambda name: found("weekly", name, 1))
+    return PreviousGraph(led, plan, checkpoints, savepoints)
+
+
+@pytest.mark.parametrize(
+    ("source", "source_id", "run"),
+    [
+        ("checkpoint", "7", 2),
+        ("savepoint", "weekly", 1),
+        ("checkpoint", "8", None),
+        ("savepoint", "gone", None),
+    ],
+)
+def test_the_run_that_wrote_it_is_the_one_that_its_record_names_and_never_a_guess(
+    source: str, source_id: str, run: int | None
+) -> None:
+    assert previous(source, source_id).run == run
+
+
+def test_what_this_run_or_another_job_wrote_has_no_previous_graph() -> None:
+    assert previous("checkpoint", "7", own=2).run is None
+    assert previous("checkpoint", "7", job="payments").run is None
