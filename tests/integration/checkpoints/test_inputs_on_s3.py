@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles, look_for
+from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles, look_for, measure
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan, Verdict
 from airflow_provider_ha.control.job.context import JobContext
@@ -131,3 +131,18 @@ def test_nothing_is_asked_for_where_nothing_is_replayed(
     plan_for(job, RestoreRequest(job_id=job_id, request_id="r", source_job="flights"))
 
     assert bool(asked) is looked
+
+
+def test_the_files_of_a_batch_are_measured_by_one_listing(s3: S3Access, bucket: str) -> None:
+    keys = [f"in/day=1/{number}.json" for number in range(3)]
+    for key in keys:
+        s3.client().put_object(Bucket=bucket, Key=key, Body=b"{}")
+    seen = [(key, s3.changed_at(bucket, key)) for key in keys] + [(KEY, 1), ("in/gone.json", 1)]
+    lines = tuple(json.dumps({"path": f"s3a://{bucket}/{key}", "timestamp": time}) for key, time in seen)
+    asked: list[str] = []
+
+    with s3_proxy(s3.endpoint, noted(asked, "prefix=in")) as endpoint:
+        found = measure(BatchEntry(batch=0, offsets="", sources={"0": lines}), Reach(s3=s3.options(endpoint)))
+
+    assert found == {"0": (2, 2, 2, None, None)}
+    assert len(asked) == 1
