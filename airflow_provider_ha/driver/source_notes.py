@@ -1,7 +1,7 @@
 """Asks what neither offsets nor logs say of the sources, beside the batches and the checkpoints: neither waits for it.
 
 Of a topic the brokers of its query are asked for the id, once: when the query is started, or its first batch is
-recorded. It keeps this id as long as the run lasts: that of a topic that was made again meanwhile is not noted. Where
+recorded. It keeps this id as long as the run lasts: that of a topic that was made again since is not noted. Where
 no broker answers, the next checkpoint after :data:`PAUSE_SECONDS` asks again; until then the checkpoints have no id.
 
 Of the input files of each batch their file system is asked for the length, when the batch is planned.

@@ -98,7 +98,10 @@ OF_OPTIONS = HaOptions(kafka_bootstrap={"table": "options:9092"}, kafka_properti
 def test_brokers_come_from_the_request_then_from_its_options_then_from_the_graph(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    named = {"kafka_bootstrap": {"table": "request:9092"}, "kafka_properties": "/request.properties"}
+    named: dict[str, Any] = {
+        "kafka_bootstrap": {"table": "request:9092"},
+        "kafka_properties": "/request.properties",
+    }
 
     assert asked(monkeypatch, OF_GRAPH, options=OF_OPTIONS, **named) == ("request:9092", Path("/request.properties"))
     assert asked(monkeypatch, OF_GRAPH, options=OF_OPTIONS) == ("options:9092", Path("/options.properties"))

@@ -59,7 +59,7 @@ class TableSource(SourceType):
         return SourceInput(source=reading.name, unit=self.unit, gone=0 if lost == "" else None, lost=lost or "")
 
     def judges(self, source: SourceInput) -> bool:
-        """One of which something is gone; what is not known is a fact that was asked for in vain."""
+        """One of which something is gone; what is not known is told elsewhere."""
         return source.unit == self.unit and bool(source.lost)
 
     def judge(self, source: SourceInput, findings: Findings) -> None:
