@@ -16,10 +16,12 @@ from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.control.administration.checkpoint_deletion import CheckpointRemoval
+from airflow_provider_ha.control.administration.history import read_history
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import CheckpointMissingError
 from airflow_provider_ha.pointers.scan import Unreadable
 from airflow_provider_ha.views.checkpoints import CheckpointDeletedView, CheckpointView, checkpoint_list
+from airflow_provider_ha.views.history import history_view
 
 
 DELETE_EXAMPLES = examples(
@@ -30,22 +32,37 @@ app = typer.Typer(help="List, show, request, delete and verify checkpoints.", no
 
 @app.command("list")
 def list_checkpoints(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """List the completed checkpoints of a job, newest first. Exit 1: the job has none."""
+    """List the completed checkpoints of a job, newest first: how long each took, the size of its state, its cut.
+
+    Below it: how many were taken and failed, and how often the job has gone on from one. Exit 1: the job has none.
+    """
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id)
-        job.snapshot()  # an unknown job is an error, not an empty list
+        snapshot = job.snapshot()  # an unknown job is an error, not an empty list
         listing = job.checkpoints.list()
+        history = history_view(read_history(client.coordinator, client.paths.job(job_id)))
+    shown = checkpoint_list(job_id, listing, snapshot=snapshot, history=history)
     if as_json:
-        console.print_json(checkpoint_list(job_id, listing))
+        console.print_json(shown)
     else:
         console.print_table(
-            ("CHECKPOINT", "TAKEN", "WHY", "RUN", "EPOCH", "CUT"),
+            ("CHECKPOINT", "TAKEN", "SECONDS", "BYTES", "WHY", "RUN", "EPOCH", "CUT"),
             (
-                [p.number, p.created_at, p.reason.value, p.run, p.epoch, console.cut_text(p.cut)]
-                for p in listing.pointers
+                [
+                    row.number,
+                    row.created_at,
+                    row.seconds,
+                    row.state_size,
+                    row.reason.value,
+                    row.run,
+                    row.epoch,
+                    console.cut_text(row.cut),
+                ]
+                for row in shown.checkpoints
             ),
             empty=f"job {job_id} has no completed checkpoint",
         )
+        console.out.print(f"{shown.counts}.")
         console.print_unreadable(listing.unreadable)
     raise typer.Exit(Exit.YES if listing.pointers else Exit.NO)
 

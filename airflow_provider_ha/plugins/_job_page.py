@@ -18,7 +18,6 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.history.drills import DrillStore, ReadDrills
 from airflow_provider_ha.jobs.history.last_verification import read_last_verification
 from airflow_provider_ha.jobs.history.progress_history import KEPT, ProgressPoint, read_progress
-from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.jobs.moves import Moved, read_moved
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.presence import Watched, watched
@@ -61,19 +60,6 @@ class Known:
     now: datetime
 
     @property
-    def restored(self) -> int:
-        """How often a checkpoint or savepoint was gone on from: by runs that are known, and by their restarts."""
-        starts = sum(run.started_from is not StartKind.FRESH for run in self.history.runs)
-        return starts + sum(len(run.epochs) + run.left_out - 1 for run in self.history.runs if run.epochs)
-
-    @property
-    def failed(self) -> int | None:
-        """How many checkpoints the leading driver could not take; ``None`` without one."""
-        leader, status = self.snapshot.leader, self.snapshot.status
-        told = leader is not None and status is not None and status.epoch == leader.epoch
-        return status.failed_checkpoints if told and status is not None else None
-
-    @property
     def lag(self) -> int | None:
         """Rows that its queries have not read; ``None`` when no leader tells it."""
         return led_lag(self.snapshot.leader, self.snapshot.status)
@@ -112,13 +98,14 @@ def read_known(client: HaClient, snapshot: JobSnapshot) -> Known:
     paths = client.paths.job(job_id)
     moved = read_moved(coordinator, paths)
     apart = coordinator.find(client.paths.quarantined(job_id))
+    history = history_view(read_history(coordinator, paths, epochs=SHOWN))
     return Known(
         snapshot=snapshot,
         watching=watched(coordinator, paths),
         moved=moved[0] if moved is not None else None,
         quarantine=reason_of(apart) if apart is not None else "",
-        history=history_view(read_history(coordinator, paths, epochs=SHOWN)),
-        checkpoints=checkpoint_list(job_id, job.checkpoints.list()),
+        history=history,
+        checkpoints=checkpoint_list(job_id, job.checkpoints.list(), snapshot=snapshot, history=history),
         savepoints=savepoint_list(job_id, job.savepoints.list()),
         restarts=restarts_since(coordinator, client.paths, [job_id], client.clock.now() - DAY)[job_id],
         now=client.clock.now(),

@@ -12,6 +12,8 @@ from airflow_provider_ha.views.view import View
 
 if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.retention.listing import Listing
+    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.views.history import HistoryView
 
 
 class CheckpointRow(View):
@@ -49,11 +51,25 @@ class CheckpointListView(View):
     :param job_id: The job.
     :param checkpoints: Newest first.
     :param unreadable: Pointers that are there and cannot be read.
+    :param taken: How many checkpoints were ever taken; ``null`` when that was not read, as the next two.
+    :param failed: How many the leading driver could not take; ``null`` without one.
+    :param restored: How often a checkpoint or savepoint was gone on from: by runs that are known, and their restarts.
     """
 
     job_id: str
     checkpoints: tuple[CheckpointRow, ...]
     unreadable: tuple[UnreadableView, ...]
+    taken: int | None = None
+    failed: int | None = None
+    restored: int | None = None
+
+    @property
+    def counts(self) -> str:
+        """The counts as a sentence, without its final stop."""
+        kept, failed = len(self.checkpoints), "unknown" if self.failed is None else f"{self.failed:,}"
+        again = f"{self.restored or 0:,} {'time' if self.restored == 1 else 'times'}"
+        counted = f"{self.taken or 0:,} checkpoints taken, {kept:,} kept; {failed} failed under this driver"
+        return f"{counted}; the job has gone on {again} after a restore or a restart"
 
 
 class CheckpointView(View):
@@ -102,10 +118,21 @@ class CheckpointDeletedView(View):
     deleted: bool = True
 
 
-def checkpoint_list(job_id: str, listing: Listing[CheckpointPointer]) -> CheckpointListView:
-    """Return the checkpoints of a job."""
+def checkpoint_list(
+    job_id: str,
+    listing: Listing[CheckpointPointer],
+    *,
+    snapshot: JobSnapshot | None = None,
+    history: HistoryView | None = None,
+) -> CheckpointListView:
+    """Return the checkpoints of a job; with its snapshot and its history, also their counts."""
+    leader, status = (snapshot.leader, snapshot.status) if snapshot is not None else (None, None)
+    told = status if leader is not None and status is not None and status.epoch == leader.epoch else None
     return CheckpointListView(
         job_id=job_id,
         checkpoints=tuple(CheckpointRow.of(pointer) for pointer in listing.pointers),
         unreadable=tuple(UnreadableView.of(pointer) for pointer in listing.unreadable),
+        taken=snapshot.checkpoint_counter if snapshot is not None else None,
+        failed=told.failed_checkpoints if told is not None else None,
+        restored=history.restored if history is not None else None,
     )

@@ -99,6 +99,12 @@ class HistoryView(View):
     left_out: int
     unreadable: tuple[UnreadableView, ...]
 
+    @property
+    def restored(self) -> int:
+        """How often a checkpoint or savepoint was gone on from: by the runs that are shown, and by their restarts."""
+        starts = sum(run.started_from is not StartKind.FRESH for run in self.runs)
+        return starts + sum(len(run.epochs) + run.left_out - 1 for run in self.runs if run.epochs)
+
 
 def history_view(history: JobHistory) -> HistoryView:
     """Return the history of a job."""

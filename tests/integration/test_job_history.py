@@ -97,6 +97,20 @@ def test_the_command_prints_it(spark_ha: Any, cluster: ClusterPaths) -> None:
     assert [run["run"] for run in document["runs"]] == [2, 1]
 
 
+def test_the_command_lists_checkpoints_with_the_columns_and_counts_of_the_page(
+    spark_ha: Any, cluster: ClusterPaths
+) -> None:
+    code, shown, _ = spark_ha("checkpoint", "list", "orders")
+    document = json.loads(spark_ha("checkpoint", "list", "orders", "--json")[1])
+
+    assert code == 0
+    assert shown.splitlines()[0].split() == ["CHECKPOINT", "TAKEN", "SECONDS", "BYTES", "WHY", "RUN", "EPOCH", "CUT"]
+    assert shown.splitlines()[1].split()[2:4] == ["0.84", "3412000000"]
+    assert "3 kept; 0 failed under this driver; the job has gone on 3 times after a restore or a restart." in shown
+    assert (document["checkpoints"][0]["seconds"], document["checkpoints"][0]["state_size"]) == (0.84, 3_412_000_000)
+    assert (document["failed"], document["restored"]) == (0, 3)
+
+
 def test_a_job_that_is_not_there_is_named_with_what_to_do(spark_ha: Any, cluster: ClusterPaths) -> None:
     code, _, errors = spark_ha("job", "history", "nothing")
 

@@ -205,6 +205,7 @@ def test_the_jobs_of_a_cluster_are_those_with_an_id_of_a_job(job: Job) -> None:
     [
         ("job", "list"),
         ("job", "show", "flights"),
+        ("job", "history", "flights"),
         ("checkpoint", "list", "flights"),
         ("savepoint", "list", "flights"),
         ("tree",),

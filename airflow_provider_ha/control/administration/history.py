@@ -112,7 +112,10 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
         for number, found in attempts.items()
         for attempt in found
     }
-    claims = _claims(first.lists[paths.recoveries], {each.epoch for each in led.values() if each is not None})
+    epochs_led = {each.epoch for each in led.values() if each is not None}
+    claims = [
+        each for each in node_numbers(first.lists[paths.recoveries], parent=paths.recoveries) if each in epochs_led
+    ]
     fourth = yield Reads(tuple(paths.recovery(epoch) for epoch in claims))
     recoveries = {epoch: _record(fourth.nodes, paths.recovery(epoch), Recovery, unreadable) for epoch in claims}
     found_runs = []
@@ -182,10 +185,6 @@ def _of_attempts(paths: JobPaths, attempts: Mapping[int, list[int]]) -> Reads:
             for path in (paths.submission, paths.submission_led, paths.submission_exit)
         )
     )
-
-
-def _claims(names: list[str], epochs: set[int]) -> list[int]:
-    return sorted(int(name) for name in names if name.isdecimal() and int(name) in epochs)
 
 
 def _record(
