@@ -177,6 +177,23 @@ def test_a_block_to_copy_destroys_nothing_without_a_sentence_before_it(page: Pat
             assert "remov" in paragraph_before(page, block.line).lower(), f"{page_id(page)}:{block.line}"
 
 
+_LOOKS = re.compile(r"^#+ (?:\d+\. )?(?:See|Look|Read|Find|Check|Verify)\b")
+
+
+def heading_before(page: Path, line: int) -> str:
+    """Return the heading of the section with a line."""
+    lines = page.read_text(encoding="utf-8").splitlines()[: line - 1]
+    return next((text for text in reversed(lines) if text.startswith("#")), "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_a_section_about_looking_has_no_block_that_ends_or_removes_anything(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.language == "bash" and _LOOKS.match(heading_before(page, block.line)):
+            found = [pattern for pattern in _DESTROYS if re.search(rf"spark-ha {pattern}", block.text)]
+            assert not found, f"{page_id(page)}:{block.line}: {found}"
+
+
 def options() -> list[tuple[str, Any]]:
     """Return each option of each command."""
     found: list[tuple[str, Any]] = []

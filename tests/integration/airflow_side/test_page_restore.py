@@ -144,6 +144,21 @@ def test_a_restore_begins_with_its_plan_and_asks_for_nothing(page: Page, lost: J
     assert lost.runs.numbers() == [1]
 
 
+def test_a_damaged_checkpoint_is_named_beside_the_verdict_with_what_is_taken_in_its_place(
+    page: Page, lost: JobContext, erin: Any
+) -> None:
+    """Its pointer is there, and its files are not."""
+    ShownJob(lost.coordinator, lost.store, lost.paths.cluster, "flights", checkpoint=1).take_checkpoint(now())
+
+    shown = page.get("/jobs/flights/restore", headers=erin).text
+
+    beside = shown.partition("SAFE</span> from <strong>checkpoint-1")[2].partition(
+        'aria-label="Effects of the restore"'
+    )[0]
+    assert re.search(r"<strong>checkpoint-2</strong>, taken .* cannot be restored: .*; so checkpoint-1\.", beside)
+    assert "<details" not in beside
+
+
 def test_a_restore_offers_the_newest_states_and_takes_an_older_one_by_its_name(
     page: Page, lost: JobContext, erin: Any
 ) -> None:
