@@ -203,3 +203,5 @@ def test_the_tutorial_works_word_for_word(tmp_path: Path) -> None:
     text = log.read_text(encoding="utf-8")
     assert code == 0, text[-4000:]
     assert "FINISHED" in text
+    (driver,) = (tmp_path / "ha").rglob("driver.log")
+    assert re.findall(r"\w+Warning: .*", driver.read_text(encoding="utf-8")) == [], "the constraints go together"

@@ -131,6 +131,11 @@ def test_extras_that_prose_names_exist(page: Path) -> None:
     assert named - _SECTIONS <= set(project["optional-dependencies"])
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if "*Test*" in prose(page)], ids=page_id)
+def test_a_page_that_recommends_the_button_test_names_what_enables_it(page: Path) -> None:
+    assert "test_connection" in prose(page)
+
+
 def test_the_install_page_has_every_extra() -> None:
     project = read_toml(ROOT / "pyproject.toml")["project"]
     page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
