@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from airflow_provider_ha.checkpoints.connectors import input_files
 from airflow_provider_ha.checkpoints.retention import payload_archives
 from airflow_provider_ha.checkpoints.savepoints import copied
 from airflow_provider_ha.checkpoints.savepoints.pool import sweep
@@ -98,6 +99,7 @@ SENTENCES = [
     ("how-to/s3.md", "younger than a day" if timedelta(days=1) == sweep.GRACE else f"{sweep.GRACE}"),
     ("how-to/hdfs.md", f"{HDFS.connect_timeout:g} s to connect, {HDFS.read_timeout:g} s without a byte of the answer"),
     ("how-to/hdfs.md", f"{WORDS[HDFS.attempts]} rounds over all name nodes with growing pauses, {HDFS.deadline:g} s"),
+    ("reference/restore-plan.md", f"of more than {input_files.MEASURED_AT_MOST:,} files"),
     ("reference/connection.md", f"(default {KEPT.runs}, at least 2)"),
     ("reference/connection.md", f"(default {KEPT.days:g}, at least 1)"),
     ("how-to/run-a-job.md", f"a suspended script has {script.EXIT_SECONDS:g} seconds"),
