@@ -42,13 +42,17 @@ class BatchRecorder:
             if before is None or before.commits is None or before.offsets != entry.offsets:
                 self._entries[entry.batch] = entry.measured_as(before)
                 if before is None and any(entry.sources.values()):
-                    self._measure(entry, partial(self._lengths.__setitem__, entry.batch))
+                    self._measure(entry, partial(self._note_lengths, entry.batch))
             if entry.commits is not None and entry.batch > self._complete_up_to:
                 self._complete_up_to = entry.batch
 
     def entries(self) -> tuple[BatchEntry, ...]:
         """Return what no payload holds yet, ascending."""
         return tuple(self._measured(self._entries[batch]) for batch in sorted(self._entries))
+
+    def _note_lengths(self, batch: int, lengths: Lengths) -> None:
+        if batch in self._entries:  # what a payload holds by now needs none
+            self._lengths[batch] = lengths
 
     def _measured(self, entry: BatchEntry) -> BatchEntry:
         lengths = self._lengths.get(entry.batch)

@@ -24,7 +24,7 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySources
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.recorder import Lengths
 from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.query_names import own_name
 
@@ -86,6 +86,12 @@ class SourceNotes:
 
     def _note(self, query: str, topics: frozenset[str]) -> None:
         servers = self._options.kafka_bootstrap.get(own_name(query)) or self._ledger.sources(query).brokers
-        if servers:
-            named = self._options.kafka_properties
-            self._ledger.note_topics(query, topic_ids(servers, topics, properties=Path(named) if named else None))
+        if not servers:
+            return
+        named = self._options.kafka_properties
+        try:
+            found = topic_ids(servers, topics, properties=Path(named) if named else None)
+        except ConfigurationError:
+            self._asked[query] = float("inf")  # this driver cannot ask
+            raise
+        self._ledger.note_topics(query, found)

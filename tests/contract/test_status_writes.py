@@ -15,12 +15,13 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.job_writer import FIGURES_SECONDS, JobWriter
+from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.trigger_figures import Trigger
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.model import GraphPointer, JobState, QueryStatus, Status
+from airflow_provider_ha.jobs.model import AcceptedLoss, GraphPointer, JobState, QueryStatus, Status
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
@@ -186,3 +187,20 @@ def test_the_status_says_how_many_checkpoints_have_failed_without_a_write_for_ea
 
     assert status.failed_checkpoints == 1, "the figure follows with the next write"
     assert writes(coordinator, paths) == before + 1
+
+
+def test_input_that_is_gone_counts_once_for_each_loss_and_is_told_until_the_run_ends(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter, tmp_path: Path
+) -> None:
+    def begin(**lossy: int) -> AcceptedLoss | None:
+        message = f"without {lossy}" if lossy else ""
+        writer.begin(Origin(OriginKind.RECOVERY, "live/e1", LocalTree(tmp_path), lossy=lossy, message=message))
+        return Status.from_bytes(coordinator.get(paths.status).data, source="").loss
+
+    counts = [loss.count if loss else 0 for loss in (begin(), begin(a=6), begin(a=6), begin(a=7), begin())]
+    last = begin()
+
+    assert counts == [0, 1, 1, 2, 2]
+    assert last is not None
+    assert (last.queries, last.reason) == ({"a": 7}, "without {'a': 7}")
+    assert writer.losses == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from airflow_provider_ha.checkpoints.working.batch_log import record
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried
-from airflow_provider_ha.driver.recorder import BatchRecorder
+from airflow_provider_ha.driver.recorder import BatchRecorder, Lengths
 from tests.support.spark.recorded_job import QUERY, copy_live
 
 
@@ -85,3 +86,22 @@ def test_recorder_of_the_next_epoch_publishes_what_was_carried(tmp_path: Path) -
     assert recorder.entries() == read_carried(LocalTree(second))[QUERY]
     recorder.published(recorder.entries())
     assert recorder.entries() == ()
+
+
+def test_lengths_that_are_told_later_are_recorded_with_their_batch_and_with_no_other(tmp_path: Path) -> None:
+    asked: dict[int, Callable[[Lengths], None]] = {}
+    recorder = BatchRecorder(
+        LocalTree(copy_live(tmp_path / "e1") / QUERY), measure=lambda entry, done: asked.update({entry.batch: done})
+    )
+    recorder.poll()
+    recorder.poll()
+    first, *rest = sorted(asked)
+    before = recorder.entries()
+
+    asked[first]({"0": (7,)})
+
+    lengths = {entry.batch: entry.lengths for entry in recorder.entries() if entry.lengths}
+    assert (lengths, {entry.batch: entry.lengths for entry in before if entry.lengths}) == ({first: {"0": (7,)}}, {})
+    recorder.published(recorder.entries())
+    asked[rest[0]]({"0": (8,)})
+    assert all(not entry.lengths for entry in recorder.entries())

@@ -16,7 +16,7 @@ from airflow_provider_ha.driver import source_notes
 from airflow_provider_ha.driver.recorder import Lengths
 from airflow_provider_ha.driver.source_notes import PAUSE_SECONDS, SourceNotes
 from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.errors import RestoreUnknownError
+from airflow_provider_ha.errors import ConfigurationError, HaError, RestoreUnknownError
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.portable_helpers import changed_at
@@ -43,13 +43,13 @@ class Brokers:
     def __init__(self) -> None:
         self.asked: list[tuple[str, frozenset[str]]] = []
         self.answers = threading.Event()
-        self.refuses = False
+        self.refuses: HaError | None = None
 
     def topic_ids(self, servers: str, topics: frozenset[str], **_: object) -> dict[str, str]:
         self.asked.append((servers, topics))
         assert self.answers.wait(30)
-        if self.refuses:
-            raise RestoreUnknownError("no answer")
+        if self.refuses is not None:
+            raise self.refuses
         return dict.fromkeys(topics, "id")
 
 
@@ -83,11 +83,11 @@ def test_a_checkpoint_waits_for_no_answer_and_a_later_one_has_it(tmp_path: Path,
 def test_brokers_that_do_not_answer_are_asked_again_after_a_pause(tmp_path: Path, brokers: Brokers) -> None:
     clock = ManualClock()
     ids, _ = asking(tmp_path, clock)
-    brokers.refuses = True
+    brokers.refuses = RestoreUnknownError("no answer")
     brokers.answers.set()
     ids.ask(QUERY, {"topic"})
     wait_until(lambda: len(brokers.asked) == 1, timeout=30, what="the first question")
-    brokers.refuses = False
+    brokers.refuses = None
     ids.sources(QUERY, BATCH)
     assert len(brokers.asked) == 1
 
@@ -118,3 +118,17 @@ def test_input_files_are_measured_beside_the_checkpoints(tmp_path: Path) -> None
 
     wait_until(lambda: found, timeout=30, what="the lengths")
     assert found == [{"0": (2,)}]
+
+
+def test_a_driver_that_cannot_ask_asks_once(tmp_path: Path, brokers: Brokers) -> None:
+    clock = ManualClock()
+    ids, _ = asking(tmp_path, clock)
+    brokers.refuses = ConfigurationError("confluent-kafka is not installed")
+    brokers.answers.set()
+    ids.ask(QUERY, {"topic"})
+    wait_until(lambda: ids._asked[QUERY] == float("inf"), timeout=30, what="the refusal")
+
+    clock.now_at += PAUSE_SECONDS
+    ids.sources(QUERY, BATCH)
+
+    assert ids._waiting.empty()
