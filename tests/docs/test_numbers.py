@@ -83,6 +83,7 @@ def threshold(rule: str) -> int:
 
 
 SENTENCES = [
+    ("reference/restore-plan.md", f"Lengths of a batch of more than {input_files.MEASURED_AT_MOST:,} files"),
     ("how-to/s3.md", f"| to connect, per attempt | {S3.connect_timeout:g} s |"),
     ("how-to/s3.md", f"| without a byte of the answer, per attempt | {S3.read_timeout:g} s |"),
     ("how-to/s3.md", f"| attempts, the first included | {S3.attempts} |"),
