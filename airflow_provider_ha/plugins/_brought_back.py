@@ -18,7 +18,6 @@ from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistory
 
 
 _NOUNS = {Way.RECOVER: "recovery", Way.RESTORE: "restore"}
-_DONE = {Way.RECOVER: "Recovered", Way.RESTORE: "Restored"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,8 @@ class BroughtBack:
     :param final: Whether nothing more is to come of it, or to be known.
     :param failed: Whether it came to nothing: not when what it has brought back ended later.
     :param done: Whether the job is back, with a checkpoint to go on from after the next loss.
+    :param restored: Whether that is by the restore that was asked for: not when a lost run goes on in its place, or
+        another process was faster.
     :param run: Number of the run that the job goes on with; ``None`` while there is none.
     :param epoch: The submission that the DAG run has led to.
     :param checkpoint: Number of the first checkpoint of that run or submission.
@@ -38,6 +39,7 @@ class BroughtBack:
     final: bool = False
     failed: bool = False
     done: bool = False
+    restored: bool = False
     run: int | None = None
     epoch: EpochView | None = None
     checkpoint: int | None = None
@@ -63,7 +65,7 @@ def brought_back(
     :param replayed: How many batches the new driver has executed again; ``None`` when it has not told.
     """
     which = f"task {', '.join(failed_tasks)}" if failed_tasks else "it"
-    found = _found(requests, history)
+    own = found = _found(requests, history)
     if found is None and (began_later := _outlived(asked_at, history)) is not None:  # guard: outcomes-of-other-runs
         return BroughtBack(_forgotten(state, which, began_later), final=True)
     if found is None and state == "failed":
@@ -78,8 +80,10 @@ def brought_back(
     first = min((each.number for each in checkpoints.checkpoints if each.epoch in epochs), default=None)
     sentence, final = _told(run, first)
     done = first is not None and run.state is None and run.epochs[0].end == "leads"
+    # The first submission of a run is that of the restore; a later one goes on with a run that was lost.
+    restored = done and way is Way.RESTORE and own is not None and epoch.attempt == 1
     if done:
-        sentence = f"{_DONE[way]}. {_again(replayed)}{sentence}"
+        sentence = f"{'Restored' if restored else 'Recovered'}. {_again(replayed)}{sentence}"
     failed = run.state == JobState.FAILED.value and first is None
     if state == "failed":
         worked = first is not None or (run.state is not None and not failed)
@@ -88,7 +92,14 @@ def brought_back(
         lost = run.state is None and run.epochs[0].end == "lost"
         final, failed = final or lost, failed or (lost and not worked)
     return BroughtBack(
-        sentence, final=final, failed=failed, done=done, run=run.run, epoch=run.epochs[0], checkpoint=first
+        sentence,
+        final=final,
+        failed=failed,
+        done=done,
+        restored=restored,
+        run=run.run,
+        epoch=run.epochs[0],
+        checkpoint=first,
     )
 
 

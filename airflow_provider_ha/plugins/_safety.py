@@ -1,7 +1,7 @@
 """The first lines of a job's page: is its data safe, what is wrong, and what is to be done. Pure.
 
-Rules: what is known to be bad comes first; data is called safe only when a checkpoint with all
-committed batches was proven, by a verification or a drill; what could not be read is said to be unknown.
+Rules: what is known to be bad comes first; data is called safe only when a checkpoint with all committed batches was
+proven, by a verification or a drill; what could not be read, and what no driver has reported, is said to be unknown.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Safety:
     :param safe: Whether the data is safe.
     :param proven: The newest proof that a checkpoint can be restored; ``None`` without one.
     :param repeats: What a loss of driver and working directory would execute again now, one sentence for each query.
+    :param certain: Whether a driver that leads reports each query now.
     :param wrong: What is wrong; empty when nothing is.
     :param to_do: What a person has to do; empty when nothing.
     """
@@ -72,6 +73,7 @@ class Safety:
     safe: str
     proven: Proof | None
     repeats: tuple[str, ...]
+    certain: bool
     wrong: tuple[str, ...]
     to_do: str
 
@@ -93,6 +95,7 @@ def safety_of(seen: Seen) -> Safety:
         safe=safe,
         proven=proven,
         repeats=tuple(_repeats(seen, pending)),
+        certain=_is_certain(seen),
         wrong=(*bad, *wrong),
         to_do=_to_do(seen, bad),
     )
@@ -132,19 +135,40 @@ def _pending(job: JobView, newest: CheckpointRow | None) -> dict[str, tuple[int,
     return found
 
 
+def _unreported(seen: Seen) -> list[str]:
+    """Return the queries of the newest checkpoint of which no driver has reported where they are."""
+    return sorted(set(seen.newest.cut if seen.newest is not None else ()) - set(_queries(seen.job)))
+
+
+def _is_certain(seen: Seen) -> bool:
+    """Whether a driver that leads reports each query now: one that is gone may have committed more than it has said."""
+    return seen.job.leader is not None and seen.job.state != "STARTING" and not _unreported(seen)
+
+
+def _held(seen: Seen, newest: CheckpointRow, *, behind: bool) -> str:
+    """Return what the newest checkpoint holds, without a final stop."""
+    if unreported := _unreported(seen):
+        names = ", ".join(unreported)
+        return f"What was committed after checkpoint {newest.number} is not known: {names} is not reported"
+    which = "committed batches" if _is_certain(seen) else "batches that its last driver has reported"
+    return f"All {which}{' but those below' if behind else ''} are in checkpoint {newest.number}"
+
+
 def _answer(seen: Seen, proven: Proof | None, bad: tuple[str, ...], *, behind: bool) -> tuple[str, str]:
     newest = seen.newest
     if newest is None:
-        return CALM, "There is no checkpoint yet." if behind else "Nothing is committed yet."
-    name = f"checkpoint-{newest.number}"
-    holds = f"All committed batches{' but those below' if behind else ''} are in checkpoint {newest.number}"
+        nothing = (
+            "Nothing is committed yet." if _queries(seen.job) else "There is no checkpoint, and no query is reported."
+        )
+        return CALM, "There is no checkpoint yet." if behind else nothing
+    holds = _held(seen, newest, behind=behind)
     if bad:
         return BAD, f"Your data may not be safe. {holds}."
     if seen.verification.problem or seen.drills.problem:
         return WARN, f"{holds}. Whether it can be restored is not known now: storage does not answer."
     if proven is None:
         return CALM, f"{holds}. No checkpoint has been proven yet."
-    if proven.source == name:
+    if proven.source == f"checkpoint-{newest.number}" and _is_certain(seen):
         return GOOD, f"{'' if behind else 'Safe. '}{holds}."
     return CALM, f"{holds}."
 
@@ -181,6 +205,7 @@ def _to_do(seen: Seen, bad: tuple[str, ...]) -> str:
     steps = (
         (bool(seen.quarantine), "Repair the cause, then release the job."),
         (bool(job.decision), "Decide, as the reason says."),
+        (job.state == "FAILED" and bool(bad), "Repair the cause, then restore the job: the plan shows from what."),
         (job.state == "FAILED", f"Repair the cause, then submit the job again{again}; or restore it."),
         (job.state == "LOST" and not job.watched_by, "Recover it: no process will restart it."),
         (job.state == "STALLED", "Look at its queries and executors."),

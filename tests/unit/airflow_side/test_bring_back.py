@@ -275,3 +275,17 @@ def test_a_job_without_a_leader_or_a_new_checkpoint_is_not_back(
     made = brought_back("running", [], [ASKED], found, checkpoints(*taken))
 
     assert (made.done, "Restored" in made.sentence) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [("running", history(epoch(5, 2))), ("success", history(epoch(5, by="another")))],
+    ids=["the lost run goes on", "another process was faster"],
+)
+def test_a_job_that_is_back_by_other_means_than_the_plan_is_not_called_restored(state: str, found: HistoryView) -> None:
+    """What the plan has promised of rows is not said of it."""
+    made = brought_back(state, [], [ASKED], found, checkpoints((8, 5)), way=Way.RESTORE)
+    planned = brought_back("running", [], [ASKED], history(epoch(5)), checkpoints((8, 5)), way=Way.RESTORE)
+
+    assert (made.done, made.restored, planned.restored) == (True, False, True)
+    assert made.sentence.startswith("Recovered. ")

@@ -160,6 +160,31 @@ def test_what_is_wrong_comes_with_what_to_do(job: Any, level: str, wrong: str, t
     assert to_do in found.to_do
 
 
+@pytest.mark.parametrize("state", [JobState.LOST, JobState.STARTING, JobState.CANCELED])
+def test_what_no_driver_reports_now_is_not_called_safe(state: JobState) -> None:
+    """A driver may have committed a batch after its last report."""
+    found = safety_of(replace(HEALTHY, job=a_job(state)))
+
+    assert not found.certain
+    assert found.safe == "All batches that its last driver has reported are in checkpoint 7."
+    assert found.level != GOOD
+
+
+def test_a_query_that_no_driver_has_reported_makes_the_answer_unknown() -> None:
+    newest = NEWEST.model_copy(update={"cut": {**CUT, "late": 3}})
+
+    found = safety_of(replace(HEALTHY, newest=newest))
+
+    assert (found.level, found.certain) == (CALM, False)
+    assert found.safe == "What was committed after checkpoint 7 is not known: late is not reported."
+
+
+def test_a_run_that_failed_is_not_sent_back_to_what_cannot_be_restored() -> None:
+    found = safety_of(replace(HEALTHY, job=a_job(JobState.FAILED), verification=Answer(verified(restorable=False))))
+
+    assert found.to_do == "Repair the cause, then restore the job: the plan shows from what."
+
+
 def test_a_job_in_quarantine_says_so_first() -> None:
     found = safety_of(replace(HEALTHY, quarantine="the graph is gone"))
 
@@ -173,4 +198,6 @@ def test_a_job_without_a_checkpoint_is_not_called_safe() -> None:
 
     assert (fresh.safe, fresh.repeats) == ("Nothing is committed yet.", ())
     assert behind.safe == "There is no checkpoint yet."
+    unknown = safety_of(replace(HEALTHY, newest=None, job=HEALTHY.job.model_copy(update={"queries": {}})))
+    assert unknown.safe == "There is no checkpoint, and no query is reported."
     assert behind.repeats[0].startswith("orders (/lake/orders): batches 0 to 1; ")
