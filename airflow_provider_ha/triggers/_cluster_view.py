@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 _LIST_AGAIN = 60.0  # seconds after which the jobs are listed also when no watch fires
+_INSPECTIONS_READ = 60.0  # seconds between two looks at a leader that inspects: nothing is read at each poll
 _NOT_INSPECTED_SECONDS = 300.0  # a leader looks at each job once a minute, and says so every quarter of one
 _NOTHING = (Standing.IDLE, Standing.ENDED)  # there is nothing to recover
 
@@ -108,18 +109,23 @@ class ClusterView:
         self._looks = Looks(look_again, wake)
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
+        self._inspected_until = 0.0  # of the monotonic clock
 
     def inspections(self, client: HaClient) -> Condition:
         """Return whether the leader of the cluster has inspected no job for long. Called in a thread.
 
         :raises NotConnectedError: ZooKeeper did not answer.
         """
+        now = time.monotonic()
+        if now < self._inspected_until:
+            return Condition()
         try:
             leader = read_cluster_leader(client.coordinator, client.paths)
         except RecordCorruptError:
             return Condition()
         lasts = leader.uninspected(client.clock.now()) if leader is not None else 0.0
         if leader is None or lasts <= _NOT_INSPECTED_SECONDS:
+            self._inspected_until = now + min(_NOT_INSPECTED_SECONDS - lasts, _INSPECTIONS_READ)
             return Condition()
         facts = leader.model_dump(mode="json", include={"epoch", "host", "pid", "address"})
         reason = f"{leader.address} leads the cluster, and has inspected no job for {lasts:.0f} s"
