@@ -50,7 +50,11 @@ def problem(data: bytes, **keep: int) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("data", [java_zip(CONTENTS), plain_zip(CONTENTS), plain_zip(CONTENTS, zipfile.ZIP_DEFLATED)])
+@pytest.mark.parametrize(
+    "data",
+    [java_zip(CONTENTS), plain_zip(CONTENTS), plain_zip(CONTENTS, zipfile.ZIP_DEFLATED)],
+    ids=["java", "stored", "deflated"],  # their bytes hold the time of the collection
+)
 @settings(deadline=None)
 @given(size=st.integers(1, 6000))
 def test_a_zip_is_read_from_pieces_of_any_size(data: bytes, size: int) -> None:
