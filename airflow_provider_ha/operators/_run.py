@@ -17,6 +17,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim
 from airflow_provider_ha.operators._argument_secrets import ArgumentSecrets
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, refuse_error
@@ -29,6 +30,7 @@ from airflow_provider_ha.operators._lineage import TellsLineage, is_active, reas
 from airflow_provider_ha.operators._lineage_conf import lineage_conf
 from airflow_provider_ha.operators._lost import after_loss, later
 from airflow_provider_ha.operators._retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
+from airflow_provider_ha.recovery.losses import last_failure
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
 from airflow_provider_ha.views.task_results import RunReachedView
 
@@ -254,7 +256,14 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         run = self.start(client.job(self.job_id, acting=self.acting(context)), request)
         found = "created" if run.created else "found again"
         self.log.info("Run %d of job %s was %s (submission %d)", run.run, self.job_id, found, run.attempt)
+        self._warn_of_a_loop(client)
         return run.run
+
+    def _warn_of_a_loop(self, client: HaClient) -> None:
+        """Say in the log of the task that the job fails again and again, also when each run is of another task."""
+        last = last_failure(client.job(self.job_id).snapshot(), HaOptions(), now=client.clock.now())
+        if last is not None and last.loops:
+            self.log.warning("Job %s fails again and again: %s", self.job_id, last.sentence)
 
 
 def refuse_unheard(when_killed: str) -> None:

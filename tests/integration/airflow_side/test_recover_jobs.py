@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 from datetime import timedelta
@@ -19,9 +20,11 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, read_cluster_leader
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.notifications.message import compose
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
+from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.testing.waiting import wait_until
@@ -29,6 +32,7 @@ from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.clusters.jobs_helpers import MISTAKE, a_result
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")
@@ -63,6 +67,25 @@ async def stop(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_the_task_of_a_job_whose_runs_fail_one_after_the_other_says_so_in_its_log(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = cluster.context("flights")
+    for number in (1, 2):
+        request = dataclasses.replace(cluster.request("flights"), request_id=f"dag-run-{number}")
+        cluster.client.job("flights").submit(request)
+        cluster.exit("flights", MISTAKE)
+        cluster.coordinator.commit(job.runs.result_op(number, a_result(JobState.FAILED)))
+    task = SparkHaSubmitOperator(task_id="task", job_id="flights", application=request.application)
+
+    with pytest.raises(TaskDeferred):
+        task.execute(context())
+
+    said = capsys.readouterr().out
+    assert "Job flights fails again and again: run 2, attempt 1: APPLICATION KeyError" in said
+    assert "2 attempts in a row have failed" in said
 
 
 def test_a_job_that_loses_its_leader_and_gets_another_one_is_told(cluster: Cluster, opened: list[Any]) -> None:
