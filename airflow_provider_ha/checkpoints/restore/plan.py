@@ -148,18 +148,19 @@ def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str |
     type_of(facts.cut.sink).judge(facts.cut.sink, SinkCase(facts.cut.batch, facts.sink, top=None), judgement)
     _judge_drained(facts, (), judgement)  # guard: copies-of-a-drained-state-go-on
     _judge_unknown(facts, judgement)
-    _judge_shared(facts, judgement)  # guard: shared-outputs-are-safe
+    _judge_shared(facts, judgement, has_fresh_id=reset_query_id is not None)  # guard: shared-outputs-are-safe
     inputs = judge_sources(facts.cut.sources, facts.around, facts.own_entry, (), judgement)
     return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=reset_query_id)
 
 
-def _judge_shared(facts: QueryFacts, judgement: Judgement) -> None:
+def _judge_shared(facts: QueryFacts, judgement: Judgement, *, has_fresh_id: bool) -> None:
     """Judge a sink of which nothing shows where it writes, as a function: the other job may write to the same place.
 
-    The driver itself compares directories of files, and looks what a table has.
+    The driver itself compares directories of files, and looks what a table has of the query, by the id that it had.
     """
     cut, drained = facts.cut, facts.drain
-    if cut.sink.table is not None or not type_of(cut.sink).remembers_unseen(cut.sink):
+    looked_at = cut.sink.table is not None and not has_fresh_id
+    if looked_at or not type_of(cut.sink).remembers_unseen(cut.sink):
         return
     wrote = drained is not None and drained.wrote and drained.batch > cut.batch
     later = wrote or facts.planned_at_least > cut.batch or facts.left_by is not None

@@ -156,6 +156,15 @@ def test_another_job_that_goes_on_where_one_has_ended_shares_nothing_with_it(sin
     assert plan(facts(sink), same_output=False).verdict is Verdict.SAFE
 
 
+@pytest.mark.parametrize(("fresh", "verdict"), [({}, Verdict.SAFE), ({"q": "new"}, Verdict.LOSS_POSSIBLE)])
+def test_a_table_that_the_driver_looks_at_is_shared_in_silence_under_a_fresh_id_only(
+    fresh: dict[str, str], verdict: Verdict
+) -> None:
+    table = QuerySink(kind=SinkKind.OTHER, format="delta", table="/table")
+
+    assert plan(facts(table, 5), same_output=False, reset_query_ids=fresh).verdict is verdict
+
+
 def test_a_sink_for_a_look_at_rows_is_shared_with_no_job() -> None:
     known = replace(facts(QuerySink(kind=SinkKind.OTHER, format="console"), 5), complete=False)
 
