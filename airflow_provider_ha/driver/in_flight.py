@@ -31,7 +31,8 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries, read_started
 from airflow_provider_ha.driver.fallback import ask_brokers
-from airflow_provider_ha.errors import DecisionNeededError, StorageUnavailableError
+from airflow_provider_ha.errors import DecisionNeededError, RestoreRefusedError, StorageUnavailableError
+from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import Generation, JobGraph, Run
 
 
@@ -76,6 +77,8 @@ class InFlightJudge:
     :param reach: How the file systems of outputs, and of input files, are reached.
     :param accepted: Whether the request of this attempt accepts the loss.
     :param recorded: Query -> batches of the run's newest checkpoint, which say more than the directory does.
+    :param misfit: How the attempt before ended, where Spark refused the checkpoint for the query: it may read another
+        source, which has none of the rows. ``None`` for any other end.
     """
 
     run: Run
@@ -83,6 +86,7 @@ class InFlightJudge:
     reach: Reach
     accepted: bool
     recorded: Mapping[str, Sequence[BatchEntry]] = field(default_factory=dict)
+    misfit: Failure | None = None
 
     def judge(self, lost: Tree, previous: Generation) -> InFlight:
         """Return what is executed again by consent.
@@ -90,6 +94,7 @@ class InFlightJudge:
         :param lost: The lost directory, fenced.
         :param previous: Its record.
         :raises DecisionNeededError: Input is gone, or the log of a file sink is not whole, and no user has accepted it.
+        :raises RestoreRefusedError: The same, and Spark has refused the checkpoint for the query: no input helps.
         :raises RecordCorruptError: Which queries the run has started cannot be read.
         """
         started = read_started(lost) or StartedQueries()
@@ -104,6 +109,9 @@ class InFlightJudge:
                 gone += [] if query in lossy else refused
                 log.warning("%s", "; ".join(every))
             other += [finding.reason for finding in self._sink(query, lost / query, sinks.get(query)).findings]
+        if (gone or other) and self.misfit is not None:  # guard: misfits-wait-for-a-decision
+            said = f"{self.misfit.error}, and {'; '.join([*gone, *other])}"
+            raise RestoreRefusedError(said, next_step=self.misfit.misfit)
         if gone or other:  # guard: batches-in-flight-are-executed-without-their-input
             raise self._undecided(gone, other)
         batches = ", ".join(f"batch {batch} of {query}" for query, batch in lossy.items())

@@ -230,12 +230,15 @@ class Driver:
 
     def _judge(self, lost: Tree, previous: Generation) -> InFlight:
         """Return what the recovery of a lost directory executes again by consent."""
-        newest = RunStore(self._led.coordinator, self._led.paths).get(self._led.run.number).newest
-        accepted = newest is not None and newest.submission.accept_loss
+        run = RunStore(self._led.coordinator, self._led.paths).get(self._led.run.number)
+        accepted = run.newest is not None and run.newest.submission.accept_loss
+        exits = [view.exit for view in run.submissions if view.exit is not None]
+        ended = exits[-1].failure if exits else None
+        misfit = ended if ended is not None and ended.misfit else None
         known = self._newest_checkpoint()
         recorded = {name: query.entries for name, query in known.queries.items()} if known is not None else {}
         reach = Reach.of(self._spec.config)
-        return InFlightJudge(self._led.run, self._led.graph, reach, accepted, recorded).judge(lost, previous)
+        return InFlightJudge(self._led.run, self._led.graph, reach, accepted, recorded, misfit).judge(lost, previous)
 
     def _refusal_of(self, previous: Generation | None) -> str:
         """Return what Spark said when it refused the last working directory of this run; empty when it did not."""

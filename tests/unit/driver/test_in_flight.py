@@ -17,7 +17,8 @@ from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources, SinkK
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries, write_started
 from airflow_provider_ha.driver.in_flight import IGNORE_MISSING, InFlight, InFlightJudge
-from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreUnknownError
+from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreRefusedError, RestoreUnknownError
+from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import Artifact, Blob, Generation, JobGraph, Run, StartKind, StartPoint
 from tests.support.checkpoints.portable_helpers import QUERY, changed_at, checkpoint, reading_files
 
@@ -83,7 +84,12 @@ class Lost:
 
 
 def judge(
-    tree: LocalTree, *, accepted: bool = False, before: dict[str, int] | None = None, ignore: str = ""
+    tree: LocalTree,
+    *,
+    accepted: bool = False,
+    before: dict[str, int] | None = None,
+    ignore: str = "",
+    misfit: Failure | None = None,
 ) -> InFlight:
     blob = Blob(sha256="0" * 64, size=1)
     run = Run(number=1, graph=blob, start=StartPoint(kind=StartKind.FRESH), request_id="r", created_at=NOW)
@@ -94,7 +100,7 @@ def judge(
         conf={IGNORE_MISSING: ignore} if ignore else {},
     )
     previous = Generation(run=1, epoch=1, directory="live/e1", lossy=before or {})
-    return InFlightJudge(run, graph, Reach(), accepted).judge(tree, previous)
+    return InFlightJudge(run, graph, Reach(), accepted, misfit=misfit).judge(tree, previous)
 
 
 @pytest.fixture
@@ -257,3 +263,19 @@ def test_rows_of_a_socket_that_the_batch_in_flight_has_read_are_gone(tmp_path: P
 
     with pytest.raises(DecisionNeededError, match="socket"):
         judge(LocalTree(tmp_path / "lost"))
+
+
+def test_a_run_whose_query_reads_another_source_ends_and_waits_for_no_input(tmp_path: Path) -> None:
+    """Spark has refused the checkpoint for it: what is missing is not what keeps the run from going on."""
+    lost = Lost(tmp_path)
+    lost.inputs[IN_FLIGHT].unlink()
+    misfit = Failure(error_class="DeltaException", message="another table", query=QUERY, misfit="Run 1 wrote it.")
+
+    with pytest.raises(RestoreRefusedError, match=r"DeltaException: another table, and .*2\.json") as caught:
+        judge(lost.tree, misfit=misfit)
+
+    assert caught.value.next_step == "Run 1 wrote it."
+
+
+def test_a_run_that_has_what_it_reads_is_spark_s_to_refuse_again(tmp_path: Path) -> None:
+    assert judge(Lost(tmp_path).tree, misfit=Failure(misfit="Run 1 wrote it.")) == InFlight()
