@@ -12,7 +12,7 @@ from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import WORDS, check_given
+from airflow_provider_ha.operators._given import WORDS, above_zero, check_given
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 
 
@@ -46,7 +46,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
         self.poll_interval = poll_interval
-        check_given(self, job_id=check_job_id)
+        check_given(self, job_id=check_job_id, poll_interval=above_zero("poll_interval"))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """Go on after a deferral. A wait that took too long is not started again by the package's own tries.

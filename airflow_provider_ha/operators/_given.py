@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from airflow_provider_ha.errors import ConfigurationError
@@ -82,6 +83,41 @@ def number(parameter: str) -> Callable[[Any], None]:
             raise ConfigurationError(f"{parameter}={value!r} is no number", next_step="Write digits") from None
 
     return check
+
+
+def above_zero(parameter: str) -> Callable[[Any], None]:
+    """Return a check of seconds."""
+
+    def check(value: Any) -> None:
+        number(parameter)(value)
+        if not float(value) > 0:
+            raise ConfigurationError(f"{parameter}={value!r} is not above zero", next_step="Use more than 0 seconds")
+
+    return check
+
+
+def time_limit(parameter: str) -> Callable[[Any], None]:
+    """Return a check of what Airflow takes as the longest wait."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, timedelta) or value <= timedelta(0):
+            raise ConfigurationError(
+                f"{parameter}={value!r} is no wait", next_step="Use a timedelta above zero, or None"
+            )
+
+    return check
+
+
+def lists(*parameters: str) -> dict[str, Callable[[Any], None]]:
+    """Return checks of lists: text in place of one would be taken letter by letter."""
+
+    def check(parameter: str, value: Any) -> None:
+        if isinstance(value, str):
+            raise ConfigurationError(
+                f"{parameter}={value!r} is text, and has to be a list", next_step=f"Write {parameter}=[{value!r}]"
+            )
+
+    return {parameter: partial(check, parameter) for parameter in parameters}
 
 
 def flag(parameter: str) -> Callable[[Any], None]:

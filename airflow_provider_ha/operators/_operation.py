@@ -16,7 +16,7 @@ from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.links.known_run import KnownRun, note_run
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, as_flag, refuse_error
 from airflow_provider_ha.operators._failures import because, unknown_job_skips
-from airflow_provider_ha.operators._given import check_given, flag
+from airflow_provider_ha.operators._given import check_given, flag, time_limit
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._known_run import tell_run
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
@@ -56,7 +56,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         self.own_retries = is_own(retries, WAIT_RETRIES)
         self.wait_timeout = wait_timeout
         self.force = force
-        check_given(self, force=flag("force"))
+        check_given(self, force=flag("force"), wait_timeout=time_limit("wait_timeout"))
 
     def operation_base(self, context: Any, job: JobClient) -> str:  # noqa: ARG002  # a subclass may need the job
         """Return what the ids of the task's operations begin with."""

@@ -10,7 +10,7 @@ from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailExceptio
 from airflow_provider_ha.compat.triggers import TimeDeltaTrigger
 from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, as_flag
-from airflow_provider_ha.operators._given import check_given, flag
+from airflow_provider_ha.operators._given import check_given, flag, time_limit
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
 from airflow_provider_ha.views.deletion import DeletionView
@@ -62,7 +62,13 @@ class SparkHaDeleteJobOperator(SparkHaBaseOperator):
         self.plan_only = plan_only
         self.wait_timeout = wait_timeout
         self.force = force
-        check_given(self, force=flag("force"), keep_savepoints=flag("keep_savepoints"), plan_only=flag("plan_only"))
+        check_given(
+            self,
+            force=flag("force"),
+            keep_savepoints=flag("keep_savepoints"),
+            plan_only=flag("plan_only"),
+            wait_timeout=time_limit("wait_timeout"),
+        )
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Delete the job, or wait for what uses it."""

@@ -11,9 +11,11 @@ from airflow_provider_ha.control.job.requests import accepted
 from airflow_provider_ha.control.move.outcome import MoveRequest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
+from airflow_provider_ha.jobs.host.executors import check_possible
+from airflow_provider_ha.jobs.options.conf_keys import check_keys
 from airflow_provider_ha.operators._base import acting, as_flag
 from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import check_given, flag
+from airflow_provider_ha.operators._given import check_given, flag, lists
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._lineage import TellsLineage
 from airflow_provider_ha.operators._lineage_conf import lineage_conf
@@ -106,7 +108,14 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
         self.kafka_bootstrap = kafka_bootstrap
         self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
         self.openlineage_inject_transport_info = openlineage_inject_transport_info
-        check_given(self, stop=flag("stop"), accept_verdicts=accepted)
+        check_given(
+            self,
+            stop=flag("stop"),
+            accept_verdicts=accepted,
+            master=check_possible,
+            conf=check_keys,
+            **lists("packages", "accept_unverified"),
+        )
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Move a job that is over; stop one that runs, and defer until its run has ended."""

@@ -21,9 +21,12 @@ from airflow_provider_ha.control.job.requests import (
 )
 from airflow_provider_ha.control.job.requests import claim_mode as as_claim_mode
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.host.executors import check_possible
 from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.jobs.options.conf_keys import check_keys
+from airflow_provider_ha.jobs.options.given_options import check_memory
 from airflow_provider_ha.names import check_job_id
-from airflow_provider_ha.operators._given import check_given, number_of, one_of, whole_number
+from airflow_provider_ha.operators._given import check_given, lists, number_of, one_of, whole_number
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
@@ -181,6 +184,10 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             output_mode=one_of("output_mode", [mode.value for mode in OutputMode]),
             accept_verdicts=accepted,
             seen_run=whole_number("seen_run"),
+            master=check_possible,
+            driver_memory=partial(check_memory, parameter="driver_memory"),
+            conf=check_keys,
+            **lists("arguments", "accept_unverified", "reset_query_ids", "repeatable"),
         )
 
     def acting(self, context: Any) -> Acting:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.control.job.requests import check_start
+from airflow_provider_ha.jobs.options.given_options import check_memory
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._durations import seconds_of
 from airflow_provider_ha.operators._failures import airflow_errors, because, unknown_job_skips
@@ -92,6 +93,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
             self,
             start_from=partial(check_start, words=(SAVEPOINT,)),
             start=flag("start"),
+            heap=partial(check_memory, parameter="heap"),
             skip_unknown_job=flag("skip_unknown_job"),
             max_age=lambda value: seconds_of(value, "max_age"),
             max_duration=lambda value: seconds_of(value, "max_duration"),

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.control.job.requests import FRESH, SubmitRequest, SubmittedRun, accepted, check_start, if_lost
 from airflow_provider_ha.control.job.requests import claim_mode as as_claim_mode
 from airflow_provider_ha.hooks._spark_connection import SparkPlace, read_place
-from airflow_provider_ha.jobs.options.given_options import ha_options, resources
+from airflow_provider_ha.jobs.host.executors import check_possible
+from airflow_provider_ha.jobs.options.conf_keys import check_keys
+from airflow_provider_ha.jobs.options.given_options import check_memory, ha_options, resources
 from airflow_provider_ha.jobs.options.resources import Resources
-from airflow_provider_ha.operators._given import check_given, is_known
+from airflow_provider_ha.operators._given import check_given, is_known, lists
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
@@ -285,6 +287,10 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
             start_from=partial(check_start, words=(FRESH,), directories=True),
             claim_mode=as_claim_mode,
             accept_verdicts=accepted,
+            master=check_possible,
+            driver_memory=partial(check_memory, parameter="driver_memory"),
+            conf=check_keys,
+            **lists("arguments", "py_files", "files", "jars", "archives", "packages", "repeatable"),
         )
         ha_options(**{name: value for name in OPTIONS if is_known(value := getattr(self, name))})
         resources(**{name: value for name in RESOURCES if is_known(value := getattr(self, name))})

@@ -13,7 +13,7 @@ from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import check_given
+from airflow_provider_ha.operators._given import above_zero, check_given
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
 from airflow_provider_ha.sensors._baseline import Baseline, baseline_of, first
@@ -50,7 +50,7 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
         self.poll_interval = poll_interval
-        check_given(self, job_id=check_job_id)
+        check_given(self, job_id=check_job_id, poll_interval=above_zero("poll_interval"))
 
     def trigger(self, baseline: Baseline) -> SparkHaTrigger:
         """Return the trigger that waits."""

@@ -18,11 +18,12 @@ from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.application_scan import unnamed_queries
 from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
-from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, is_impossible, is_local, remote_reason
+from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, check_possible, is_local, remote_reason
 from airflow_provider_ha.jobs.host.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.options.conf_keys import check_keys
 from airflow_provider_ha.jobs.options.engine_options import cluster_options, engine_options, named_spark_home
+from airflow_provider_ha.jobs.options.given_options import check_memory
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
@@ -35,11 +36,7 @@ def check_master(master: str, *, allowed: bool) -> None:
     :param allowed: Whether it is allowed by name.
     :raises ConfigurationError: It is remote, and not allowed, or Spark knows no such master.
     """
-    if is_impossible(master):
-        raise ConfigurationError(
-            f"Spark knows no master {master!r}",
-            next_step="Use local[N] or local[*], with a number of threads, or local-cluster[executors,cores,megabytes]",
-        )
+    check_possible(master)
     if not allowed and not is_local(master):
         raise ConfigurationError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
@@ -102,6 +99,8 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     target = _target(job.config, request)
     check_java(target, request.env, check_spark(job.config, target))
     check_conf(request.resources.beside(request.conf))
+    if request.driver_memory:
+        check_memory(request.driver_memory, "driver_memory")
     check_master(request.master, allowed=request.options.allow_remote_executors)  # guard: submit-takes-any-master
     job.engines.get(request.engine).check(target)
     check_work_root(job.config, target, request.conf)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from airflow_provider_ha.errors import ConfigurationError
+
 
 # As ``SparkContext`` reads them: threads, or executors, cores and megabytes.
 _OF_SPARK = re.compile(r"local|local\[(\*|[1-9]\d*)(\s*,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
@@ -23,6 +25,18 @@ def is_local(master: str) -> bool:
 def is_impossible(master: str) -> bool:
     """Return whether Spark has no local master of that form: each driver would fail with it."""
     return master.startswith("local") and _OF_SPARK.fullmatch(master) is None
+
+
+def check_possible(master: str) -> None:
+    """Refuse a master that Spark does not know.
+
+    :raises ConfigurationError: It is one.
+    """
+    if is_impossible(master):
+        raise ConfigurationError(
+            f"Spark knows no master {master!r}",
+            next_step="Use local[N] or local[*], with a number of threads, or local-cluster[executors,cores,megabytes]",
+        )
 
 
 def remote_reason(master: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,19 @@ from pydantic import ValidationError
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.options.resources import Resources
+
+
+_SIZE = re.compile(r"[1-9]\d*[bkmgtBKMGT]?")
+
+
+def check_memory(size: str, parameter: str) -> None:
+    """Refuse a size that Java does not take.
+
+    :param parameter: Its name, for the error.
+    :raises ConfigurationError: It is none.
+    """
+    if not _SIZE.fullmatch(str(size)):
+        raise ConfigurationError(f"{parameter}={size!r} is no size", next_step="Write it as 512m or 4g")
 
 
 def resources(**given: int | str | None) -> Resources:
@@ -21,6 +35,8 @@ def resources(**given: int | str | None) -> Resources:
     for name in ("executor_cores", "total_executor_cores", "num_executors"):
         if name in values and not str(values[name]).isdigit():
             raise ConfigurationError(f"{name} is {values[name]!r}", next_step="Write a whole number")
+    if "executor_memory" in values:
+        check_memory(values["executor_memory"], "executor_memory")
     return Resources(**values)
 
 

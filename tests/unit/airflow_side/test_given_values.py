@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -87,6 +88,13 @@ WRONG: dict[str, Any] = {
     "restart_attempts": "many",
     "metrics_port": 70_000,
     "executor_cores": "two",
+    "executor_memory": "much",
+    "driver_memory": "4 GB",
+    "heap": "much",
+    "master": "local[two]",
+    "conf": {"executor.memory": "1g"},
+    **dict.fromkeys(("arguments", "files", "py_files", "jars", "archives", "packages", "repeatable"), "one"),
+    **dict.fromkeys(("accept_unverified", "reset_query_ids"), "one"),
 }
 CASES = [
     (task, name)
@@ -102,6 +110,20 @@ def test_a_value_that_cannot_be_used_is_an_error_of_the_import(task: Any, name: 
         task(task_id="t", **(TASKS[task] | {name: WRONG[name]}))
 
     assert told.value.next_step
+
+
+@pytest.mark.parametrize("task", [task for task in TASKS if task is not SparkHaRecoverJobsOperator])
+@pytest.mark.parametrize("seconds", [0, -1, "often"])
+def test_looks_without_a_pause_are_an_error_of_the_import(task: Any, seconds: Any) -> None:
+    with pytest.raises(ConfigurationError, match="poll_interval"):
+        task(task_id="t", **(TASKS[task] | {"poll_interval": seconds}))
+
+
+@pytest.mark.parametrize("task", [SparkHaStopOperator, SparkHaDeleteJobOperator])
+@pytest.mark.parametrize("limit", [30, "1 minute", timedelta(0)])
+def test_a_wait_that_airflow_cannot_take_is_an_error_of_the_import(task: Any, limit: Any) -> None:
+    with pytest.raises(ConfigurationError, match="wait_timeout"):
+        task(task_id="t", **(TASKS[task] | {"wait_timeout": limit}))
 
 
 @pytest.mark.parametrize("wrong", ["newest", "checkpoint-", "savepoint-", "before noon", "checkpoint-1.5"])
