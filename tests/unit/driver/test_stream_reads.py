@@ -89,6 +89,12 @@ def test_brokers_of_two_clusters_are_none_that_can_be_asked_for_all() -> None:
     assert noted(second(kafka_bootstrap_servers="a:9092"), second(kafka_bootstrap_servers="b:9092"))[0].brokers == ""
 
 
+def test_brokers_that_ask_for_a_login_are_left_to_who_names_them_with_it() -> None:
+    stream = second(kafka_bootstrap_servers="a:9092", kafka_security_protocol="SASL_SSL", subscribe="orders")
+
+    assert noted(stream) == (QuerySources(), {"orders"})
+
+
 @pytest.mark.parametrize(
     "stream", [second(table_of("/lake/t", "RESTTableOperations")), second(table_of("/lake/t"), branch="audit")]
 )
