@@ -6,7 +6,6 @@ nor a file. Only Spark's own no is a no.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.control.verification.proof_child import Child, run_child
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.jobs.options.given_options import check_memory
 
 
 __all__ = ["Application", "Proof", "ProofProgress", "ProofStep", "prove"]
@@ -37,7 +37,6 @@ DEFAULT_HEAP = "1g"
 DEFAULT_DEADLINE = 600.0
 # Each needs a purge between the verification and the copy.
 ATTEMPTS = 5
-_HEAP = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 
 
 class ProofStep(str, Enum):
@@ -231,8 +230,7 @@ def _not_asked(directory: Tree, batch: int | None, report: Report, seconds: floa
 
 
 def _check(heap: str, deadline: float, application: Application | None) -> None:
-    if not _HEAP.fullmatch(heap):
-        raise ConfigurationError(f"{heap!r} is not an amount of memory", next_step="Write it as 512m or 2g")
+    check_memory(heap, "heap")
     if not deadline > 0:
         raise ConfigurationError(f"a deadline of {deadline} seconds is over before it begins")
     if application is not None and not application.script.is_file():

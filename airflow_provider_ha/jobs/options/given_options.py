@@ -13,17 +13,19 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.options.resources import Resources
 
 
-_SIZE = re.compile(r"[1-9]\d*[bkmgtBKMGT]?")
+_OF_JAVA = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+_OF_SPARK = re.compile(r"[1-9]\d*(?:b|[kmgtp]b?)?", re.IGNORECASE)  # megabytes without a unit
 
 
 def check_memory(size: str, parameter: str) -> None:
-    """Refuse a size that Java does not take.
+    """Refuse a size of memory that Java does not take, or of an executor that Spark does not take.
 
-    :param parameter: Its name, for the error.
+    :param parameter: Its name.
     :raises ConfigurationError: It is none.
     """
-    if not _SIZE.fullmatch(str(size)):
-        raise ConfigurationError(f"{parameter}={size!r} is no size", next_step="Write it as 512m or 4g")
+    known = _OF_SPARK if parameter == "executor_memory" else _OF_JAVA
+    if not known.fullmatch(str(size)):
+        raise ConfigurationError(f"{parameter}={size!r} is not an amount of memory", next_step="Write it as 512m or 4g")
 
 
 def resources(**given: int | str | None) -> Resources:

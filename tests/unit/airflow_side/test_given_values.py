@@ -119,6 +119,20 @@ def test_looks_without_a_pause_are_an_error_of_the_import(task: Any, seconds: An
         task(task_id="t", **(TASKS[task] | {"poll_interval": seconds}))
 
 
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("driver_memory", ("512m", "4G")), ("executor_memory", ("2048", "4gb", "1g", "512MB"))]
+)
+def test_sizes_that_java_and_spark_take_are_taken(name: str, sizes: tuple[str, ...]) -> None:
+    for size in sizes:
+        assert SparkHaSubmitOperator(task_id="t", **SUBMIT, **{name: size})
+
+
+@pytest.mark.parametrize("size", ["2048", "4gb", "0g", "g"])
+def test_a_heap_that_java_does_not_take_is_an_error_of_the_import(size: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not an amount of memory"):
+        SparkHaSubmitOperator(task_id="t", **SUBMIT, driver_memory=size)
+
+
 @pytest.mark.parametrize("task", [SparkHaStopOperator, SparkHaDeleteJobOperator])
 @pytest.mark.parametrize("limit", [30, "1 minute", timedelta(0)])
 def test_a_wait_that_airflow_cannot_take_is_an_error_of_the_import(task: Any, limit: Any) -> None:
