@@ -124,13 +124,14 @@ def test_looks_without_a_pause_are_an_error_of_the_import(task: Any, seconds: An
 )
 def test_sizes_that_java_and_spark_take_are_taken(name: str, sizes: tuple[str, ...]) -> None:
     for size in sizes:
-        assert SparkHaSubmitOperator(task_id="t", **SUBMIT, **{name: size})
+        given: dict[str, Any] = SUBMIT | {name: size}
+        assert SparkHaSubmitOperator(task_id="t", **given)
 
 
 @pytest.mark.parametrize("size", ["2048", "4gb", "0g", "g"])
 def test_a_heap_that_java_does_not_take_is_an_error_of_the_import(size: str) -> None:
     with pytest.raises(ConfigurationError, match="is not an amount of memory"):
-        SparkHaSubmitOperator(task_id="t", **SUBMIT, driver_memory=size)
+        SparkHaSubmitOperator(task_id="t", job_id="orders", application="main.py", driver_memory=size)
 
 
 @pytest.mark.parametrize("task", [SparkHaStopOperator, SparkHaDeleteJobOperator])
