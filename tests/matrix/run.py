@@ -87,12 +87,14 @@ def _recalled(file: Path) -> dict[str, dict[str, object]]:
 
 
 def _table(cells: Sequence[Cell], digest: str) -> Table:
-    table = Table("Python", "Airflow", "PySpark", "result", "seconds")
+    table = Table("Python", "Airflow", "PySpark", "all else", "result", "seconds")
     known = _recalled(RESULTS)
     for cell in cells:
         ended = outcome(cell, digest)
         seconds = "" if ended == NOT_RUN else str(known[cell.name]["seconds"])
-        table.add_row(cell.python, cell.airflow, cell.pyspark, ended, seconds, style="" if ended == PASSED else "red")
+        else_ = "lowest" if cell.lowest else "newest"
+        style = "" if ended == PASSED else "red"
+        table.add_row(cell.python, cell.airflow, cell.pyspark, else_, ended, seconds, style=style)
     return table
 
 
