@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.driver.drain_run import DrainFork, DrainStarter
-from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_run, own_modules
+from airflow_provider_ha.driver.evidence import failed_queries, failure_of_driver, failure_of_run, own_modules, text_of
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.lead import DriverSession
 from airflow_provider_ha.driver.leaving import ProcessTerminator
@@ -64,13 +64,16 @@ class Ending:
             parts.registry.note_commits(described.batches or {})
             described = misfit_of_run(described, parts.registry, parts.previous)
             application = self.spec.home.application_directory / "application"
-            if step := from_missing_file(described.message, self.led.graph.beside, (application, Path.cwd())):
+            texts = [text_of(error) for _, error in failed_queries(parts.registry.started)]
+            step = from_missing_file(described.message, self.led.graph.beside, (application, Path.cwd()))
+            if step := step or parts.script.advice("\n".join(texts)):
                 described = described.model_copy(update={"message": f"{described.message}: {step}"[:MESSAGE_LIMIT]})
             if refused_directory(parts.script.error, parts.registry, parts.origin.key):
                 described = refused(described, parts.origin.key)
             self.way_out.leave(ExitCode.FAILED, reason, failure=described)
         if not parts.registry.started and not parts.registry.aside:
-            self._refuse(ApplicationRefusedError("the script ended without a streaming query"))
+            ended = "the script ended without a streaming query"
+            self._refuse(ApplicationRefusedError(ended, next_step=parts.script.advice()))
         if (number := parts.script.signals.received) is not None:
             # It is over for the script, and not for the run: a signal from outside is no stop of the job.
             said = f"the script ended after {signal.Signals(number).name}, which is no stop of the job"

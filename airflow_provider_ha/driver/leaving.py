@@ -25,6 +25,7 @@ from typing import NoReturn
 from airflow_provider_ha.driver.evidence import failure_of_driver
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
+from airflow_provider_ha.driver.script_surroundings import flush_files
 from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 
@@ -77,7 +78,7 @@ class ProcessTerminator:
                 write_failure(self._directory, code, reason, failure)
 
         def flush_output() -> None:
-            sys.stdout.flush()  # guard: orderly-end-loses-output
+            flush_files()  # guard: orderly-end-loses-output
 
         try:
             if code in _ECHOES and self._has_lost_jvm(failure):

@@ -6,6 +6,7 @@ Differences to a plain Python, each with its reason, are a table in ``docs/how-t
 from __future__ import annotations
 
 import builtins
+import os
 import sys
 import threading
 import traceback
@@ -13,8 +14,14 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
-from airflow_provider_ha.driver.script_surroundings import EndSignals, Environment, ExitFunctions, unset_variables
+from airflow_provider_ha.driver.script_surroundings import (
+    EndSignals,
+    Environment,
+    ExitFunctions,
+    flush_files,
+)
 from airflow_provider_ha.driver.script_threads import ScriptThreads
 
 
@@ -61,6 +68,7 @@ class Script:
         :returns: Why it failed, or ``None`` when it ended well (also with ``sys.exit(0)``).
         """
         failure = self.run_main()
+        self.threads.end_main()
         while failure is None and self._of_threads is None and self.threads.left():
             self.threads.wait()
         if failure is None and self._of_threads is not None:
@@ -81,6 +89,15 @@ class Script:
         if sys.path[:1] != [directory]:
             sys.path.insert(0, directory)
         self._watch()
+        self.threads.begin_main()
+        process = os.getpid()
+        failure, status = self._execute()
+        if os.getpid() != process:
+            self._end_fork(status)
+        return failure
+
+    def _execute(self) -> tuple[str | None, int]:
+        """Execute it; return why it failed, and the exit status of a plain Python."""
         try:
             # It stays the main module: its threads, pickle and multiprocessing look for it there.
             sys.modules["__main__"] = module = self._main_module()
@@ -90,8 +107,19 @@ class Script:
         except BaseException as error:  # noqa: BLE001  # any exception is a way for the script to end
             _tell(error)
             self.error = error
-            return self._failure_of(error)
-        return None
+            return self._failure_of(error), 1
+        return None, 0
+
+    def _end_fork(self, status: int) -> NoReturn:
+        """End a process that the script has forked, at the end of the script: the run is its parent's to conclude."""
+        try:
+            self.threads.end_main()
+            while self.threads.left():
+                self.threads.wait()
+            self._exit_functions.run()
+            flush_files()
+        finally:  # guard: forks-of-a-script-conclude-its-run
+            os._exit(status)
 
     def _main_module(self) -> ModuleType:
         module = ModuleType("__main__")
@@ -101,24 +129,30 @@ class Script:
             vars(module)["__annotations__"] = {}
         return module
 
-    def _exited(self, error: SystemExit) -> str | None:
-        if error.code in (None, 0):
-            return None
+    def _exited(self, error: SystemExit) -> tuple[str | None, int]:
+        if error.code is None:
+            return None, 0
         if not isinstance(error.code, int):
             print(error.code, file=sys.stderr, flush=True)  # noqa: T201  # Python does
+        status = error.code & 0xFF if isinstance(error.code, int) else 1
+        if status == 0:
+            return None, 0
         self.error = error
-        return f"{self.name} ended with sys.exit({error.code!r})"
+        return self._advised(f"{self.name} ended with sys.exit({error.code!r})"), status
+
+    def advice(self, text: str = "") -> str:
+        """Return how to give the job the variables that its script missed; empty where that cannot be the reason.
+
+        :param text: What is known of the failure beside what the script raised.
+        """
+        return self._environment.advice(self.error, text)
 
     def _failure_of(self, error: BaseException) -> str:
-        failure = f"{self.name} failed: {type(error).__name__}: {error}"
-        names = unset_variables(error, self._environment.missed)
-        if not names:
-            return failure
-        return (
-            f"{failure}. The script reads {', '.join(names)} of its environment, and no such variable is set: a driver "
-            f"does not inherit the variables of the shell or task that submits its job. Give it with the job: "
-            f"--env {names[0]}=..., env= of the operator"
-        )
+        return self._advised(f"{self.name} failed: {type(error).__name__}: {error}")
+
+    def _advised(self, failure: str) -> str:
+        advice = self.advice()
+        return f"{failure}. {advice}" if advice else failure
 
     def _watch(self) -> None:
         if self._watching:
@@ -149,6 +183,10 @@ def _tell(error: BaseException) -> None:
     error.__traceback__ = below
     try:
         sys.excepthook(type(error), error, below)
-    except BaseException:  # noqa: BLE001  # Python shows both, too
-        traceback.print_exc()
+    except BaseException as second:  # noqa: BLE001  # Python shows both, too
+        print("Error in sys.excepthook:", file=sys.stderr)  # noqa: T201  # Python does
+        second.__context__ = None
+        traceback.print_exception(type(second), second, second.__traceback__ and second.__traceback__.tb_next)
+        print("\nOriginal exception was:", file=sys.stderr)  # noqa: T201  # the same
+        traceback.print_exception(type(error), error, below)
     sys.stderr.flush()

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import gc
+import io
 import logging
 import os
+import posixpath
+import re
 import signal
 import sys
+import sysconfig
 import traceback
-from collections.abc import Callable, Collection
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,7 +28,17 @@ from airflow_provider_ha.query_names import shown
 _OF_THE_DRIVER_TOO = ("boto3", "botocore", "py4j", "s3transfer", "urllib3")
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _HANDLER = "_spark_ha_handler"
-_PROGRAMMING = (AttributeError, KeyError, TypeError, ValueError)
+_BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+_LOOKUPS = frozenset(
+    {
+        __file__,
+        os.getenv.__code__.co_filename,
+        Mapping.__contains__.__code__.co_filename,
+        posixpath.expandvars.__code__.co_filename,
+    }
+)
+_STANDARD = ("<frozen ", f"{Path(sysconfig.get_path('stdlib')).resolve()}/", sysconfig.get_path("stdlib") + "/")
+_READ = re.compile(r"""(?:os\.py|<frozen os>)", line \d+, in __getitem__\n(?:.*\n){0,3}?.*KeyError: '([^']+)'""")
 
 
 def log_beside_the_script() -> None:
@@ -49,10 +66,14 @@ class _Formatter(logging.Formatter):
 
 
 class ExitFunctions:
-    """The functions that a script gives to ``atexit``. Those of the driver and its libraries wait: it works on."""
+    """What a script wants done at its end: ``atexit``, finalizers, an end of its child processes.
+
+    Those of the driver and its libraries wait: it works on.
+    """
 
     def __init__(self) -> None:
         self._given: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
+        self._finalizers: list[weakref.finalize[..., Any]] = []
 
     def watch(self, is_of_script: Callable[[FrameType], bool]) -> None:
         """Keep from now on what the script registers.
@@ -60,9 +81,11 @@ class ExitFunctions:
         :param is_of_script: Whether the script calls in this frame.
         """
         register, unregister = atexit.register, atexit.unregister
+        exit_of_all = weakref.finalize._exitfunc  # type: ignore[attr-defined]  # noqa: SLF001  # it runs the driver's, too
 
         def keep(function: Callable[..., Any], /, *values: Any, **named: Any) -> Callable[..., Any]:
-            if not is_of_script(sys._getframe(1)):  # noqa: SLF001  # the public way reads the sources of every frame
+            own = callable(function) and function != exit_of_all
+            if not own or not is_of_script(sys._getframe(1)):  # noqa: SLF001  # the public way reads the sources of every frame
                 return register(function, *values, **named)
             self._given.append((function, values, named))
             return function
@@ -73,17 +96,51 @@ class ExitFunctions:
 
         for name, replaced in (("register", keep), ("unregister", forget)):
             setattr(atexit, name, functools.wraps(getattr(atexit, name))(replaced))
+        self._watch_finalizers(is_of_script)
+
+    def _watch_finalizers(self, is_of_script: Callable[[FrameType], bool]) -> None:
+        """Keep what follows the end of objects, as of a ``TemporaryDirectory``."""
+        original = weakref.finalize.__init__
+
+        @functools.wraps(original)
+        def make(made: Any, *values: Any, **named: Any) -> None:
+            original(made, *values, **named)
+            if is_of_script(sys._getframe(1)):  # noqa: SLF001  # as above
+                self._finalizers[:] = [*(each for each in self._finalizers if each.alive), made]
+
+        setattr(weakref.finalize, "__init__", make)  # noqa: B010  # the type checker lets no method be replaced
 
     def run(self) -> None:
         """Call them as Python does: the last one first, each of them also when another one fails."""
         while self._given:
             function, values, named = self._given.pop()
-            try:
-                function(*values, **named)
-            except SystemExit:
-                pass
-            except BaseException:  # noqa: BLE001  # Python shows any
-                traceback.print_exc()
+            _call(function, *values, **named)
+        while self._finalizers:
+            finalizer = self._finalizers.pop()
+            if finalizer.alive and finalizer.atexit:
+                _call(finalizer)
+        # Imported by the driver or a library before, it is registered with their functions.
+        if (util := sys.modules.get("multiprocessing.util")) is not None:
+            _call(util._exit_function)  # noqa: SLF001  # Python's own end has no public name either
+            util._exiting = False  # type: ignore[attr-defined]  # noqa: SLF001  # a drain runs the script once more
+
+
+def flush_files() -> None:
+    """Write what is left in the buffers of open files, as the end of a Python does; that of stdout first."""
+    opened = (each for each in gc.get_objects() if issubclass(type(each), _BUFFERED))
+    for file in (sys.stdout, *opened):
+        with contextlib.suppress(Exception):  # one that is closed, or whose reader is gone
+            file.flush()
+
+
+def _call(function: Callable[..., Any], *values: Any, **named: Any) -> None:
+    """Call a function for the end; show what it raises as Python does."""
+    try:
+        function(*values, **named)
+    except BaseException as error:  # noqa: BLE001  # Python shows any
+        below = error.__traceback__.tb_next if error.__traceback__ is not None else None
+        print(f"Exception ignored in atexit callback: {function!r}", file=sys.stderr)  # noqa: T201  # Python does
+        traceback.print_exception(type(error), error, below)
 
 
 class EndSignals:
@@ -131,37 +188,69 @@ class Environment:
     """The variables that a script asked for, and that are not set."""
 
     def __init__(self) -> None:
-        self.missed: list[str] = []
+        self._missed: list[str] = []  # by the script, without a value to use instead
+        self._unset: set[str] = set()  # by the script or a library of it
 
     def watch(self, directory: Path) -> None:
-        """Note from now on what code below *directory* asks for without a value to use instead."""
-        missed, own = self.missed, str(directory)
+        """Note from now on what is asked for, and what code below *directory* asks for without a value in reserve."""
+        missed, unset, own = self._missed, self._unset, str(directory)
 
         class Watched(os._Environ):  # type: ignore[type-arg]  # noqa: SLF001  # it has no public name
             def get(self, key: str, default: Any = None) -> Any:
                 value = super().get(key, default)
-                caller: Any = sys._getframe(1)  # noqa: SLF001  # the public way reads the sources of every frame
-                if caller.f_code is os.getenv.__code__:
-                    caller = caller.f_back
-                asks = caller is not None and caller.f_code.co_filename.startswith(own)
-                if value is None and default is None and asks and key not in missed:
+                asks = value is None and default is None and _asking(sys._getframe(1)).startswith(own)  # noqa: SLF001  # the public way reads the sources of every frame
+                if asks and key not in missed:
                     missed.append(key)
                 return value
 
+        class Variables(dict[Any, Any]):
+            def __missing__(self, key: bytes) -> Any:
+                if not _is_pythons(_asking(sys._getframe(1))):  # noqa: SLF001  # as above
+                    unset.add(os.fsdecode(key))
+                raise KeyError(key)
+
         os.environ.__class__ = Watched
+        os.environ._data = os.environb._data = Variables(os.environ._data)  # type: ignore[attr-defined]  # noqa: SLF001  # as above
+
+    def advice(self, error: BaseException | None, text: str = "") -> str:
+        """Return how to give the job the variables without which it fails; empty where that cannot be the reason.
+
+        :param error: What ended the script; ``None`` when it ended by itself.
+        :param text: What is known beside it, as of an executor.
+        """
+        names = self._without(error, text)
+        if not names:
+            return ""
+        return (
+            f"The script reads {', '.join(names)} of its environment, and no such variable is set: a driver does not "
+            "inherit the variables of the shell or task that submits its job. Give it with the job: "
+            f"--env {names[0]}=..., env= of the operator"
+        )
+
+    def _without(self, error: BaseException | None, text: str) -> list[str]:
+        link = error
+        while link is not None:
+            if isinstance(link, KeyError) and _is_of_environment(link):
+                return [os.fsdecode(link.args[0])]
+            text += f"\n{link}"
+            link = link.__cause__ or link.__context__
+        # Also of a process of an executor, whose variables are those of the driver.
+        named = {name for name in self._unset if re.search(rf"\b{re.escape(name)}\b", text)}
+        if named or (named := set(_READ.findall(text))):
+            return sorted(named)
+        of_python = type(error).__module__ == "builtins" and not isinstance(error, OSError)
+        return self._missed if of_python or (error is None and not text) else []
 
 
-def unset_variables(error: BaseException, missed: Collection[str]) -> list[str]:
-    """Return the names of variables that an exception of the script may come from.
+def _asking(frame: FrameType | None) -> str:
+    """Return the file whose code asks for a variable, behind Python's own modules for that."""
+    while frame is not None and frame.f_code.co_filename in _LOOKUPS:
+        frame = frame.f_back
+    return frame.f_code.co_filename if frame is not None else _STANDARD[0]
 
-    :param missed: What the script asked for with ``os.environ.get()`` or ``os.getenv()``, and did not get.
-    """
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, KeyError) and _is_of_environment(link):
-            return [str(link.args[0])]
-        link = link.__cause__ or link.__context__
-    return list(missed) if isinstance(error, _PROGRAMMING) else []
+
+def _is_pythons(file: str) -> bool:
+    return file.startswith(_STANDARD) and "-packages/" not in file
 
 
 def _is_of_environment(error: KeyError) -> bool:

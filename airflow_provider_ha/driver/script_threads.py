@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
@@ -31,9 +31,11 @@ class ScriptThreads:
         self._directory = str(directory)
         self._own: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._closed: set[threading.Thread] = set()
+        self._main_is_over = threading.Event()
 
     def watch(self) -> None:
         """Note from now on which threads the script starts."""
+        self._watch_main()
         original: Callable[[threading.Thread], None] = threading.Thread.start
 
         @functools.wraps(original)
@@ -43,6 +45,29 @@ class ScriptThreads:
             original(thread)
 
         setattr(threading.Thread, "start", start)  # noqa: B010  # the type checker lets no method be replaced
+
+    def _watch_main(self) -> None:
+        """Let the main thread be alive for the script's threads until :meth:`end_main`: here it works on after that."""
+        is_over, main = self._main_is_over, threading.main_thread()
+
+        class MainThread(type(main)):  # type: ignore[misc]  # its class has no public name
+            def is_alive(self) -> bool:
+                return not is_over.is_set()
+
+            def join(self, timeout: float | None = None) -> None:
+                if threading.current_thread() is self:
+                    super().join(timeout)  # Python's own error
+                is_over.wait(timeout)
+
+        main.__class__ = MainThread
+
+    def begin_main(self) -> None:
+        """Let the main thread be alive."""
+        self._main_is_over.clear()
+
+    def end_main(self) -> None:
+        """Let the main thread be over, as Python does before it waits for the other threads."""
+        self._main_is_over.set()
 
     def holds(self, thread: threading.Thread | None) -> bool:
         """Whether a thread is one of the script's, and no daemon."""
@@ -80,5 +105,11 @@ class ScriptThreads:
 def _close_pools(threads: Collection[threading.Thread]) -> None:
     """Close the pools of these threads. Python's own end of all pools would close those of the driver, too."""
     for found in gc.get_objects():
-        if isinstance(found, ThreadPoolExecutor) and not found._threads.isdisjoint(threads):  # noqa: SLF001  # Python's own end has no public name either
+        if issubclass(type(found), ThreadPoolExecutor):
+            own = not found._threads.isdisjoint(threads)  # noqa: SLF001  # Python's own end has no public name either
+        elif issubclass(type(found), ProcessPoolExecutor):
+            own = found._executor_manager_thread in threads  # noqa: SLF001  # the same
+        else:
+            continue
+        if own:
             found.shutdown(wait=False)

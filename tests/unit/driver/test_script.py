@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.driver.script import Script
+
 
 RUN = """
 import json, sys
@@ -81,6 +83,20 @@ def in_plain_python(directory: Path, text: str, *arguments: str) -> list[str]:
             "threading.Timer(0.2, later).start()"
         ),
         "import sys\nsys.exit(0)",
+        "import sys\nsys.exit(256)",
+        (
+            "import threading, time\nmain = threading.main_thread()\ndef work():\n"
+            "    while main.is_alive():\n        time.sleep(0.01)\n    main.join()\n    print('over')\n"
+            "threading.Thread(target=work).start()\nprint(main.is_alive())"
+        ),
+        (
+            "from concurrent.futures import ProcessPoolExecutor\ndef f(x):\n    return 2 * x\n"
+            "if __name__ == '__main__':\n    pool = ProcessPoolExecutor(1)\n    print(pool.submit(f, 1).result())"
+        ),
+        (
+            "import atexit\ntry:\n    atexit.register(3)\nexcept TypeError as error:\n    print(error)\n"
+            "atexit.register(print, 'end')"
+        ),
     ],
 )
 def test_what_a_script_sees_is_what_it_sees_in_a_plain_python(text: str, directory: Path) -> None:
@@ -88,6 +104,79 @@ def test_what_a_script_sees_is_what_it_sees_in_a_plain_python(text: str, directo
 
     assert ended.failure is None, ended.errors
     assert ended.lines == in_plain_python(directory, text, "one", "-two")
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "raise ValueError", "pass"])
+def test_a_process_that_a_script_forks_ends_as_in_a_plain_python(end: str, directory: Path) -> None:
+    text = (
+        "import atexit, os, sys, threading\natexit.register(print, 'last', flush=True)\n"
+        f"child = os.fork()\nif not child:\n    threading.Timer(0.1, print, ['thread']).start()\n    {end}\n"
+        "else:\n    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)\n"
+    )
+
+    ended = run(directory, text)
+
+    assert ended.failure is None
+    assert ended.lines == in_plain_python(directory, text)
+    assert ended.errors.count("Traceback") == (end == "raise ValueError")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "file = open(sys.argv[1], 'w')\nfile.write('row')",
+        (
+            "import tempfile, weakref\nkept = tempfile.TemporaryDirectory()\nprint(kept.name)\n"
+            "weakref.finalize(kept, open, sys.argv[1], 'w')"
+        ),
+        (
+            "import multiprocessing as m, time, signal\nfork = m.get_context('fork')\n"
+            "def end():\n    time.sleep(0.3)\n    open(sys.argv[1], 'w').write('row')\n"
+            "fork.Process(target=end).start()\nprint(fork.Process(target=signal.pause, daemon=True).start())"
+        ),
+    ],
+    ids=["files", "finalizers", "child processes"],
+)
+def test_what_a_script_leaves_open_is_closed_as_by_the_end_of_a_plain_python(text: str, directory: Path) -> None:
+    directory.mkdir()
+    script, left = directory / "app.py", directory / "left"
+    script.write_text(f"import sys\n{text}\n")
+    libraries = "import multiprocessing.util, tempfile\nof_driver = tempfile.TemporaryDirectory()\n"
+    end = (
+        "\nfrom airflow_provider_ha.driver.exit_codes import ExitCode\n"
+        "from airflow_provider_ha.driver.leaving import ProcessTerminator\n"
+        "assert Path(of_driver.name).exists(), 'the driver works on'\n"
+        "of_driver.cleanup()\nProcessTerminator(script.directory).leave(ExitCode.DONE)"
+    )
+    plain = subprocess.run([sys.executable, str(script), str(left)], check=True, capture_output=True, timeout=60)
+    content = left.read_text()
+    left.unlink()
+
+    command = [sys.executable, "-c", libraries + RUN + end, str(script), str(left)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+
+    assert left.read_text() == content
+    assert len(done.stdout.splitlines()) == len(plain.stdout.splitlines()) + 1
+    assert not Path(done.stdout.splitlines()[0]).is_dir()
+
+
+@pytest.mark.parametrize("end", ["1 / 0", "sys.exit(4)"])
+def test_what_a_function_for_the_end_raises_is_shown_as_in_python(end: str, directory: Path) -> None:
+    text = f"import atexit, sys\ndef last():\n    {end}\natexit.register(last)\n"
+
+    errors = run(directory, text).errors.splitlines()
+
+    assert errors[0].startswith("Exception ignored in atexit callback: <function last at")
+    assert "app.py" in errors[2]
+
+
+def test_a_hook_for_exceptions_that_fails_is_shown_as_in_python(directory: Path) -> None:
+    text = "import sys\ndef hook(*_):\n    raise RuntimeError('hook')\nsys.excepthook = hook\n1 / 0\n"
+    directory.mkdir()
+    (directory / "app.py").write_text(text)
+    plain = subprocess.run([sys.executable, str(directory / "app.py")], capture_output=True, text=True, check=False)
+
+    assert run(directory, text).errors == plain.stderr
 
 
 @pytest.mark.parametrize(
@@ -227,6 +316,12 @@ def test_a_signal_that_a_script_handles_is_known_afterwards(directory: Path) -> 
         ),
         "import os\nos.environ.get('ORDERS_TABLE').strip()\n",
         "import os\nopen(os.getenv('ORDERS_TABLE'))\n",
+        "import os, sys\nif not os.getenv('ORDERS_TABLE'):\n    sys.exit(1)\n",
+        "import os, sys\nif 'ORDERS_TABLE' not in os.environ:\n    sys.exit('set ORDERS_TABLE')\n",
+        "import os\nif not os.environ.get('ORDERS_TABLE', ''):\n    raise RuntimeError('ORDERS_TABLE is needed')\n",
+        "import os\nassert os.getenv('ORDERS_TABLE'), 'not set up'\n",
+        "import os\nopen(os.path.expandvars('$ORDERS_TABLE/rows'))\n",
+        "import os\nos.environb[b'ORDERS_TABLE']\n",
     ],
 )
 def test_a_variable_that_is_not_set_is_answered_with_the_way_to_give_it(text: str, directory: Path) -> None:
@@ -237,12 +332,29 @@ def test_a_variable_that_is_not_set_is_answered_with_the_way_to_give_it(text: st
     assert "--env ORDERS_TABLE=..." in failure
 
 
-@pytest.mark.parametrize("text", ["{}['ORDERS_TABLE']\n", "import os\nos.environ.get('DEBUG', '')\nint('x')\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}['ORDERS_TABLE']\n",
+        "import os\nos.environ.get('DEBUG', '')\nint('x')\n",
+        "import os\nos.getenv('DEBUG')\nopen('/no/such/file')\n",
+        "import tempfile\ntempfile.gettempdir()\nraise RuntimeError('no TEMP VIEW')\n",
+    ],
+)
 def test_another_missing_key_says_nothing_of_the_environment(text: str, directory: Path) -> None:
     failure = run(directory, text).failure
 
     assert failure is not None
     assert "--env" not in failure
+
+
+@pytest.mark.parametrize("place", ['"<frozen os>", line 679', '"/usr/lib/python3.10/os.py", line 680'])
+def test_a_variable_that_a_function_of_an_executor_misses_is_answered_the_same_way(place: str) -> None:
+    raised = "" if "frozen" in place else "    raise KeyError(key) from None\n"
+    text = f"  File {place}, in __getitem__\n{raised}KeyError: 'ORDERS_TABLE'\n"
+
+    assert "--env ORDERS_TABLE=..." in Script(Path("app.py"), ()).advice(text)
+    assert Script(Path("app.py"), ()).advice("KeyError: 'ORDERS_TABLE'") == ""
 
 
 @pytest.mark.parametrize("end", ["", "import sys\nsys.exit(0)", "import sys\nsys.exit(1)", "1 / 0"])
