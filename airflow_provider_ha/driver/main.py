@@ -49,7 +49,7 @@ from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.script_surroundings import log_beside_the_script
 from airflow_provider_ha.driver.spark_conf import conf_of_script, gateway
 from airflow_provider_ha.driver.start_point import prepare_start
-from airflow_provider_ha.driver.stream_reads import refuse_relative_streams
+from airflow_provider_ha.driver.stream_reads import refuse_streams
 from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
@@ -149,7 +149,7 @@ class Driver:
         parts.housekeeping.finish_earlier(self._led.run.number)
         parts.patches.apply()
         refuse_relative_writes(lifecycle)  # guard: relative-batch-writes-are-taken
-        refuse_relative_streams(lifecycle)
+        refuse_streams(lifecycle)
         self._install_context(origin)
         parts.publishing.start()
         parts.recorder.start()

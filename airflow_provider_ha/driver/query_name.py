@@ -1,7 +1,9 @@
 """The name of a query: what its script says, or one that follows from where it writes.
 
 Checkpoints, epochs and savepoints of a query are found by its name, so it has to be the same at every start. Two
-queries cannot write to one output, so the output is as good a name as any: a path, a table, a topic.
+queries cannot write to one output, so the output is as good a name as any: a path, a table, a topic. Where there is no
+such output (``foreachBatch``), the checkpoint location that the script sets is: no two queries can have one, and plain
+Spark finds the query again by it. The name of a function is none: one function often serves several queries in turn.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.sink_names import name_after
 from airflow_provider_ha.checkpoints.connectors.sinks import type_of_format
+from airflow_provider_ha.driver.own_location import OPTION
 from airflow_provider_ha.driver.writer_notes import WriterNotes, notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.query_names import query_directory
@@ -49,7 +52,10 @@ def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
         return
     what = f"two streaming queries of one run are named {noted.name!r}"
     if noted.is_named_by_sink:
-        what = f"two streaming queries of one run write to the same output and have no name ({noted.name!r} for both)"
+        what = (
+            "two streaming queries of one run write to the same output, or set the same checkpoint location, and have "
+            f"no name ({noted.name!r} for both)"
+        )
     raise ApplicationRefusedError(
         f"{what}; they would share a checkpoint",
         next_step=f"Give every query a separate output and name{_line_of_script()}; stop a query before it is started "
@@ -59,7 +65,7 @@ def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
 
 def _after_its_sink(noted: WriterNotes, default_format: str) -> str:
     source = noted.sink or default_format
-    identity = noted.table or type_of_format(source).identity(noted.options)
+    identity = noted.table or type_of_format(source).identity(noted.options) or noted.options.get(OPTION)
     if identity is None:
         raise ApplicationRefusedError(
             f"a streaming query has no name, and a {source} sink gives it none that stays the same, so its checkpoint "

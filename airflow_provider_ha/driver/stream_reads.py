@@ -1,6 +1,6 @@
 """Streams that a managed script reads: what their offsets do not say, and where they cannot be read again.
 
-They are refused where their input is in the working directory of this attempt.
+They are refused where no other attempt can go on with them.
 
 A source of files remembers absolute paths. A relative one means another directory in every attempt: the first attempt
 finds nothing there, and a later one other files under the batches of the checkpoint.
@@ -31,7 +31,7 @@ _OF_FILES = frozenset({*_FORMATS, "avro", "binaryfile", "delta"})  # other sourc
 _NOTES = "_spark_ha_read_notes"
 
 
-def refuse_relative_streams(lifecycle: Lifecycle) -> None:
+def refuse_streams(lifecycle: Lifecycle) -> None:
     """Patch pyspark's reader of streams, for the rest of the process.
 
     :param lifecycle: Gets the refusal, so that the run ends with it although the script swallows the error.
@@ -45,6 +45,20 @@ def refuse_relative_streams(lifecycle: Lifecycle) -> None:
     _patch(DataStreamReader, "format", _noted_format)
     _patch(DataStreamReader, "option", _noted_option)
     _patch(DataStreamReader, "options", _noted_options)
+    _refuse_dstreams(lifecycle)
+
+
+def _refuse_dstreams(lifecycle: Lifecycle) -> None:
+    from pyspark.streaming import StreamingContext  # pyspark is imported inside functions
+
+    def start(_: Any) -> None:
+        error = ApplicationRefusedError(
+            "the script starts a StreamingContext: DStreams have no queries with checkpoints that could be recovered",
+            next_step="Write the stream with spark.readStream and writeStream, or run the script with spark-submit",
+        )
+        raise lifecycle.refuse(error) from None
+
+    _patch(StreamingContext, "start", lambda _: start)
 
 
 def _patch(owner: type, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

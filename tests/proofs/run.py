@@ -27,6 +27,7 @@ from tests.proofs.kills import Kills
 from tests.proofs.outages import Outages
 from tests.proofs.page import write
 from tests.proofs.schedules import Schedules
+from tests.proofs.scripts.proof import Scripts
 from tests.proofs.sinks.proof import Sinks
 from tests.proofs.soak import LeadershipSoak
 from tests.proofs.stores.proof import Stores
@@ -49,6 +50,7 @@ SUITES: tuple[Suite, ...] = (
     EngineDeaths(),
     Stores(),
     Sinks(),
+    Scripts(),
     HourTests(),
 )
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application._archives import package_files
-from airflow_provider_ha.jobs.application.application_scan import sibling_modules, unnamed_queries
+from airflow_provider_ha.jobs.application.application_scan import check_queries, sibling_modules
 
 
 @pytest.mark.parametrize(
@@ -91,25 +92,57 @@ query.awaitTermination()
 
 
 @pytest.mark.parametrize(
-    ("calls", "path", "lines"),
+    ("calls", "path"),
     [
-        (".foreachBatch(write)", "", (8,)),
-        (".foreach(write).option('checkpointLocation', 'c')", "", (8,)),
-        (".format('console')", "", (8,)),
-        (".queryName('orders').foreachBatch(write)", "", ()),
-        (".foreachBatch(write).queryName(name)", "", ()),
-        (".format('parquet')", "'/data/out'", ()),
-        (".format('kafka').option('topic', 't')", "", ()),
-        (".format(sink)", "", ()),
+        (".foreachBatch(write)", ""),
+        (".foreach(write).option('truncate', 'false')", ""),
+        (".format('json').foreachBatch(write)", ""),
     ],
 )
-def test_a_query_that_nothing_names_is_found_before_spark_starts(
-    tmp_path: Path, calls: str, path: str, lines: tuple[int, ...]
-) -> None:
+def test_a_query_that_nothing_names_is_found_before_spark_starts(tmp_path: Path, calls: str, path: str) -> None:
     script = tmp_path / "main.py"
     script.write_text(CHAIN.format(calls=calls, path=path))
 
-    assert unnamed_queries(script) == lines
+    with pytest.raises(ConfigurationError, match=r"main\.py, line 8 starts a query without a name"):
+        check_queries(script)
+    script.write_text(script.read_text() + "rows.writeStream.format('json').start('/data/out')\n")
+    assert check_queries(script) == (8,)
+
+
+@pytest.mark.parametrize(
+    ("calls", "path"),
+    [
+        (".foreach(write).option('checkpointLocation', 'c')", ""),
+        (".foreachBatch(write).options(checkpointLocation='c')", ""),
+        (".foreachBatch(write).options(**more)", ""),
+        (".foreachBatch(write)", "queryName='orders'"),
+        (".foreachBatch(write)", "'/data/out', 'parquet'"),
+        (".format('console')", ""),
+        (".foreachBatch(write).format('console')", ""),
+        (".queryName('orders').foreachBatch(write)", ""),
+        (".foreachBatch(write).queryName(name)", ""),
+        (".format('parquet')", "'/data/out'"),
+        (".format('kafka').option('topic', 't')", ""),
+        (".format(sink)", ""),
+    ],
+)
+def test_a_query_with_a_name_or_a_place_is_taken(tmp_path: Path, calls: str, path: str) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(CHAIN.format(calls=calls, path=path))
+
+    assert check_queries(script) == ()
+
+
+def test_a_script_with_dstreams_alone_is_refused_with_its_line(tmp_path: Path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text("from pyspark.streaming import StreamingContext\nssc = StreamingContext(sc, 1)\nssc.start()\n")
+
+    with pytest.raises(
+        ConfigurationError, match=r"main\.py, line 2 makes a StreamingContext: DStreams have no queries"
+    ):
+        check_queries(script)
+    script.write_text("from pyspark.streaming import StreamingContext\nrows.writeStream.queryName('a').start()\n")
+    assert check_queries(script) == ()
 
 
 @pytest.mark.parametrize(
@@ -125,4 +158,4 @@ def test_what_is_not_one_expression_is_left_to_the_driver(tmp_path: Path, text: 
     script = tmp_path / "main.py"
     script.write_text(text)
 
-    assert unnamed_queries(script) == ()
+    assert check_queries(script) == ()

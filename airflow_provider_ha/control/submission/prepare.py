@@ -16,7 +16,7 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.submission.work_root import check_storage, check_work_root
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.application.application_scan import unnamed_queries
+from airflow_provider_ha.jobs.application.application_scan import check_queries
 from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, check_possible, is_local, remote_reason
 from airflow_provider_ha.jobs.host.spark_release import find_spark_home
@@ -92,7 +92,8 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     """Put the files of an application into storage and return its graph.
 
     :raises ConfigurationError: A file is not there, the master is remote or impossible, conf sets what has a parameter,
-        there is no Java or no Spark, or Spark is of two releases or too old for the work root; nothing was uploaded.
+        there is no Java or no Spark, Spark is of two releases or too old for the work root, or no query of the script
+        could be recovered; nothing was uploaded.
     :raises ApplicationRefusedError: Conf sets what the work root needs; nothing was uploaded.
     :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
     """
@@ -118,11 +119,13 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
 def upload_files(job: JobContext, *, application: str | Path, **others: Sequence[str | Path]) -> ApplicationArtifacts:
     """Put the files of an application into storage, after a look at it; warn of what its driver will refuse.
 
-    :raises ConfigurationError: A file is not there; nothing was uploaded.
+    :raises ConfigurationError: A file is not there, or no query of the script could be recovered; nothing was
+        uploaded.
     :raises StorageUnavailableError: As :func:`upload`.
     """
+    nameless = check_queries(Path(application)) if Path(application).is_file() else ()
     files = upload_application(job.store, partial(check_storage, job), application=application, **others)
-    for line in unnamed_queries(Path(application)):
+    for line in nameless:
         log.warning(
             "%s, line %d: a streaming query has no name, and its sink gives it none, so the driver will refuse it. "
             'Add .queryName("...") to its writeStream.',

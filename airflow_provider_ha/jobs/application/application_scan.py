@@ -18,7 +18,7 @@ from airflow_provider_ha.jobs.application._archives import package_files
 
 
 _NAMELESS_SINKS = frozenset({"foreachBatch", "foreach"})
-_NAMELESS_FORMATS = frozenset({"console", "noop"})
+_SINKS = _NAMELESS_SINKS | {"format"}
 _DEEP = 2  # directories below that of the script
 _MOST_FILES = 200
 _DYNAMIC = frozenset({"import_module", "__import__"})
@@ -45,34 +45,66 @@ def sibling_modules(script: Path) -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
-def unnamed_queries(script: Path) -> tuple[int, ...]:
-    """Return the lines of the script at which a query without a name is started that its sink cannot name either.
+def check_queries(script: Path) -> tuple[int, ...]:
+    """Return the lines of the script at which a query without a name is started that nothing else can name.
 
-    Only what one expression says from ``writeStream`` to ``start()`` is seen: a hint before Spark starts, no proof. The
-    driver decides.
+    Only what one expression says from ``writeStream`` to ``start()`` is seen, whether it is executed or not; the driver
+    decides. A script that has nothing else to run is refused at once.
 
-    :raises ConfigurationError: The script is not Python source.
+    :raises ConfigurationError: The script is not Python source, starts no query but such ones, or has DStreams alone.
     """
-    found = set()
+    found, others, streaming = set(), False, False
+    discretized: int | None = None
     for node in ast.walk(_parse_script(script)):
-        if isinstance(node, ast.Call) and _called(node.func) == "start":
-            calls = dict(_chain(node))
-            formats = {each.value for each in calls.get("format", []) if isinstance(each, ast.Constant)}
-            nameless = _NAMELESS_SINKS & calls.keys() or _NAMELESS_FORMATS & formats
-            if "writeStream" in calls and "queryName" not in calls and nameless:
+        streaming |= isinstance(node, ast.Attribute) and node.attr == "writeStream"
+        if not isinstance(node, ast.Call):
+            continue
+        if _called(node.func) == "StreamingContext":
+            discretized = node.lineno
+        elif _called(node.func) in {"start", "toTable"}:
+            if _is_nameless(node):
                 found.add(node.func.end_lineno or node.lineno)
+            else:
+                others = True
+    if discretized is not None and not streaming:
+        raise ConfigurationError(
+            f"{script.name}, line {discretized} makes a StreamingContext: DStreams have no queries with checkpoints "
+            "that could be recovered",
+            next_step="Write the stream with spark.readStream and writeStream, or run the script with spark-submit",
+        )
+    if found and not others:
+        raise ConfigurationError(
+            f"{script.name}, line {min(found)} starts a query without a name, and its sink gives it none that stays "
+            "the same, so its checkpoint could not be found again",
+            next_step='Add .queryName("...") to its writeStream, or .option("checkpointLocation", "...")',
+        )
     return tuple(sorted(found))
 
 
-def _chain(node: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield the names of ``a.b(x).c`` from its end, each with its arguments."""
+def _is_nameless(start: ast.Call) -> bool:
+    calls = list(_chain(start))
+    names = [name for name, _ in calls]
+    given = {each.arg for _, call in calls for each in call.keywords}
+    given |= {call.args[0].value for name, call in calls if name == "option" and _is_word(call)}
+    sink = next((name for name in names if name in _SINKS), None)  # the last one counts
+    named = "queryName" in names or {"queryName", "checkpointLocation", "format", None} & given
+    named = named or len(start.args) > 1  # start(path, format)
+    return "writeStream" in names and sink in _NAMELESS_SINKS and not named
+
+
+def _is_word(call: ast.Call) -> bool:
+    return bool(call.args) and isinstance(call.args[0], ast.Constant)
+
+
+def _chain(node: ast.expr) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the names of ``a.b(x).c(y)`` from its end, each with its call; of an attribute, an empty call."""
     while True:
-        arguments: list[ast.expr] = []
+        call = ast.Call(node, [], [])
         if isinstance(node, ast.Call):
-            arguments, node = node.args, node.func
+            call, node = node, node.func
         if not isinstance(node, ast.Attribute):
             return
-        yield node.attr, arguments
+        yield node.attr, call
         node = node.value
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.streaming import StreamingContext
 
 
 report, own = sys.argv[1:]
@@ -53,6 +54,7 @@ attempt("batch table", lambda: spark.range(1).write.saveAsTable("t", path="rows"
 attempt("stream", lambda: spark.readStream.text("input"))
 attempt("stream option", lambda: spark.readStream.format("csv").option("Path", "file:input").load())
 attempt("warehouse", lambda: spark.range(1).write.saveAsTable("t"))
+attempt("dstreams", lambda: StreamingContext(spark.sparkContext, 1).start())
 spark.range(1).write.json(f"{own}-absolute")
 spark.conf.set("spark.sql.streaming.checkpointLocation", own)
 attempt("conf", lambda: writer().queryName("a").start())

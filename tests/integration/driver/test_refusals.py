@@ -22,7 +22,7 @@ from tests.unit.checkpoints.test_verification_sparse import write_log
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 REASONS = {
     "unnamed": 'Add .queryName("...") to its writeStream (refused.py, line ',
-    "unnamed output again": "write to the same output and have no name ('own-rows-",
+    "unnamed output again": "and have no name ('own-rows-",
     "twice": "two streaming queries of one run are named 'q'",
     "location": "own/a', which holds its batches up to 1, and the job has nothing of it",
     "location as keyword": "query 'b' sets checkpointLocation '/",
@@ -38,6 +38,7 @@ REASONS = {
     "batch table": "the script writes to the relative path 'rows'",
     "stream": "the script reads a stream from the relative path 'input'",
     "stream option": "the script reads a stream from the relative path 'file:input'",
+    "dstreams": "the script starts a StreamingContext: DStreams have no queries",
     "warehouse": "the script writes table 't' to /",
     "conf": "own/a', which holds its batches up to 1, and the job has nothing of it",
 }

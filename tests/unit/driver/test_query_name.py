@@ -83,12 +83,24 @@ def test_a_sink_that_gives_no_name_is_refused_with_the_line_to_change(sink: str)
     assert refused.value.next_step == f'Add .queryName("...") to its writeStream (test_query_name.py, line {at})'
 
 
+@pytest.mark.parametrize("sink", ["foreachBatch", "foreach", "kafka"])
+def test_a_sink_that_gives_no_name_is_named_after_the_checkpoint_location_of_the_script(sink: str) -> None:
+    first, again, other = (writer(sink, checkpointlocation=f"/chk/{place}") for place in ("orders", "orders", "sums"))
+
+    name = name_query(first, None)
+
+    assert name.startswith("orders-")
+    assert name_query(again, None) == name != name_query(other, None)
+    with pytest.raises(ApplicationRefusedError, match="set the same checkpoint location"):
+        refuse_taken(notes(again), frozenset({name}))
+
+
 def test_two_queries_without_names_on_one_output_are_refused_with_the_line() -> None:
     name = name_query(writer("json"), "/data/out")
     second = writer("json")
     name_query(second, "/data/out")
 
-    with pytest.raises(ApplicationRefusedError, match="write to the same output and have no name") as refused:
+    with pytest.raises(ApplicationRefusedError, match="write to the same output, or set the same") as refused:
         refuse_taken(notes(second), frozenset({name}))
 
     at = line_of(test_two_queries_without_names_on_one_output_are_refused_with_the_line, "        refuse_taken(")

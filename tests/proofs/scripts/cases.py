@@ -1,0 +1,106 @@
+"""The scripts that are compared: of PySpark itself, and of public repositories, by name.
+
+Code of the public repositories is no part of this one. A script of theirs runs where its file lies below
+``build/proofs/scripts/given/OWNER/REPOSITORY``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+
+SPARK = "apache/spark"
+WORDS = r"\|\s*apache\|.*2\s*\|"
+BATCH = r"Batch: 1"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One script.
+
+    :param origin: Repository that it comes from; Spark's lie in the installed PySpark.
+    :param path: In that repository.
+    :param arguments: With ``{port}`` of a server that says two lines, ``{servers}`` and ``{topic}`` of Kafka.
+    :param shown: Pattern of what it prints when it works.
+    :param refused: Part of the reason with which a driver refuses it; empty where it runs.
+    :param ends: Whether it comes to its end.
+    :param why: Reason of the difference; empty where none is intended.
+    """
+
+    origin: str
+    path: str
+    arguments: tuple[str, ...] = ()
+    shown: str = BATCH
+    refused: str = ""
+    ends: bool = False
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the progress calls it."""
+        return f"{self.origin}/{self.path}"
+
+    def file(self, given: Path) -> Path:
+        """Return where the script lies."""
+        if self.origin != SPARK:
+            return given / self.origin / self.path
+        found = find_spec("pyspark")
+        assert found is not None
+        assert found.origin is not None
+        return Path(found.origin).parent / self.path
+
+
+_SQL = "examples/src/main/python/sql/streaming"
+_DSTREAMS = "examples/src/main/python/streaming"
+_SOCKET = ("127.0.0.1", "{port}")
+_NO_DSTREAMS = {"refused": "DStreams have no queries", "why": "DStreams have no checkpoints of queries"}
+_RELATIVE = {
+    "refused": "reads a stream from the relative path",
+    "why": "a relative input is another directory in every attempt",
+}
+_STOP = "`query.stop()` interrupts the batch in flight in plain Spark; a driver waits for its end"
+_DEMOS = "SergeySenigov/Apache_Spark_Demos"
+_MODEL = "vsvale/Conceptualizing-the-Processing-Model-for-Apache-Spark-Structured-Streaming"
+_TRAINING = "SUDHA489/DataEngineer_Training"
+_PLAYGROUND = "bartosz25/spark-playground"
+CASES = (
+    Case(SPARK, f"{_SQL}/structured_network_wordcount.py", _SOCKET, WORDS),
+    Case(SPARK, f"{_SQL}/structured_network_wordcount_windowed.py", (*_SOCKET, "10", "5"), WORDS),
+    Case(SPARK, f"{_SQL}/structured_network_wordcount_session_window.py", _SOCKET, WORDS),
+    Case(SPARK, f"{_SQL}/structured_sessionization.py", _SOCKET, WORDS),
+    Case(
+        SPARK, f"{_SQL}/structured_kafka_wordcount.py", ("{servers}", "subscribe", "{topic}"), r"\|\s*4\s*\|\s*1\s*\|"
+    ),
+    Case(SPARK, f"{_SQL}/structured_blockchain_admission_control.py", (), "Query stopped", ends=True, why=_STOP),
+    Case(SPARK, f"{_DSTREAMS}/network_wordcount.py", _SOCKET, r"\('apache', 2\)", **_NO_DSTREAMS),
+    Case(SPARK, f"{_DSTREAMS}/queue_stream.py", (), r"\(0, 100\)", **_NO_DSTREAMS),
+    Case(SPARK, f"{_DSTREAMS}/sql_network_wordcount.py", _SOCKET, WORDS, **_NO_DSTREAMS),
+    Case(_DEMOS, "rate_stream.py"),
+    Case(_DEMOS, "rate_stream_modes.py"),
+    Case(_DEMOS, "rate_stream_continuous.py"),
+    Case("hortonworks-sk/spark-kafka", "pyspark_aggregations.py"),
+    Case(_MODEL, "word_count.py", _SOCKET, WORDS),
+    Case(_MODEL, "happiness_score.py", _SOCKET, r"Batch: 0"),
+    Case(_MODEL, "continuous_processing.py"),
+    Case(_MODEL, "append_mode.py", (), "Adjusted Close: string", **_RELATIVE),
+    Case(_MODEL, "checkpointing.py", (), "Adjusted Close: double", **_RELATIVE),
+    Case(_TRAINING, "week3/day11/lab1.py"),
+    Case(_TRAINING, "week3/day11/continuous.py"),
+    Case(_TRAINING, "week3/day11/task1.py"),
+    Case(_TRAINING, "week3/day11/withwatermark.py"),
+    Case(_PLAYGROUND, "spark-3.4.0-features/pyspark/apply_in_pandas_with_state_example.py"),
+    Case(_PLAYGROUND, "pyspark-arbitrary-stateful-processing/arbitrary_stateful_processing.py"),
+    Case(_PLAYGROUND, "pyspark-deduplication/deduplicator_scoped.py", (), r"Watermark: ", ends=True),
+    Case("dmatrix/spark-misc", "src/py/sc/ss/learn_main.py", (), r"Batch: 1"),
+    Case(
+        "dmatrix/spark-misc",
+        "src/py/data_source/news/simple_streaming_test.py",
+        (),
+        "NEWSAPI_KEY environment variable not set",
+        ends=True,
+        refused="--env NEWSAPI_KEY=",
+        why="a run without a query has FAILED; the reason names the variable",
+    ),
+)
