@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,10 @@ from airflow_provider_ha.checkpoints.connectors.places import is_hdfs, is_s3, ou
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.control.job.requests import LATEST
 from airflow_provider_ha.errors import ConfigurationError
+
+
+# The name of a query before a path or a URI, which itself is neither.
+_BEFORE_A_PLACE = re.compile(r"(?!(?:[./]|\w[\w+.-]*:/))(.+?)=((?:\.{0,2}/|\w[\w+.-]*:/).*)", re.DOTALL)
 
 
 From = Annotated[
@@ -95,7 +100,9 @@ def _place(text: str) -> str:
 
 
 def _sink(value: str, queries: list[str]) -> tuple[str, str]:
-    name, text = _named(value)
+    name, text = next(
+        ((each, value[len(each) + 1 :]) for each in queries if value.startswith(f"{each}=")), _named(value)
+    )
     if name is None and len(queries) != 1:
         raise ConfigurationError(
             f"sink {value!r} names no query", next_step="Write it as QUERY=PATH, of a directory that --start-from names"
@@ -104,6 +111,8 @@ def _sink(value: str, queries: list[str]) -> tuple[str, str]:
 
 
 def _named(value: str) -> tuple[str | None, str]:
-    """Return name and rest of ``NAME=REST``; a path may hold an equals sign itself."""
+    """Return name and rest of ``NAME=REST``; a path may hold an equals sign itself, and a name a slash."""
+    if (named := _BEFORE_A_PLACE.match(value)) is not None:
+        return named[1], named[2]
     name, equals, rest = value.partition("=")
     return (name, rest) if equals and name and "/" not in name else (None, value)

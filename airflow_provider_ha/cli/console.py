@@ -20,12 +20,21 @@ from rich.tree import Tree
 from airflow_provider_ha.checkpoints.retention.listing import UnreadablePointer
 from airflow_provider_ha.cli.option_words import option_words
 from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.query_names import shown
 from airflow_provider_ha.views.errors import ErrorDocument, error_view
 from airflow_provider_ha.views.view import View
 
 
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+class _People(Console):
+    """Names queries as their script does. What a program reads is written with :meth:`out`, from views."""
+
+    def print(self, *said: Any, **how: Any) -> None:
+        """Print texts so, and anything else as it is."""
+        super().print(*(shown(each) if isinstance(each, str) else each for each in said), **how)
+
+
+out = _People(soft_wrap=True, highlight=False)
+err = _People(stderr=True, soft_wrap=True, highlight=False)
 _ONE_LINE = 10_000  # columns
 # A record in JSON has its moments with microseconds.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
@@ -88,9 +97,9 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
     :returns: Function to call after each step with the number of steps done and the total.
     """
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as shown:
-        task = shown.add_task(what, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager
@@ -143,17 +152,17 @@ def cut_text(cut: dict[str, int]) -> str:
     return " ".join(f"{query}={batch}" for query, batch in sorted(cut.items()))
 
 
-def _print_wide(shown: Table | Tree) -> None:
+def _print_wide(table: Table | Tree) -> None:
     """Print what has columns: folded to the width of a terminal, and never cut for a file or a pipe."""
     wide = Console(file=out.file, highlight=False, width=None if out.is_terminal else _ONE_LINE)
     with wide.capture() as text:
-        wide.print(shown)
+        wide.print(table)
     # The last column is as wide as its longest value: no line gets spaces for that.
     out.file.write("".join(f"{line.rstrip()}\n" for line in text.get().splitlines()))
 
 
 def _cell(value: object) -> str:
-    return escaped(option_words(text_of(value)))
+    return escaped(option_words(shown(text_of(value))))
 
 
 def text_of(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.restore.plan_of_directory import plan_direc
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.query_names import is_query_directory, own_name
 
 
 def is_place(target: str) -> bool:
@@ -41,9 +42,10 @@ def plan_of_place(
     """
     place = _named(target)
     query = place.rpartition("/")[2] or place
-    servers = _one("--kafka-bootstrap", query, kafka_bootstrap)
+    names = {query, own_name(query)} if is_query_directory(query) else {query}
+    servers = _one("--kafka-bootstrap", names, kafka_bootstrap)
     for option, named in (("--accept-unverified", accept_unverified), ("--repeatable", repeatable)):
-        if strange := sorted(set(named) - {query}):
+        if strange := sorted(set(named) - names):
             raise ConfigurationError(
                 f"{option} names {strange}, but the query is {query}", next_step="Correct the name"
             )
@@ -59,11 +61,11 @@ def plan_of_place(
     return plan_directory(
         query,
         directory_at(place),
-        sink=_sink(_one("--sink", query, sinks)),
+        sink=_sink(_one("--sink", names, sinks)),
         now=SystemClock().now(),
         ask_kafka=ask,
         batch=batch,
-        accept_unverified=accept_unverified,
+        accept_unverified=(query,) if accept_unverified else (),
         repeatable=bool(repeatable),
     )
 
@@ -80,7 +82,8 @@ def _sink(said: str | None) -> QuerySink:
     return sink_named(said)
 
 
-def _one(option: str, query: str, values: list[str]) -> str | None:
+def _one(option: str, names: Collection[str], values: list[str]) -> str | None:
     if len(values) > 1:
         raise ConfigurationError(f"{option} is given {len(values)} times for one query", next_step="Give it once")
-    return values[0].removeprefix(f"{query}=") if values else None
+    named = next((name for name in names if values and values[0].startswith(f"{name}=")), None)
+    return values[0].removeprefix(f"{named}=") if values else None

@@ -226,7 +226,7 @@ def by_query(option: str, given: Iterable[str] | None) -> Mapping[str, str]:
     """
     found: dict[str, str] = {}
     for each in given or ():
-        query, separator, value = each.partition("=")
+        query, separator, value = each.rpartition("=")  # of hosts and ports none holds one, and a name may
         if not separator or not query or not value:
             raise ConfigurationError(f"{option} {each!r} is no QUERY=VALUE", next_step="Name the query first")
         if query in found:

@@ -27,18 +27,18 @@ from airflow_provider_ha.cli.savepoint_s3 import place_on_s3
 from airflow_provider_ha.cli.savepoint_target import (
     SavepointOf,
     Target,
-    assigned,
     by_query,
     in_pool,
     located,
     number,
     path_of,
+    places_of,
 )
 from airflow_provider_ha.cli.session import AsJson, reported
 from airflow_provider_ha.cli.session import Target as Cluster
 from airflow_provider_ha.cli.verify import CORES, Depth, Processes
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.names import safe_segment
+from airflow_provider_ha.query_names import is_query_directory, own_name, query_directory
 from airflow_provider_ha.views.new_savepoint import NewSavepointView
 from airflow_provider_ha.views.savepoint_verification import savepoint_verification
 from airflow_provider_ha.views.savepoints import ExportedView, RestoredView
@@ -236,16 +236,22 @@ def _sources(
     :raises ConfigurationError: The words cannot be understood.
     """
     path, queries, batches, sinks = words
-    places = {query: place(value) for query, value in assigned(queries, "--query").items()}
+    places = {query: place(value) for query, value in places_of(queries, "--query").items()}
     if path is not None:
-        query = safe_segment(name(place(path)))
+        last = name(place(path))
+        query = own_name(last) if is_query_directory(last) else last
         if query in places:
             raise ConfigurationError(f"query {query!r} is named twice", next_step="Name it with --query only")
         places = {query: place(path), **places}
+    if len({query_directory(query).casefold() for query in places}) < len(places):
+        raise ConfigurationError(
+            "two queries have names that differ in upper and lower case only, and a directory is named after each",
+            next_step="Save them one by one",
+        )
     numbers, outputs = by_query(batches, "--batch", places), by_query(sinks, "--sink", places)
     return [
         SavepointSource(
-            query=query,
+            query=query_directory(query),
             directory=directory,
             batch=number(numbers[query]) if query in numbers else None,
             sink=place(outputs[query]) if query in outputs else None,

@@ -6,7 +6,8 @@ what happens to lie in the current directory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -61,9 +62,25 @@ def assigned(values: Sequence[str], what: str) -> dict[str, str]:
 
     :raises ConfigurationError: A value has no name, or a name comes twice.
     """
+    return _assigned([value.partition("=") for value in values], what)
+
+
+def places_of(values: Sequence[str], what: str) -> dict[str, str]:
+    """Return what was said as QUERY=PLACE: a name is any text, and ends before the first path or URI.
+
+    :raises ConfigurationError: As :func:`assigned` says.
+    """
+    return _assigned([_before_a_place(value) or value.partition("=") for value in values], what)
+
+
+def _before_a_place(value: str) -> tuple[str, str, str] | None:
+    found = re.match(r"(.+?)=((?:\.{0,2}/|\w[\w+.-]*:/).*)", value, re.DOTALL)
+    return (found[1], "=", found[2]) if found is not None else None
+
+
+def _assigned(parts: Iterable[tuple[str, ...]], what: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for value in values:
-        name, equals, rest = value.partition("=")
+    for name, equals, rest in parts:
         if not equals or not rest or name in found:
             # guard: errors-print-values
             raise ConfigurationError(f"{what} {name!r} cannot be read", next_step="Write each once, as NAME=VALUE")
@@ -77,12 +94,17 @@ def by_query(values: list[str], what: str, places: Collection[str]) -> dict[str,
     :param places: The queries that were named.
     :raises ConfigurationError: A value is of no query.
     """
-    only = next(iter(places)) if len(places) == 1 else None
-    named = [v if v.partition("=")[0] in places or only is None else f"{only}={v}" for v in values]
-    found = assigned(named, what)
-    for name in found:
-        if name not in places:
-            raise ConfigurationError(f"{what} {name}= names no query", next_step=f"Queries are {', '.join(places)}")
+    found: dict[str, str] = {}
+    for value in values:
+        name = next((each for each in sorted(places, key=len, reverse=True) if value.startswith(f"{each}=")), None)
+        if name is None and len(places) == 1:
+            (name,) = places
+        if name is None:
+            said = value.partition("=")[0]
+            raise ConfigurationError(f"{what} {said}= names no query", next_step=f"Queries are {', '.join(places)}")
+        if name in found:
+            raise ConfigurationError(f"{what} {name!r} cannot be read", next_step="Write each once, as NAME=VALUE")
+        found[name] = value.removeprefix(f"{name}=")
     return found
 
 

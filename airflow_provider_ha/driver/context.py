@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, LeadershipLostError
+from airflow_provider_ha.query_names import query_directory
 
 
 if TYPE_CHECKING:  # each process of a driver imports this module, and only one of them needs the notes
@@ -59,7 +60,7 @@ class DriverContext:
         :param query: Its name.
         :raises JobStateError: The query has not been started yet.
         """
-        found = self.past(query)
+        found = self.past(query_directory(query))
         if found is None:
             raise JobStateError(
                 f"query {query!r} of job {self.job_id!r} has no id before it is started",

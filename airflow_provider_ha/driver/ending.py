@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.driver.drain_run import DrainFork, DrainStarter
-from airflow_provider_ha.driver.evidence import failed_queries, failure_of_driver, failure_of_run, own_modules, text_of
+from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_run, own_modules, text_of_queries
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.lead import DriverSession
 from airflow_provider_ha.driver.leaving import ProcessTerminator
@@ -64,12 +64,11 @@ class Ending:
             parts.registry.note_commits(described.batches or {})
             described = misfit_of_run(described, parts.registry, parts.previous)
             application = self.spec.home.application_directory / "application"
-            texts = [text_of(error) for _, error in failed_queries(parts.registry.started)]
             step = from_missing_file(described.message, self.led.graph.beside, (application, Path.cwd()))
-            if step := step or parts.script.advice("\n".join(texts)):
+            if step := step or parts.script.advice(text_of_queries(parts.registry)):
                 described = described.model_copy(update={"message": f"{described.message}: {step}"[:MESSAGE_LIMIT]})
             if refused_directory(parts.script.error, parts.registry, parts.origin.key):
-                described = refused(described, parts.origin.key)
+                described = refused(described, parts.origin.key, parts.registry)
             self.way_out.leave(ExitCode.FAILED, reason, failure=described)
         if not parts.registry.started and not parts.registry.aside:
             ended = "the script ended without a streaming query"

@@ -61,6 +61,14 @@ def text_of(error: BaseException) -> str:
     return "\n".join(_texts(error))
 
 
+def text_of_queries(registry: QueryRegistry) -> str:
+    """Return the errors of the queries that failed, with their causes; empty where they cannot be had."""
+    try:
+        return "\n".join(text_of(error) for _, error in failed_queries(registry.started))
+    except Exception:  # noqa: BLE001  # the JVM may be gone
+        return ""
+
+
 def _failure_of_run(script: BaseException | None, registry: QueryRegistry, modules: Collection[str]) -> Failure:
     found = [_of_query(query, error, modules) for query, error in failed_queries(registry.started)]
     echo = bool(found) and (isinstance(script, SystemExit) or _name(script) in _QUERY_ENDED)

@@ -21,6 +21,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.connectors._kafka_client import ANSWER_SECONDS, held_offsets
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
+from airflow_provider_ha.checkpoints.connectors.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.format.layout import queries
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
@@ -48,7 +49,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.model import Blob, Fallback, Generation, Run, StartKind
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.query_names import own_name
+from airflow_provider_ha.query_names import own_name, query_directory
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
@@ -112,7 +113,7 @@ class FallbackPlanner:
         if selection.chosen is None:
             raise self._undecided(because, "; ".join(_rejections(selection)) or "it has no checkpoint yet", "")
         facts = self._facts(lost, selection, selection.chosen)
-        job, repeatable = self.keys.job_id, self.options.repeatable
+        job, repeatable = self.keys.job_id, frozenset(map(query_directory, self.options.repeatable))
         plan = plan_restore(facts, RestoreChoices(job_id=job, source_job=job, repeatable=repeatable))
         self._check(plan, selection.chosen, facts, lost, because)
         sha256, size = put_blob(self.store, plan.to_bytes())
@@ -211,7 +212,9 @@ class FallbackPlanner:
             started = read_started(directory)
         except RecordCorruptError:
             return found
-        return found | (started.sinks.keys() if started is not None else set())
+        sinks = started.sinks if started is not None else {}
+        for_a_look = {name for name, sink in sinks.items() if (sink.format or "").lower() in DEBUG_FORMATS}
+        return (found | sinks.keys()) - for_a_look
 
     def _undecided(self, because: HaError, reason: str, accepted: str) -> DecisionNeededError:
         job = self.keys.job_id

@@ -200,7 +200,7 @@ class Driver:
         known = read_record(self._led.coordinator, self._led.paths.generation, Generation)
         previous = known[0] if known else None
         key = self._keys.working_directory(self._led.leadership.epoch, new_id()[:12])
-        refusal = self._refusal_of(previous)
+        refusal, refused = self._refusal_of(previous)
         try:
             origin = prepare_start(
                 self._led.store,
@@ -213,6 +213,7 @@ class Driver:
                 by=Successor(self._led.leadership.epoch, self._spec.submission_id),
                 reach=Reach.of(self._spec.config),
                 refusal=refusal,
+                refused=refused,
                 lengths=self._lengths_in(previous),
                 judge=self._judge,
                 fall_back=lambda lost, error: self._fall_back(lost, error, f"{key}-restored", refused=bool(refusal)),
@@ -240,13 +241,17 @@ class Driver:
         reach = Reach.of(self._spec.config)
         return InFlightJudge(self._led.run, self._led.graph, reach, accepted, recorded, misfit).judge(lost, previous)
 
-    def _refusal_of(self, previous: Generation | None) -> str:
-        """Return what Spark said when it refused the last working directory of this run; empty when it did not."""
+    def _refusal_of(self, previous: Generation | None) -> tuple[str, str | None]:
+        """Return what Spark said when it refused the last working directory of this run, and of which query.
+
+        Nothing and ``None`` when it did not.
+        """
         if previous is None or previous.run != self._led.run.number:
-            return ""
+            return "", None
         views = RunStore(self._led.coordinator, self._led.paths).get(previous.run).submissions
         failures = [view.exit.failure for view in views if view.exit is not None and view.exit.failure is not None]
-        return next((each.error for each in reversed(failures) if each.refused == previous.directory), "")
+        told = next((each for each in reversed(failures) if each.refused == previous.directory), None)
+        return (told.error, told.query) if told is not None else ("", None)
 
     def _lengths_in(self, previous: Generation | None) -> Mapping[str, Mapping[str, int]]:
         """Return the files of the newest checkpoint of this run that was taken in its last working directory."""

@@ -9,6 +9,7 @@ Spark finds the query again by it. The name of a function is none: one function 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,21 @@ def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
         next_step=f"Give every query a separate output and name{_line_of_script()}; stop a query before it is started "
         "again under its name",
     )
+
+
+def refuse_other_case(name: str, others: Iterable[str]) -> None:
+    """Refuse a query whose name differs from that of another one in upper and lower case only.
+
+    :param name: As it is written in directories.
+    :raises ApplicationRefusedError: There is such a one.
+    """
+    for other in others:
+        if other != name and other.casefold() == name.casefold():
+            raise ApplicationRefusedError(
+                f"two streaming queries of one run are named {other!r} and {name!r}; they would share a checkpoint "
+                "on a file system that ignores case",
+                next_step=f"Give one of them another name{_line_of_script()}",
+            )
 
 
 def _after_its_sink(noted: WriterNotes, default_format: str) -> str:

@@ -35,7 +35,7 @@ from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.output_paths import refuse_relative
 from airflow_provider_ha.driver.own_location import OwnLocations, take_location
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.query_name import name_query, refuse_taken
+from airflow_provider_ha.driver.query_name import name_query, refuse_other_case, refuse_taken
 from airflow_provider_ha.driver.resting import RestingQuery, described
 from airflow_provider_ha.driver.spark_conf import check_master, fit_state_format
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
@@ -62,6 +62,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.jobs.output_claims import OutputClaims
+from airflow_provider_ha.query_names import query_directory
 from airflow_provider_ha.redaction import remember, secret_values
 from airflow_provider_ha.uris import file_uri
 
@@ -176,7 +177,8 @@ class QueryStarter:
     :param claims: Notes which outputs the run writes to.
     :param own: Looks at checkpoint locations that the script names.
     :param accept_duplicates: Whether queries may run that write rows again after each loss.
-    :param repeatable: Queries whose output a batch that comes again leaves as it was, as the job declares.
+    :param repeatable: Queries whose output a batch that comes again leaves as it was, as the job declares, by the
+        names that the script has.
     :param ask_topics: Is told which topics a query reads; never waits.
     :param way_back: Says what to do about a query that does not fit the checkpoint of its run.
     """
@@ -212,7 +214,7 @@ class QueryStarter:
         self._ask_topics = ask_topics
         self._own = own or OwnLocations(origin.reach)
         self._accept_duplicates = accept_duplicates
-        self._repeatable = repeatable
+        self._repeatable = frozenset(map(query_directory, repeatable))
         self._unplanned = UnplannedRules(mounted=component is None, accepted=accept_duplicates)
 
     def start(self, writer: Any, path: str | None) -> Any:
@@ -297,6 +299,7 @@ class QueryStarter:
 
     def _check_name(self, name: str) -> None:
         self._origin.check_adopted(name)  # guard: starts-without-an-adopted-checkpoint
+        refuse_other_case(name, (query.name for query in self._registry.members))
         if not self._allow_new:
             registry = self._registry
             expected = [query.name for query in registry.members]

@@ -38,10 +38,12 @@ def refused_directory(script: BaseException | None, registry: QueryRegistry, key
         return False
 
 
-def refused(failure: Failure, key: str) -> Failure:
+def refused(failure: Failure, key: str, registry: QueryRegistry) -> Failure:
     """Return a failure as one of a working directory: it is no error of the application."""
     kind = FailureKind.UNKNOWN if failure.kind is FailureKind.APPLICATION else failure.kind
-    return failure.model_copy(update={"kind": kind, "refused": key})
+    pending = _pending(registry)
+    query = next(iter(pending)) if failure.query is None and len(pending) == 1 else failure.query
+    return failure.model_copy(update={"kind": kind, "refused": key, "query": query})
 
 
 def refuses(error: BaseException, key: str) -> bool:
@@ -64,6 +66,10 @@ def _errors(script: BaseException | None, registry: QueryRegistry) -> Iterator[B
         if query.status().committed <= query.committed_before:  # guard: late-failures-refuse-the-directory
             yield error
     # What is looked at, or executed again, before a query is started fails in the script's own call.
-    pending = registry.begun - {query.name for query in registry.started}
-    if script is not None and (pending or isinstance(script, CheckpointCorruptError)):
+    if script is not None and (_pending(registry) or isinstance(script, CheckpointCorruptError)):
         yield script
+
+
+def _pending(registry: QueryRegistry) -> frozenset[str]:
+    """Return the queries whose start has begun, and not come to its end."""
+    return frozenset(registry.begun) - {query.name for query in registry.started}

@@ -7,7 +7,7 @@ directories of earlier epochs, so that a zombie dies at its next commit and adds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from airflow_provider_ha.checkpoints.connectors.other_sink import DEBUG_FORMATS
@@ -60,6 +60,7 @@ def prepare_start(
     published: Mapping[str, int] | None = None,
     by: Successor | None = None,
     refusal: str = "",
+    refused: str | None = None,
     lengths: Mapping[str, Mapping[str, int]] | None = None,
     fall_back: FallBack | None = None,
     reach: Reach | None = None,
@@ -76,6 +77,7 @@ def prepare_start(
     :param published: Query -> last batch that a checkpoint of this run holds.
     :param by: The driver, for the record of the fence.
     :param refusal: What Spark said when it refused the directory of *previous*; empty when it did not.
+    :param refused: Query that it refused; one for a look at rows begins anew, and the others are continued.
     :param lengths: Query -> relative path -> bytes of the files of the last checkpoint that was taken there.
     :param fall_back: Makes another one when that directory cannot be continued; without it, its error is raised.
     :param reach: How the file systems of outputs are reached; as the environment says by default.
@@ -98,8 +100,9 @@ def prepare_start(
     if previous is not None and previous.run == run.number:
         origin = replace(origin, fallback=previous.fallback)
         try:
-            lost = _continuable(fenced, previous, refusal)
-            dispensable = _dispensable(area.tree(lost))
+            dispensable = _dispensable(area.tree(fenced)) if fenced is not None else frozenset[str]()
+            anew = {refused} & dispensable  # guard: refused-looks-at-rows-make-the-job-fall-back
+            lost = _continuable(fenced, previous, "" if anew else refusal)
             check_lengths(
                 area.tree(lost), {name: each for name, each in (lengths or {}).items() if name not in dispensable}
             )
@@ -107,7 +110,7 @@ def prepare_start(
                 found = judge(area.tree(lost), previous)
                 origin = replace(origin, lossy=found.lossy, message=found.message)
             area.create(key)
-            return _recover(area, origin, lost, previous, published or {})
+            return _recover(area, origin, lost, previous, published or {}, anew=anew)
         except (CheckpointCorruptError, CheckpointMissingError, RecordCorruptError) as error:
             if fall_back is None:
                 raise
@@ -229,9 +232,17 @@ def _dispensable(lost: Tree) -> frozenset[str]:
     return frozenset(name for name, sink in sinks.items() if (sink.format or "").lower() in DEBUG_FORMATS)
 
 
-def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, published: Mapping[str, int]) -> Origin:
-    recorded = {name: query.replay for name, query in origin.plans.items()}
-    committed = prepare_recovery(area, lost, origin.key, recorded=recorded, dispensable=_dispensable(area.tree(lost)))
+def _recover(
+    area: WorkArea,
+    origin: Origin,
+    lost: str,
+    previous: Generation,
+    published: Mapping[str, int],
+    *,
+    anew: Collection[str],
+) -> Origin:
+    recorded, dispensable = {name: query.replay for name, query in origin.plans.items()}, _dispensable(area.tree(lost))
+    committed = prepare_recovery(area, lost, origin.key, recorded=recorded, dispensable=dispensable, anew=anew)
     fenced, drain = area.tree(lost), newest_drain(area, lost)
     carry(fenced, origin.directory, published)
     if (kept := kept_in(fenced)) is not None:

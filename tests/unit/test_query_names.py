@@ -8,6 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_ha.cli.adopted import adopted
+from airflow_provider_ha.cli.restore_options import by_query as brokers_by_query
+from airflow_provider_ha.cli.savepoint_target import by_query, places_of
 from airflow_provider_ha.control.job.requests import RestoreRequest, named_directories
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.query_names import QueryDirectory, is_query_directory, own_name, query_directory, shown
@@ -171,3 +174,23 @@ def test_a_directory_is_of_the_query_that_it_is_named_after(directory: str) -> N
     request = RestoreRequest(job_id="j", request_id="r", adopt=named_directories(directory))
 
     assert dict(request.adopt) == {"Flattened~20Orders": directory}
+
+
+@pytest.mark.parametrize("name", ["Flattened Orders", "a/b", "Заказы", "a=b", "date=/x", "Orders: new", "orders"])
+@pytest.mark.parametrize("place", ["/cp/x", "/cp/day=1/x", "s3://bucket/x", "hdfs://name:9000/x"])
+def test_options_take_the_name_of_a_query_as_its_script_has_it(name: str, place: str) -> None:
+    if name == "date=/x":
+        name = "date="
+
+    assert places_of([f"{name}={place}"], "--query") == {name: place}
+    assert by_query([f"{name}=12"], "--batch", [name, "other"]) == {name: "12"}
+    assert brokers_by_query("--kafka-bootstrap", [f"{name}=a:1,b:2"]) == {name: "a:1,b:2"}
+    found = adopted([f"{name}={place}"], [f"{name}=console"])
+    assert (dict(found.directories), dict(found.sinks)) == ({name: place}, {name: "console"})
+
+
+@pytest.mark.parametrize("place", ["/cp/day=1/x", "/cp/day=/x", "s3://bucket/a=/b", "./a=/b"])
+def test_a_place_without_a_name_may_hold_an_equals_sign(place: str) -> None:
+    (name,) = adopted([place], []).directories
+
+    assert name == place.rpartition("/")[2]

@@ -31,6 +31,7 @@ def prepare_recovery(
     *,
     recorded: Mapping[str, Sequence[BatchEntry]] | None = None,
     dispensable: Collection[str] = (),
+    anew: Collection[str] = (),
 ) -> dict[str, int]:
     """Fork every query of a lost epoch with its planned batch; return query -> last committed batch.
 
@@ -40,16 +41,20 @@ def prepare_recovery(
     :param recorded: Query -> recorded batches of the run's restore plan: when the loss came in the middle of a replay,
         the rest of it still needs its part of the source logs.
     :param dispensable: Queries that begin anew where they cannot be continued.
+    :param anew: Those of them that begin anew in any case: Spark has refused them.
     :raises CheckpointCorruptError: Another query cannot be continued; restore the job from a checkpoint.
     """
     committed = {}
     lost = area.tree(fenced)
     for query in area.queries(fenced):
-        at = progress(lost / query)  # nothing moves it after the fence: the fork stands there as well
-        # Without metadata nothing was ever planned: Spark begins such a query by itself.
-        if at.planned < 0 and not lost.has(f"{query}/{METADATA}"):
+        if query in anew:
+            log.warning("query %r begins anew, because Spark has refused to continue it", query)
             continue
         try:
+            at = progress(lost / query)  # nothing moves it after the fence: the fork stands there as well
+            # Without metadata nothing was ever planned: Spark begins such a query by itself.
+            if at.planned < 0 and not lost.has(f"{query}/{METADATA}"):
+                continue
             area.fork(f"{fenced}/{query}", f"{target}/{query}", keep_planned=True)
         except (CheckpointCorruptError, CheckpointMissingError) as error:
             if query not in dispensable:

@@ -13,6 +13,7 @@ from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.query_names import query_directory
 
 
 def restore_choices(
@@ -47,10 +48,9 @@ def options_of(source: JobContext, chosen: Chosen) -> HaOptions | None:
 
 
 def _repeatable(request: RestoreRequest, options: HaOptions | None) -> Collection[str]:
-    if request.repeatable is not None:
-        return request.repeatable
     said = request.options or options
-    return said.repeatable if said is not None else ()
+    names = said.repeatable if said is not None and request.repeatable is None else request.repeatable
+    return frozenset(map(query_directory, names or ()))
 
 
 def _check_names(request: RestoreRequest, chosen: Chosen) -> None:

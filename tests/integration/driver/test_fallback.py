@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSi
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.model import BatchEntry, CheckpointKind, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, CheckpointKind, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
@@ -115,7 +115,16 @@ class LostRun:
             writers_dead=writers_dead,
         )
 
-    def start(self, key: str = "second", *, refusal: str = "", run: int = 1, **planned: Any) -> Origin:
+    def look_at_rows(self) -> Path:
+        """Let the run have a query with a console beside it, with the same batches; returns its directory."""
+        look = QuerySink(kind=SinkKind.OTHER, format="console")
+        for name, sink in ((QUERY, QuerySink(kind=SinkKind.FOREACH_BATCH)), ("look", look)):
+            StartLedger(LocalTree(self.directory)).note(name, sink)
+        return Path(shutil.copytree(self.directory / QUERY, self.directory / "look"))
+
+    def start(
+        self, key: str = "second", *, refusal: str = "", refused: str | None = None, run: int = 1, **planned: Any
+    ) -> Origin:
         """Make the working directory of the next epoch, as its driver does."""
         planner = self.planner(run=run, **planned)
         made = f"{self.job.keys.working_directory(2, key)}-restored"
@@ -132,6 +141,7 @@ class LostRun:
             self.previous,
             key=self.job.keys.working_directory(2, key),
             refusal=refusal,
+            refused=refused,
             lengths=self.lengths(),
             fall_back=fall_back,
         )
@@ -454,6 +464,45 @@ def test_a_directory_that_spark_refused_is_not_continued(lost: LostRun) -> None:
     assert origin.kind is OriginKind.FALLBACK
     assert origin.fallback is not None
     assert "CANNOT_LOAD_STATE_STORE" in origin.fallback.reason
+
+
+def test_a_query_for_a_look_at_rows_that_spark_refused_begins_anew_and_the_others_go_on(lost: LostRun) -> None:
+    lost.look_at_rows()
+    before = progress(LocalTree(lost.directory / QUERY))
+
+    origin = lost.start(refusal="EOFException", refused="look")
+
+    assert origin.kind is OriginKind.RECOVERY
+    assert progress(origin.directory / QUERY) == before
+    assert not origin.directory.has("look/metadata")
+
+
+def test_another_query_that_spark_refused_is_not_continued_beside_one_for_a_look_at_rows(lost: LostRun) -> None:
+    lost.look_at_rows()
+
+    assert lost.start(refusal="EOFException", refused=QUERY).kind is OriginKind.FALLBACK
+
+
+@pytest.mark.parametrize("damage", ["offsets", "metadata", "listing"])
+def test_damage_of_a_query_for_a_look_at_rows_keeps_no_other_one_from_its_recovery(damage: str, lost: LostRun) -> None:
+    look = lost.look_at_rows()
+    if damage == "listing":
+        shutil.rmtree(look / "offsets")
+        (look / "offsets").touch()
+    else:
+        for path in (look / "offsets").iterdir() if damage == "offsets" else [look / "metadata"]:
+            path.unlink()
+            path.touch()
+
+    assert lost.start().kind is OriginKind.RECOVERY
+
+
+def test_a_query_for_a_look_at_rows_that_began_later_keeps_no_other_one_from_its_fallback(lost: LostRun) -> None:
+    lost.look_at_rows()
+
+    origin = lost.start(refusal="EOFException", refused=QUERY, known=(QUERY, "look"))
+
+    assert origin.kind is OriginKind.FALLBACK
 
 
 def test_a_checkpoint_that_spark_refused_too_is_not_restored_again(lost: LostRun) -> None:

@@ -199,6 +199,7 @@ def ending(way_out: Any, *, kind: OriginKind = OriginKind.FRESH, refusal: HaErro
     registry = SimpleNamespace(failure=lambda: None, started=["q"], aside=(), note_commits=lambda _: None)
     origin = SimpleNamespace(kind=kind, key="k", reach=Reach())
     parts = MagicMock(lifecycle=lifecycle, registry=registry, origin=origin)
+    parts.script.advice.return_value = ""
     return Ending(MagicMock(), MagicMock(), way_out, parts)
 
 

@@ -101,6 +101,8 @@ def test_a_jvm_that_is_gone_has_refused_nothing() -> None:
     [(FailureKind.APPLICATION, FailureKind.UNKNOWN), (FailureKind.OUTAGE, FailureKind.OUTAGE)],
 )
 def test_a_refusal_is_never_an_error_of_the_application(kind: FailureKind, written: FailureKind) -> None:
-    found = refused(Failure(kind=kind, error_class="ValueError"), KEY)
+    registry = SimpleNamespace(started=(), begun=frozenset({"look"}))
 
-    assert (found.kind, found.refused) == (written, KEY)
+    found = refused(Failure(kind=kind, error_class="ValueError"), KEY, registry)  # type: ignore[arg-type]
+
+    assert (found.kind, found.refused, found.query) == (written, KEY, "look")
