@@ -118,8 +118,8 @@ class Script:
                 self.threads.wait()
             self._exit_functions.run()
             flush_files()
-        finally:  # guard: forks-of-a-script-conclude-its-run
-            os._exit(status)
+        finally:
+            os._exit(status)  # guard: forks-of-a-script-conclude-its-run
 
     def _main_module(self) -> ModuleType:
         module = ModuleType("__main__")

@@ -101,7 +101,7 @@ def prepare_start(
         origin = replace(origin, fallback=previous.fallback)
         try:
             dispensable = _dispensable(area.tree(fenced)) if fenced is not None else frozenset[str]()
-            anew = {refused} & dispensable  # guard: refused-looks-at-rows-make-the-job-fall-back
+            anew = frozenset({refused or ""}) & dispensable  # guard: refused-looks-at-rows-make-the-job-fall-back
             lost = _continuable(fenced, previous, "" if anew else refusal)
             check_lengths(
                 area.tree(lost), {name: each for name, each in (lengths or {}).items() if name not in dispensable}

@@ -171,3 +171,10 @@ def test_other_options_of_the_connection_are_no_difference_of_the_job() -> None:
 
     assert differences(graph, elsewhere) == ()
     assert differences(graph, own) == ("target",)
+
+
+@pytest.mark.parametrize(
+    "said", [{"repeatable": ("Flattened Orders",)}, {"options": HaOptions(repeatable=("Flattened Orders",))}]
+)
+def test_a_query_is_declared_repeatable_by_the_name_that_its_script_has(said: dict[str, Any]) -> None:
+    assert choose(**said).repeatable == {"Flattened~20Orders"}

@@ -84,16 +84,13 @@ def check_queries(script: Path) -> tuple[int, ...]:
 def _is_nameless(start: ast.Call) -> bool:
     calls = list(_chain(start))
     names = [name for name, _ in calls]
-    given = {each.arg for _, call in calls for each in call.keywords}
-    given |= {call.args[0].value for name, call in calls if name == "option" and _is_word(call)}
+    given = {each.arg for _, call in calls for each in call.keywords}  # None: of a mapping
+    firsts = (call.args[0] for name, call in calls if name == "option" and call.args)
+    given |= {str(each.value) for each in firsts if isinstance(each, ast.Constant)}
     sink = next((name for name in names if name in _SINKS), None)  # the last one counts
-    named = "queryName" in names or {"queryName", "checkpointLocation", "format", None} & given
-    named = named or len(start.args) > 1  # start(path, format)
-    return "writeStream" in names and sink in _NAMELESS_SINKS and not named
-
-
-def _is_word(call: ast.Call) -> bool:
-    return bool(call.args) and isinstance(call.args[0], ast.Constant)
+    with_format = len(start.args) > 1
+    named = "queryName" in names or not given.isdisjoint({"queryName", "checkpointLocation", "format", None})
+    return "writeStream" in names and sink in _NAMELESS_SINKS and not named and not with_format
 
 
 def _chain(node: ast.expr) -> Iterator[tuple[str, ast.Call]]:

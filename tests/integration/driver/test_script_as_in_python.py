@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
+from airflow_provider_ha.jobs.model import Generation, JobState, OperationKind, OperationState
 from airflow_provider_ha.query_names import query_directory
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, finished
@@ -114,6 +116,68 @@ def test_a_script_with_nothing_but_a_console_runs_and_stops(job: ManagedJob, tmp
     assert answer.state is OperationState.COMPLETED, answer.error
     assert process.wait(PATIENCE) == ExitCode.DONE, job.log(run)
     assert "row 0" in job.log(run)
+
+
+@pytest.mark.parametrize("damage", ["state of counts", "metadata of look", "offsets of look"])
+def test_damage_of_a_look_at_rows_makes_no_other_query_fall_back(damage: str, job: ManagedJob, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0)
+    run = job.submit(APPS / "debugged.py", [str(tmp_path / "in"), str(tmp_path / "out")])
+    first = job.start(run)
+    job.await_consumed(first, ("lines", "counts", "look"), 0)
+    wait_until(lambda: job.status and job.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
+    job.kill(first)
+    assert job.working is not None
+    kind, _, query = damage.partition(" of ")
+    for path in (job.working / query).rglob("*"):
+        if kind in path.parts and path.is_file() and path.name[0] != ".":
+            path.write_bytes(bytes(len(path.read_bytes())))
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    feed(tmp_path / "in", 1)
+
+    attempt = 1
+    while attempt < 4:
+        attempt = job.resubmit(run)
+        process = job.start(run, attempt)
+        wait_until(
+            partial(lambda driver: driver.poll() is not None or job.progress("lines").committed >= 1, process),
+            timeout=PATIENCE,
+            what="batch 1, or the end of the driver",
+        )
+        if process.poll() is None:
+            break
+    job.await_consumed(process, ("lines", "counts", "look"), 0)
+
+    found = read_record(job.coordinator, job.paths.generation, Generation)
+    assert found is not None
+    assert found[0].fallback is None, job.log(run, attempt)
+    answer = job.await_operation(job.ask(OperationKind.STOP, mode="suspend"))
+    assert answer.state is OperationState.COMPLETED, answer.error
+    files = (tmp_path / "out").glob("*.json")
+    lines = [line for path in files for line in path.read_text().splitlines()]
+    assert sorted(lines) == ['{"value":"row 0"}', '{"value":"row 1"}']
+
+
+def test_a_job_with_nothing_but_a_console_is_saved_stopped_and_restored(job: ManagedJob, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0)
+    run = job.submit(APPS / "debugged.py", [str(tmp_path / "in"), "-"])
+    process = job.start(run)
+    wait_until(
+        lambda: process.poll() is not None or (job.status and job.status.state is JobState.RUNNING),
+        timeout=PATIENCE,
+        what="RUNNING",
+    )
+
+    saved = job.await_operation(job.ask(OperationKind.SAVEPOINT))
+    stopped = job.await_operation(job.ask(OperationKind.STOP, mode="suspend", savepoint=True))
+
+    assert (saved.state, stopped.state) == (OperationState.COMPLETED, OperationState.COMPLETED), (saved, stopped)
+    assert process.wait(PATIENCE) == ExitCode.DONE, job.log(run)
+    again = job.submit(APPS / "debugged.py", [str(tmp_path / "in"), "-"])
+    process = job.start(again)
+    wait_until(
+        lambda: process.poll() is not None or "row 0" in job.log(again), timeout=PATIENCE, what="the rows of run 2"
+    )
+    assert process.poll() is None, job.log(again)
 
 
 def test_a_query_has_any_name_that_spark_takes(job: ManagedJob, tmp_path: Path) -> None:

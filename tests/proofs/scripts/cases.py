@@ -55,11 +55,11 @@ class Case:
 _SQL = "examples/src/main/python/sql/streaming"
 _DSTREAMS = "examples/src/main/python/streaming"
 _SOCKET = ("127.0.0.1", "{port}")
-_NO_DSTREAMS = {"refused": "DStreams have no queries", "why": "DStreams have no checkpoints of queries"}
-_RELATIVE = {
-    "refused": "reads a stream from the relative path",
-    "why": "a relative input is another directory in every attempt",
-}
+_NO_DSTREAMS, _WITHOUT = "DStreams have no queries", "DStreams have no checkpoints of queries"
+_RELATIVE, _ELSEWHERE = (
+    "reads a stream from the relative path",
+    "a relative input is another directory in every attempt",
+)
 _STOP = "`query.stop()` interrupts the batch in flight in plain Spark; a driver waits for its end"
 _DEMOS = "SergeySenigov/Apache_Spark_Demos"
 _MODEL = "vsvale/Conceptualizing-the-Processing-Model-for-Apache-Spark-Structured-Streaming"
@@ -74,9 +74,9 @@ CASES = (
         SPARK, f"{_SQL}/structured_kafka_wordcount.py", ("{servers}", "subscribe", "{topic}"), r"\|\s*4\s*\|\s*1\s*\|"
     ),
     Case(SPARK, f"{_SQL}/structured_blockchain_admission_control.py", (), "Query stopped", ends=True, why=_STOP),
-    Case(SPARK, f"{_DSTREAMS}/network_wordcount.py", _SOCKET, r"\('apache', 2\)", **_NO_DSTREAMS),
-    Case(SPARK, f"{_DSTREAMS}/queue_stream.py", (), r"\(0, 100\)", **_NO_DSTREAMS),
-    Case(SPARK, f"{_DSTREAMS}/sql_network_wordcount.py", _SOCKET, WORDS, **_NO_DSTREAMS),
+    Case(SPARK, f"{_DSTREAMS}/network_wordcount.py", _SOCKET, r"\('apache', 2\)", refused=_NO_DSTREAMS, why=_WITHOUT),
+    Case(SPARK, f"{_DSTREAMS}/queue_stream.py", (), r"\(0, 100\)", refused=_NO_DSTREAMS, why=_WITHOUT),
+    Case(SPARK, f"{_DSTREAMS}/sql_network_wordcount.py", _SOCKET, WORDS, refused=_NO_DSTREAMS, why=_WITHOUT),
     Case(_DEMOS, "rate_stream.py"),
     Case(_DEMOS, "rate_stream_modes.py"),
     Case(_DEMOS, "rate_stream_continuous.py"),
@@ -84,8 +84,8 @@ CASES = (
     Case(_MODEL, "word_count.py", _SOCKET, WORDS),
     Case(_MODEL, "happiness_score.py", _SOCKET, r"Batch: 0"),
     Case(_MODEL, "continuous_processing.py"),
-    Case(_MODEL, "append_mode.py", (), "Adjusted Close: string", **_RELATIVE),
-    Case(_MODEL, "checkpointing.py", (), "Adjusted Close: double", **_RELATIVE),
+    Case(_MODEL, "append_mode.py", (), "Adjusted Close: string", refused=_RELATIVE, why=_ELSEWHERE),
+    Case(_MODEL, "checkpointing.py", (), "Adjusted Close: double", refused=_RELATIVE, why=_ELSEWHERE),
     Case(_TRAINING, "week3/day11/lab1.py"),
     Case(_TRAINING, "week3/day11/continuous.py"),
     Case(_TRAINING, "week3/day11/task1.py"),

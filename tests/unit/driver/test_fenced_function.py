@@ -104,3 +104,5 @@ def test_a_query_has_the_id_of_its_past_once_it_is_started(tmp_path: Path) -> No
 
     ids["q"] = "an-id"
     assert leader.query_id("q") == "an-id"
+    ids["Flattened~20Orders"] = "another-id"
+    assert leader.query_id("Flattened Orders") == "another-id"

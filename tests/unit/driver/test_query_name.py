@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.query_name import name_query, refuse_taken
+from airflow_provider_ha.driver.query_name import name_query, refuse_other_case, refuse_taken
 from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.query_names import query_directory
@@ -105,6 +105,15 @@ def test_two_queries_without_names_on_one_output_are_refused_with_the_line() -> 
 
     at = line_of(test_two_queries_without_names_on_one_output_are_refused_with_the_line, "        refuse_taken(")
     assert f"a separate output and name (test_query_name.py, line {at});" in str(refused.value.next_step)
+
+
+@pytest.mark.parametrize(("name", "other"), [("orders", "Orders"), ("Flattened Orders", "flattened orders")])
+def test_a_name_that_differs_from_another_one_in_case_only_is_refused(name: str, other: str) -> None:
+    written, known = query_directory(name), query_directory(other)
+
+    with pytest.raises(ApplicationRefusedError, match="on a file system that ignores case"):
+        refuse_other_case(written, [known])
+    refuse_other_case(written, [written, query_directory("sums")])
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "sinks", "manifest.json", "-a", "Flattened Orders"])
