@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socketserver
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.proofs.scripts.play import words
 from tests.support.spark.driver_helpers import CONF, PATIENCE, ManagedJob, finished
 
 
@@ -34,22 +33,10 @@ SHOWN = {
 }
 
 
-class Words(socketserver.BaseRequestHandler):
-    """Says two lines, and keeps the line open."""
-
-    def handle(self) -> None:
-        """Answer one connection."""
-        self.request.sendall(b"apache spark\napache hadoop\n")
-        self.request.recv(1)
-
-
 @pytest.fixture
 def port() -> Iterator[int]:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Words) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
+    with words() as found:
+        yield found
 
 
 def plain(script: Path, arguments: list[str], wanted: str, directory: Path) -> None:
