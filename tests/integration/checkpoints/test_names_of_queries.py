@@ -1,4 +1,4 @@
-"""Commands take and show the name of a query as its script has it, whatever it is as a directory."""
+"""Commands take and show the name of a query as its script has it, not the one that its directory has."""
 
 from __future__ import annotations
 
