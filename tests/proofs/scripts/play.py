@@ -30,7 +30,7 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 _LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (\w+) (\w+)[:\[ ]|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d+ \w+ [\w.]+: ")
 _STACK = re.compile(
-    r"\s+at [\w.$/]+|java\.|Caused by: |WARNING: |Using Spark's default|Setting default log|To adjust logging"
+    r"\s+at [\w.$/]+|java\.|\s*File \"|\s*[~^]+$|Caused by: |WARNING: |Using Spark's default|Setting default log|To adjust logging"
 )
 # A batch that is late, a port that is taken: they follow the machine, not the one that runs the script.
 _OF_THE_MACHINE = frozenset({"WARN ProcessingTimeExecutor", "WARN Utils", "WARN NativeCodeLoader", "WARN SparkConf"})
@@ -117,7 +117,7 @@ def wrong(case: Case, plain: Seen, managed: Seen, lines: list[str]) -> Iterator[
         return
     if not re.search(case.shown, managed.text):
         yield f"under a driver it does not print {case.shown!r}: {managed.ended}"
-    if not managed.ended.startswith("FINISHED"):
+    if managed.ended.startswith("FINISHED") is case.fails:
         yield f"its run ends {managed.ended}"
     if lines and not case.why:
         yield f"what it prints differs: {'; '.join(lines[:6])}"
@@ -186,7 +186,9 @@ def with_a_driver(case: Case, words: list[str], conf: dict[str, str], client: Ha
     run = job.job.snapshot().run
     assert run is not None
     assert run.newest is not None
-    ended = f"{run.result.state.value}: {run.result.reason}" if run.result is not None else f"ends: {run.newest.exit}"
+    assert run.newest.exit is not None
+    over_because = run.newest.exit.reason
+    ended = f"{run.result.state.value}: {run.result.reason}" if run.result is not None else f"retried: {over_because}"
     return Seen(ended, job.log(), variables)
 
 
