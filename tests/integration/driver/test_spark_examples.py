@@ -29,7 +29,6 @@ SHOWN = {
     "structured_network_wordcount.py": ((), r"\|\s*apache\|\s*2\|"),
     "structured_network_wordcount_windowed.py": (("10", "5"), r"\|\s*apache\|\s*2\s*\|"),
     "structured_network_wordcount_session_window.py": ((), r"\|\s*apache\|.*\|\s*2\|"),
-    "structured_sessionization.py": ((), r"\|\s*apache\|.*\|\s*2\|"),
 }
 
 

@@ -30,7 +30,8 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 _LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (\w+) (\w+)[:\[ ]|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d+ \w+ [\w.]+: ")
 _STACK = re.compile(
-    r"\s+at [\w.$/]+|java\.|\s*File \"|\s*[~^]+$|Caused by: |WARNING: |Using Spark's default|Setting default log|To adjust logging"
+    r"\s+at [\w.$/]+|java\.|\s*File \"|\s*[~^]+$|Caused by: |WARNING: |Using Spark's default|Setting default log"
+    r"|To adjust logging"
 )
 # A batch that is late, a port that is taken: they follow the machine, not the one that runs the script.
 _OF_THE_MACHINE = frozenset({"WARN ProcessingTimeExecutor", "WARN Utils", "WARN NativeCodeLoader", "WARN SparkConf"})
