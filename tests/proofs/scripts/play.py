@@ -181,7 +181,8 @@ def with_a_driver(case: Case, words: list[str], conf: dict[str, str], client: Ha
         return bool(re.search(case.shown, job.log())) and job.job.snapshot().state is JobState.RUNNING
 
     wait_until(shown, timeout=PATIENCE, what=f"{case.shown} of the driver", interval=0.2)
-    if not over():
+    stopped, text = not over(), job.log()  # spark-submit is killed here: what a stop writes has no other side
+    if stopped:
         job.stop("suspend")
     wait_until(over, timeout=PATIENCE, what="the end of the run", interval=0.2)
     run = job.job.snapshot().run
@@ -190,7 +191,7 @@ def with_a_driver(case: Case, words: list[str], conf: dict[str, str], client: Ha
     assert run.newest.exit is not None
     over_because = run.newest.exit.reason
     ended = f"{run.result.state.value}: {run.result.reason}" if run.result is not None else f"retried: {over_because}"
-    return Seen(ended, job.log(), variables)
+    return Seen(ended, text if stopped else job.log(), variables)
 
 
 def only(one: str, other: str, where: str) -> list[str]:
