@@ -31,7 +31,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: the child m
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)  # which ask a supervisor to end; it obeys them after its work
 _SHELL = 128  # what an exit status adds to the number of a signal
 _MEANINGS: Mapping[int, str] = {
-    signal.SIGKILL: "when nobody did that, the host was out of memory",  # codespell:ignore nobody
+    signal.SIGKILL: "unless a person sent it, the host was out of memory",
     signal.SIGTERM: "its host, or what runs it, asked it to end",
     signal.SIGINT: "its host, or what runs it, asked it to end",
 }

@@ -48,7 +48,7 @@ def test_a_killed_jvm_is_replaced_in_its_place_and_its_signal_is_told(gated: Cal
     assert following.submission.requested_by.startswith(BY)
     assert (following.submission.created_at - lost.exit.at).total_seconds() < 1, "there is no delay"
     told = (
-        "the JVM was killed by signal 9 (SIGKILL); when nobody did that, the host was out of memory "
+        "the JVM was killed by signal 9 (SIGKILL); unless a person sent it, the host was out of memory "
         f"(pid {jvm.pid}, exit status 137)"
     )
     assert (lost.exit.reason, lost.exit.failure) == (told, None)

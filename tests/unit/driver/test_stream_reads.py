@@ -92,7 +92,7 @@ def test_brokers_of_two_clusters_are_none_that_can_be_asked_for_all() -> None:
 def test_brokers_that_ask_for_a_login_are_left_to_who_names_them_with_it() -> None:
     stream = second(kafka_bootstrap_servers="a:9092", kafka_security_protocol="SASL_SSL", subscribe="orders")
 
-    assert noted(stream) == (QuerySources(), {"orders"})
+    assert noted(stream) == (QuerySources(), frozenset({"orders"}))
 
 
 @pytest.mark.parametrize(
