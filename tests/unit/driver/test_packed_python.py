@@ -112,6 +112,9 @@ def test_the_modules_of_a_distribution_that_declares_none_are_known_by_its_files
         "../../../bin/demo",
         "demo-1.0.dist-info/METADATA",
     )
+    for file in files[:4]:  # newer Pythons leave out what is not there
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
     (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
 
     assert _modules_of(Distribution.at(info)) == {"one", "package", "_native"}
