@@ -82,7 +82,7 @@ CASES = (
         why=_REFUSED,
     ),
     Case(
-        SPARK, f"{_SQL}/structured_kafka_wordcount.py", ("{servers}", "subscribe", "{topic}"), r"\|\s*4\s*\|\s*1\s*\|"
+        SPARK, f"{_SQL}/structured_kafka_wordcount.py", ("{servers}", "subscribe", "{topic}"), r"\|\s*4\s*\|\s*\d+\s*\|"
     ),
     Case(SPARK, f"{_SQL}/structured_blockchain_admission_control.py", (), "Query stopped", ends=True, why=_STOP),
     Case(SPARK, f"{_DSTREAMS}/network_wordcount.py", _SOCKET, r"\('apache', 2\)", refused=_NO_DSTREAMS, why=_WITHOUT),

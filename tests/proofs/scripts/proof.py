@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.proofs.scripts.play import Outcome, play, words
 from tests.proofs.sitting import Sitting, commits, untrue
 from tests.proofs.suite import Proof
 from tests.support.clusters import submit_helpers
-from tests.support.spark.kafka_server import broker, connector_jars
+from tests.support.spark.kafka_server import Kafka, broker, connector_jars
 
 
 SITTING_SECONDS = 3300.0  # no script is begun later: a sitting takes an hour at most
@@ -81,7 +82,7 @@ def _play(case: Case, given: Path, stage: Path, zookeeper: str) -> Outcome:
         if "{servers}" in case.arguments:
             kafka = stack.enter_context(broker())
             facts |= {"servers": kafka.servers, "topic": kafka.new_topic()}
-            kafka.add(facts["topic"], 5)
+            stack.enter_context(_fed(kafka, facts["topic"]))
             conf = {"spark.jars": connector_jars()}
         client = stack.enter_context(HaClient.open(config))
         try:
@@ -90,6 +91,24 @@ def _play(case: Case, given: Path, stage: Path, zookeeper: str) -> Outcome:
         finally:
             for job_id in client.list_jobs():
                 submit_helpers.kill_all(client.context(job_id))
+
+
+@contextmanager
+def _fed(kafka: Kafka, topic: str) -> Iterator[None]:
+    """Write rows into a topic every second: a script that names no offsets begins with those that come later."""
+    over = threading.Event()
+
+    def feed() -> None:
+        while not over.wait(1):
+            kafka.add(topic, 5)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        feeder.join()
 
 
 def row(case: Case, done: Done) -> tuple[str, ...]:
