@@ -35,6 +35,9 @@ _STACK = re.compile(
 )
 # A batch that is late, a port that is taken: they follow the machine, not the one that runs the script.
 _OF_THE_MACHINE = frozenset({"WARN ProcessingTimeExecutor", "WARN Utils", "WARN NativeCodeLoader", "WARN SparkConf"})
+# Spark's warning of a temporary checkpoint location: a driver has a place for each query.
+_INTENDED = frozenset({"WARN ResolveWriteToStream"})
+_NUMBERS = re.compile(r"[|#\s.:-]*")  # rows of a batch that one of the two has not come to
 
 
 class Outcome(Judged):
@@ -204,12 +207,11 @@ def _lines(text: str) -> frozenset[str]:
     for line in text.splitlines():
         log = _LOG.match(line)
         if log is None and not _STACK.match(line):
-            found.add(
-                re.sub(r"[+-]{2,}", "-", re.sub(r"[ =]+", " ", re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", line))).strip()
-            )
+            plain = re.sub(r"[+-]{2,}", "-", re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", re.sub(r"[ =]+", " ", line)))
+            found.add(re.sub(r" *\| *", "|", plain).strip())
         elif log is not None and log[2] is not None:
             found.add(f"{log[1]} {log[2]}")
-    return frozenset(found - _OF_THE_MACHINE - {""})
+    return frozenset(each for each in found - _OF_THE_MACHINE - _INTENDED if not _NUMBERS.fullmatch(each))
 
 
 def _apart(plain: Iterable[str], managed: Iterable[str]) -> list[str]:
