@@ -216,6 +216,8 @@ def _lines(text: str) -> frozenset[str]:
 
 def _apart(plain: Iterable[str], managed: Iterable[str]) -> list[str]:
     one, other = frozenset(plain), frozenset(managed)
+    if not one or not other:  # a process that has ended before it was looked at
+        return []
     return [*(f"-{name}" for name in sorted(one - other)), *(f"+{name}" for name in sorted(other - one))]
 
 
