@@ -66,9 +66,10 @@ class CheckpointListView(View):
     @property
     def counts(self) -> str:
         """The counts as a sentence, without its final stop."""
-        kept, failed = len(self.checkpoints), "unknown" if self.failed is None else f"{self.failed:,}"
+        kept = len(self.checkpoints)
+        failed = "" if self.failed is None else f"; {self.failed:,} failed under this driver"
         again = f"{self.restored or 0:,} {'time' if self.restored == 1 else 'times'}"
-        counted = f"{self.taken or 0:,} checkpoints taken, {kept:,} kept; {failed} failed under this driver"
+        counted = f"{self.taken or 0:,} checkpoints taken, {kept:,} kept{failed}"
         return f"{counted}; the job has gone on {again} after a restore or a restart"
 
 
