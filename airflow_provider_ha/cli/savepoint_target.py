@@ -100,8 +100,10 @@ def by_query(values: list[str], what: str, places: Collection[str]) -> dict[str,
         if name is None and len(places) == 1:
             (name,) = places
         if name is None:
-            said = value.partition("=")[0]
-            raise ConfigurationError(f"{what} {said}= names no query", next_step=f"Queries are {', '.join(places)}")
+            raise ConfigurationError(
+                f"{what} {value.partition('=')[0]!r} names no query",
+                next_step=f"Write it as NAME=VALUE; queries are {', '.join(places)}",
+            )
         if name in found:
             raise ConfigurationError(f"{what} {name!r} cannot be read", next_step="Write each once, as NAME=VALUE")
         found[name] = value.removeprefix(f"{name}=")

@@ -112,7 +112,7 @@ def test_jvm_that_is_killed_is_the_reason_whatever_its_python_met_first(job: Job
     exit_ = wait_until(lambda: job.runs.get(1).submissions[0].exit, timeout=20, what="the exit")
     assert exit_ is not None
     assert exit_.failure is None
-    assert exit_.reason.startswith("the JVM was killed by signal 9 (SIGKILL); when ")
+    assert exit_.reason.startswith("the JVM was killed by signal 9 (SIGKILL); unless ")
     assert exit_.reason.endswith(f"the host was out of memory (pid {jvm}, exit status 137)")
 
 

@@ -368,14 +368,16 @@ def test_a_host_that_lacks_spark_ends_a_run_that_has_never_worked(
     job: JobContext, start: Callable[[str, HaOptions], None], tmp_path: Path
 ) -> None:
     """Each further attempt would say the same, while its submitter looks at a job that is on its way."""
-    (tmp_path / "spark" / "bin" / "spark-submit").unlink()
-
     start("wait", HaOptions())
+    first = await_driver(job, 1)
+    (tmp_path / "spark" / "bin" / "spark-submit").unlink()  # a submission here would be refused
+
+    os.kill(first, signal.SIGKILL)
     result = await_result(job)
 
     assert result.state is JobState.FAILED
     assert "there is no bin/spark-submit in" in result.reason
-    assert len(attempts(job)) == 1
+    assert len(attempts(job)) == 2
 
 
 @pytest.mark.long

@@ -41,6 +41,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.deleted import Life, read_life, refuse_half_deleted
+from airflow_provider_ha.jobs.failures import EarlierFailures
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartKind, StartPoint
 from airflow_provider_ha.jobs.removed_runs import RemovedRunStore, removed
@@ -140,7 +141,7 @@ def submit_run(
             request_id=request_id if known.next_use == 1 else f"{request_id}{_SEPARATOR}{known.next_use}",
             created_at=job.clock.now(),
             owner=prepared.owner,
-            failures=failures_before(job.runs.get(numbers[-1])) if numbers else None,
+            failures=_earlier_failures(job, numbers),
         )
         if not _made(job, lost, run, _creation(job, run, life, numbers), prepared.arrival if arrives else None):
             continue
@@ -311,6 +312,13 @@ def _replaced(job: JobContext, lost: LostRun, run: Run, creation: list[Op]) -> b
         log.info("run %d of %s does not take the place of run %d: %s", run.number, job.job_id, lost.number, error)
         return False
     return True
+
+
+def _earlier_failures(job: JobContext, numbers: list[int]) -> EarlierFailures | None:
+    try:
+        return failures_before(job.runs.get(numbers[-1])) if numbers else None
+    except JobStateError:  # the job was deleted at this moment: the transaction of the run is rejected
+        return None
 
 
 def _live_run(job: JobContext, numbers: list[int]) -> LostRun | None:
