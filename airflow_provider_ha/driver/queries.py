@@ -21,6 +21,7 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
 from airflow_provider_ha.driver.resting import RestingQuery, as_it_is, described
 from airflow_provider_ha.driver.trigger_figures import Trigger, read_trigger
+from airflow_provider_ha.driver.unplanned import CONTINUOUS_EXECUTION
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.jobs.model import OperationKind, QueryStatus
@@ -140,6 +141,22 @@ def has_had_its_first_trigger(handle: Any) -> bool:
         return False
 
 
+def _aside_has_worked(handle: Any) -> bool:
+    return has_had_its_first_trigger(handle) or _has_committed_an_epoch(handle)
+
+
+def _has_committed_an_epoch(handle: Any) -> bool:
+    """Whether a continuous query works: Spark reports no progress of such a one, at any time (measured with 4.2)."""
+    try:
+        execution = handle._jsq.streamingQuery()  # noqa: SLF001  # the way to Spark's own execution object
+        if execution.getClass().getSimpleName() != CONTINUOUS_EXECUTION:
+            return False
+        return bool(execution.commitLog().getLatestBatchId().isDefined())
+    except Exception as error:  # noqa: BLE001  # as above
+        log.debug("a query does not say whether it has committed an epoch: %s", error)
+        return False
+
+
 Member: TypeAlias = StartedQuery | RestingQuery
 
 
@@ -255,7 +272,7 @@ class QueryRegistry:
         started = self.started
         if not started and (missing := self.missing()):
             return missing
-        if not started and any(map(has_had_its_first_trigger, self.aside)):
+        if not started and any(map(_aside_has_worked, self.aside)):
             return ""
         if not started:
             return "the script has not started a query"

@@ -23,7 +23,7 @@ from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.script import EXIT_SECONDS
-from airflow_provider_ha.driver.stopper import stop_together
+from airflow_provider_ha.driver.stopper import stop_aside, stop_together
 from airflow_provider_ha.errors import HaError, OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, RunEnd
 
@@ -158,6 +158,7 @@ class StopJob:
         """Let the script go on to its end, and drain when that was asked for."""
         self.writer.set_message("waiting for the end of the script")
         self.lifecycle.ended.set()
+        stop_aside(self.registry.aside)  # a script may wait for them alone
         ended = self.lifecycle.script_ended.wait(SCRIPT_END_SECONDS)
         if not terminate:
             return {}

@@ -8,19 +8,21 @@ only where it is harmless (``docs/explanation/spark-facts.md`` section 3).
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from airflow_provider_ha.driver.queries import StartedQuery
+from airflow_provider_ha.driver.unplanned import CONTINUOUS_EXECUTION
 
 
+log = logging.getLogger(__name__)
 SAMPLE_SECONDS = 0.005
 JOIN_MILLISECONDS = 500
-_CONTINUOUS = "ContinuousExecution"
 ENDING_SECONDS = 600.0  # for the batch in flight of a query that the script starts again
 
 
@@ -91,7 +93,7 @@ class GracefulStop:
         )
 
     def _is_continuous(self) -> bool:
-        return self._query.sink.unplanned and self._execution.getClass().getSimpleName() == _CONTINUOUS
+        return self._query.sink.unplanned and self._execution.getClass().getSimpleName() == CONTINUOUS_EXECUTION
 
     def _frames(self) -> list[str]:
         return [str(frame) for frame in self._thread.getStackTrace()]
@@ -140,6 +142,19 @@ def _states() -> tuple[Any, Any]:
 
     runtime = SparkContext._jvm.org.apache.spark.sql.execution.streaming.runtime  # type: ignore[union-attr]  # noqa: SLF001  # the gateway has no public name
     return getattr(getattr(runtime, "TERMINATED$"), "MODULE$"), getattr(getattr(runtime, "ACTIVE$"), "MODULE$")
+
+
+def stop_aside(handles: Iterable[Any]) -> None:
+    """Have looks at rows stop, and wait for none of them: nothing of theirs is kept."""
+    for handle in handles:
+        threading.Thread(target=_stop_aside, args=(handle,), name="stop-look", daemon=True).start()
+
+
+def _stop_aside(handle: Any) -> None:
+    try:
+        handle._jsq.stop()  # noqa: SLF001  # pyspark's own is patched
+    except Exception as error:  # noqa: BLE001  # py4j: the script's end may have ended the JVM already
+        log.debug("a look at rows could not be stopped: %s", error)
 
 
 def stop_together(queries: Sequence[StartedQuery], timeout: float) -> list[StopReport]:

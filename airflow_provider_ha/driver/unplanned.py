@@ -21,6 +21,7 @@ from airflow_provider_ha.errors import ApplicationRefusedError
 
 REAL_TIME = "realTime"
 CONTINUOUS = "continuous"
+CONTINUOUS_EXECUTION = "ContinuousExecution"  # Spark's class of such a query
 WORDS = {REAL_TIME: "real-time", CONTINUOUS: "continuous"}
 _INSTEAD = "use the trigger processingTime or availableNow"
 

@@ -1,4 +1,4 @@
-"""A script that reads a topic or a table, of whatever name it is given, into JSON files.
+"""A script that reads a topic or a table, by name, into JSON files.
 
 Arguments: format of the source, its name (a topic, the directory of a Delta table, the name of an Iceberg table),
 output directory, and the brokers of a topic. A table that is not there is made, with ten rows.

@@ -160,7 +160,7 @@ def recorded(job: SupervisedJob) -> QuerySources:
 def test_a_table_that_is_read_is_known_by_its_place_and_one_that_is_gone_waits_for_its_user(
     job: SupervisedJob, lake: Lake
 ) -> None:
-    warehouse = job.stream.root / "lake"
+    warehouse = job.stream.root / ODD
     place = warehouse / lake.table.split(".", 1)[-1].replace(".", "/")
     named = str(place) if lake.format == "delta" else lake.table  # names in Spark's own catalog end with its driver
     job.submit_script(APPS / "lake_rows.py", [lake.format, named, str(job.stream.root / "out"), str(job.gates)])

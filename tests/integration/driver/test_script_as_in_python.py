@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.stop_job import SCRIPT_END_SECONDS
 from airflow_provider_ha.jobs.model import Generation, JobState, OperationKind, OperationState
 from airflow_provider_ha.query_names import query_directory
 from airflow_provider_ha.testing.waiting import wait_until
@@ -101,21 +102,24 @@ def test_queries_for_a_look_at_rows_do_not_keep_a_query_from_its_recovery(job: M
     assert "seen" not in newest.cut
 
 
-def test_a_script_with_nothing_but_a_console_runs_and_stops(job: ManagedJob, tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", ["debugged.py", "continuous_look.py"])
+def test_a_script_with_nothing_but_a_console_runs_and_stops(script: str, job: ManagedJob, tmp_path: Path) -> None:
     feed(tmp_path / "in", 0)
-    run = job.submit(APPS / "debugged.py", [str(tmp_path / "in"), "-"])
+    run = job.submit(APPS / script, [str(tmp_path / "in"), "-"])
     process = job.start(run)
     wait_until(
         lambda: process.poll() is not None or (job.status and job.status.state is JobState.RUNNING),
         timeout=PATIENCE,
         what="RUNNING",
     )
+    wait_until(lambda: "row 0" in job.log(run), timeout=PATIENCE, what="the first row")
 
     answer = job.await_operation(job.ask(OperationKind.STOP, mode="suspend"))
 
     assert answer.state is OperationState.COMPLETED, answer.error
     assert process.wait(PATIENCE) == ExitCode.DONE, job.log(run)
-    assert "row 0" in job.log(run)
+    assert answer.finished_at is not None
+    assert (answer.finished_at - answer.requested_at).total_seconds() < SCRIPT_END_SECONDS / 2, "its script has ended"
 
 
 @pytest.mark.parametrize("damage", ["state of counts", "metadata of look", "offsets of look"])

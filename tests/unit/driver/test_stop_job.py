@@ -55,7 +55,7 @@ class Stage:
         self.drained: list[Path] = []
         self.working = directory
         started = StartedQuery("q", None, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(directory / "q"))
-        self.registry: Any = SimpleNamespace(whole=True, started=[started], resting=self.resting)
+        self.registry: Any = SimpleNamespace(whole=True, started=[started], resting=self.resting, aside=())
         monkeypatch.setattr(stop_job, "stop_together", self._stopped)
         monkeypatch.setattr(stop_job, "SCRIPT_END_SECONDS", 0.0)
         self.during_the_stop: Callable[[], None] = lambda: None
