@@ -11,13 +11,12 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import is_hdfs, is_s3, output_place
-from airflow_provider_ha.cli.savepoint_target import path_of
+from airflow_provider_ha.cli.savepoint_target import before_a_place, of_query, path_of
 from airflow_provider_ha.control.job.requests import LATEST
 from airflow_provider_ha.errors import ConfigurationError
 
 
-# The name of a query before a path or a URI, which itself is neither.
-_BEFORE_A_PLACE = re.compile(r"(?!(?:[./]|\w[\w+.-]*:/))(.+?)=((?:\.{0,2}/|\w[\w+.-]*:/).*)", re.DOTALL)
+_PLACE = re.compile(r"[./]|\w[\w+.-]*:/")  # how a path or a URI begins
 
 
 From = Annotated[
@@ -100,9 +99,7 @@ def _place(text: str) -> str:
 
 
 def _sink(value: str, queries: list[str]) -> tuple[str, str]:
-    name, text = next(
-        ((each, value[len(each) + 1 :]) for each in queries if value.startswith(f"{each}=")), _named(value)
-    )
+    name, text = of_query(value, queries) or _named(value)
     if name is None and len(queries) != 1:
         raise ConfigurationError(
             f"sink {value!r} names no query", next_step="Write it as QUERY=PATH, of a directory that --start-from names"
@@ -112,7 +109,7 @@ def _sink(value: str, queries: list[str]) -> tuple[str, str]:
 
 def _named(value: str) -> tuple[str | None, str]:
     """Return name and rest of ``NAME=REST``; a path may hold an equals sign itself, and a name a slash."""
-    if (named := _BEFORE_A_PLACE.match(value)) is not None:
-        return named[1], named[2]
+    if not _PLACE.match(value) and (named := before_a_place(value)) is not None:
+        return named
     name, equals, rest = value.partition("=")
     return (name, rest) if equals and name and "/" not in name else (None, value)

@@ -62,7 +62,7 @@ def assigned(values: Sequence[str], what: str) -> dict[str, str]:
 
     :raises ConfigurationError: A value has no name, or a name comes twice.
     """
-    return _assigned([value.partition("=") for value in values], what)
+    return _assigned(map(_at_the_first, values), what)
 
 
 def places_of(values: Sequence[str], what: str) -> dict[str, str]:
@@ -70,18 +70,30 @@ def places_of(values: Sequence[str], what: str) -> dict[str, str]:
 
     :raises ConfigurationError: As :func:`assigned` says.
     """
-    return _assigned([_before_a_place(value) or value.partition("=") for value in values], what)
+    return _assigned([before_a_place(value) or _at_the_first(value) for value in values], what)
 
 
-def _before_a_place(value: str) -> tuple[str, str, str] | None:
-    found = re.match(r"(.+?)=((?:\.{0,2}/|\w[\w+.-]*:/).*)", value, re.DOTALL)
-    return (found[1], "=", found[2]) if found is not None else None
+def before_a_place(value: str) -> tuple[str, str] | None:
+    """Return name and place of ``QUERY=PLACE``, split before the first path or URI; ``None`` without one."""
+    found = re.fullmatch(r"(.+?)=((?:\.{0,2}/|\w[\w+.-]*:/).*)", value, re.DOTALL)
+    return (found[1], found[2]) if found is not None else None
 
 
-def _assigned(parts: Iterable[tuple[str, ...]], what: str) -> dict[str, str]:
+def of_query(value: str, queries: Collection[str]) -> tuple[str, str] | None:
+    """Return name and rest of ``QUERY=REST`` of one of *queries*, the longest name first; ``None`` for none of them."""
+    named = (each for each in sorted(queries, key=len, reverse=True) if value.startswith(f"{each}="))
+    return next(((each, value.removeprefix(f"{each}=")) for each in named), None)
+
+
+def _at_the_first(value: str) -> tuple[str, str]:
+    name, _, rest = value.partition("=")
+    return name, rest
+
+
+def _assigned(parts: Iterable[tuple[str, str]], what: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, equals, rest in parts:
-        if not equals or not rest or name in found:
+    for name, rest in parts:
+        if not rest or name in found:
             # guard: errors-print-values
             raise ConfigurationError(f"{what} {name!r} cannot be read", next_step="Write each once, as NAME=VALUE")
         found[name] = rest
@@ -92,22 +104,21 @@ def by_query(values: list[str], what: str, places: Collection[str]) -> dict[str,
     """Return query -> value; of a single query the name may be left out.
 
     :param places: The queries that were named.
-    :raises ConfigurationError: A value is of no query.
+    :raises ConfigurationError: A value is of no query, is empty, or its query comes twice.
     """
-    found: dict[str, str] = {}
-    for value in values:
-        name = next((each for each in sorted(places, key=len, reverse=True) if value.startswith(f"{each}=")), None)
-        if name is None and len(places) == 1:
-            (name,) = places
-        if name is None:
-            raise ConfigurationError(
-                f"{what} {value.partition('=')[0]!r} names no query",
-                next_step=f"Write it as NAME=VALUE; queries are {', '.join(places)}",
-            )
-        if name in found:
-            raise ConfigurationError(f"{what} {name!r} cannot be read", next_step="Write each once, as NAME=VALUE")
-        found[name] = value.removeprefix(f"{name}=")
-    return found
+    only = next(iter(places)) if len(places) == 1 else None
+
+    def named(value: str) -> tuple[str, str]:
+        if (found := of_query(value, places)) is not None:
+            return found
+        if only is not None:
+            return only, value
+        raise ConfigurationError(
+            f"{what} {value.partition('=')[0]!r} names no query",
+            next_step=f"Write it as NAME=VALUE; queries are {', '.join(places)}",
+        )
+
+    return _assigned(map(named, values), what)
 
 
 def number(text: str) -> int:

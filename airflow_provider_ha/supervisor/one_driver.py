@@ -42,7 +42,7 @@ def take_place(spec: DriverSpec, *, stopped: Callable[[], bool]) -> None:
     end = time.monotonic() + TRY_SECONDS
     while True:
         try:
-            with connected(spec) as job, _told(job, spec):
+            with connected(spec) as job, _report_failure(job, spec):
                 _take_place(job, spec)
                 return
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
@@ -58,7 +58,7 @@ def note_refusal(spec: DriverSpec, reason: str) -> None:
     while time.monotonic() < end:
         try:
             with connected(spec) as job:
-                if _note(job, spec, reason):
+                if _write_refusal(job, spec, reason):
                     return
         except HaError as error:
             log.warning("why no driver was started cannot be written down yet: %s", error)
@@ -66,18 +66,18 @@ def note_refusal(spec: DriverSpec, reason: str) -> None:
 
 
 @contextmanager
-def _told(job: JobRecords, spec: DriverSpec) -> Iterator[None]:
+def _report_failure(job: JobRecords, spec: DriverSpec) -> Iterator[None]:
     """Write down, beside the submission, what keeps this process from starting its driver here, as a missing mount."""
     try:
         yield
     except (CoordinationError, JobStateError):
         raise  # ZooKeeper is away, or the submission is not this process's
     except HaError as error:
-        _note(job, spec, str(error))  # its own log is on this machine only
+        _write_refusal(job, spec, str(error))  # its own log is on this machine only
         raise
 
 
-def _note(job: JobRecords, spec: DriverSpec, reason: str) -> bool:
+def _write_refusal(job: JobRecords, spec: DriverSpec, reason: str) -> bool:
     path = job.paths.submission_started(spec.run, spec.attempt)
     found = read_record(job.coordinator, path, SubmissionStarted)
     if found is None:

@@ -142,6 +142,7 @@ def test_of_a_single_query_the_name_may_be_left_out(
         (("--query", "a=./words", "--query", "a=./words"), "NAME=VALUE"),
         (("--query", "a=./words", "--query", "b=./words", "--sink", "./out"), "NAME=VALUE"),
         (("--query", "a=./words", "--query", "b=./words", "--sink", "c=./out"), "names no query"),
+        (("--query", "a=./words", "--query", "b=./words", "--sink", "a="), "NAME=VALUE"),
         (("./words", "--spark-version", "soon"), "soon"),
         (("./words", "--no-digests"), "Link instead of copy"),
     ],
