@@ -1,1 +1,1 @@
-"""ZooKeeper: session, election, fencing, pointers, counters and the paths of every znode."""
+"""ZooKeeper: session, election, fencing, pointers, counters and znode paths."""

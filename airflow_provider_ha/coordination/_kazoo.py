@@ -75,9 +75,9 @@ _ASK_TIMEOUT = 5.0  # seconds: one question to a server, while a reader waits
 
 @dataclass(frozen=True)
 class _Watch:
-    """Calls back on any event, also on those of type NONE (the connection is gone, and kazoo's watches with it).
+    """Calls back on any event, also on those of type NONE (the connection is lost, and kazoo drops its watches).
 
-    Equal for equal callbacks: kazoo keeps watches in a set, so arming one again and again does not pile up.
+    Equal for equal callbacks: kazoo keeps watches in a set, so repeated arming adds no entries.
     """
 
     callback: Callable[[], None]
@@ -157,12 +157,12 @@ class KazooCoordinator(Coordinator):
 
     @property
     def state(self) -> SessionState:
-        """What is known about the session now."""
+        """Current state of the session."""
         return self._state
 
     @property
     def session(self) -> SessionCredentials | None:
-        """The current session, also while it is suspended; ``None`` while there is none."""
+        """Current session, also while it is suspended; ``None`` without a session."""
         return self._session
 
     @property
@@ -238,10 +238,10 @@ class KazooCoordinator(Coordinator):
         return acl
 
     def pipelined(self, send: Callable[[Any], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-        """Send many requests about ACLs before the first answer is awaited; for ``_kazoo_acl.py``.
+        """Send many ACL requests before awaiting the first response; for ``_kazoo_acl.py``.
 
-        :param send: Gets the client and returns the pending answers; called again when a connection is lost.
-        :returns: The answers; what the server says of one node alone is returned as its exception.
+        :param send: Gets the client and returns the pending responses; called again when a connection is lost.
+        :returns: The responses; an error of a single node is returned as its exception.
         """
         return list(self._read("/", lambda: _Pending(send(self._client))))
 

@@ -44,7 +44,7 @@ class KazooAcls:
         return found
 
     def put(self, nodes: Sequence[NodeAcl]) -> None:
-        """Set the ACLs of nodes; one that is gone or was set by another client is left to the next look.
+        """Set the ACLs of nodes; leave a node that was removed or set by another client to the next pass.
 
         :raises ConfigurationError: The servers do not know the scheme of these credentials.
         """

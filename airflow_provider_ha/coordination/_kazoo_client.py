@@ -1,6 +1,6 @@
 """A kazoo client whose waits all end: every step towards a server is bounded.
 
-What is private to kazoo and used here (``ConnectionHandler._invoke``, its ``_socket``) is tested by what it does in
+The private parts of kazoo used here (``ConnectionHandler._invoke``, its ``_socket``) are tested by their behaviour in
 ``tests/contract/test_coordinator.py``; the dependency is pinned below 2.12 for the same reason.
 """
 
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 class KazooLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic for type checkers only, until 3.11
-    """The log of one kazoo client: lets errors through, and keeps why a connection was lost.
+    """Log of a kazoo client: passes errors on and keeps the reason of a lost connection.
 
-    :ivar reason: Of the newest loss, in kazoo's words; empty when it has not said any.
+    :ivar reason: Reason of the newest loss, in kazoo's words; empty when kazoo has not logged any.
     """
 
     reason = ""
@@ -90,7 +90,7 @@ class BoundedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has n
         return answer
 
     def shut_down_socket(self) -> None:
-        """Make the current connection fail at once, also when kazoo's thread is stuck in the middle of a frame."""
+        """Make the current connection fail immediately, even when kazoo's thread is blocked within a frame."""
         connection = self._socket
         if connection is not None:
             try:
@@ -125,13 +125,14 @@ def make_client(config: HaConfig) -> KazooClient:
 def _longest_pause(timings: Timings) -> float:
     """Return the longest pause between two rounds of connecting, seconds.
 
-    It is part of what a cut may last, so it stays within the margin; kazoo's default grows to an hour.
+    It counts towards the longest tolerated network interruption, so it stays within the margin; kazoo's default grows
+    to an hour.
     """
     return min(1.0, max(0.05, timings.margin / 2))
 
 
 def _authentication(config: HaConfig) -> dict[str, Any]:
-    """Return the credentials, and the ACL of every node that this session creates: with credentials, theirs alone."""
+    """Return the credentials and the ACL of every node that this session creates (only its own, if any)."""
     given, acl = [], []
     if config.digest_auth is not None:
         _warn_in_clear(config, "the password goes over the network in clear")

@@ -1,13 +1,13 @@
-"""Many reads in one request of ZooKeeper: ``multiRead``, which servers know since 3.6 and kazoo does not.
+"""Many reads in one request of ZooKeeper: ``multiRead``, supported by servers since 3.6 but not by kazoo.
 
-A request costs kazoo some 0.1 ms of Python, a read within a ``multiRead`` a small part of that
-(``benchmarks/recovery.py``). The server reads in the order of the request and answers each read by itself: one that
-fails fails no other.
+A request costs kazoo some 0.1 ms of Python, a read within a ``multiRead`` a small fraction
+(``benchmarks/recovery.py``). The server reads in the order of the request and returns a separate result for each read:
+a failed read does not affect the others.
 
-A server before 3.6 ends the session that sends what it does not know. So ``_kazoo.py`` asks in a session made for the
-question, once in a process that wants to read much: a driver must not lose its leadership by a read.
+A server before 3.6 ends a session that sends an unknown request. So ``_kazoo.py`` probes the servers in a separate
+session, once per process with many reads: a driver must not lose its leadership by a read.
 
-What is private to kazoo and used here (``KazooClient._call``, ``kazoo.protocol``) is tested by what it does in
+The private parts of kazoo used here (``KazooClient._call``, ``kazoo.protocol``) are tested by their behaviour in
 ``tests/contract/test_coordinator.py``; the dependency is pinned below 2.12 for the same reason.
 """
 
@@ -112,18 +112,18 @@ class PendingMultiReads:
 
 
 class KnownServers:
-    """Which servers know the request. Used from threads, and without a lock: to ask twice does no harm."""
+    """Cache of the ensembles that support ``multiRead``. Shared without a lock: a repeated probe is harmless."""
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {}
         self._again: dict[str, float] = {}
 
     def know(self, hosts: str, ask: Callable[[], bool | None], *, reads: int) -> bool:
-        """Return whether the servers are known to know it.
+        """Return whether the servers support ``multiRead``.
 
-        :param ask: Asks them; ``None`` when they did not answer. They are asked again after a minute then: a server
-            that takes no further connection must not hold up each read.
-        :param reads: How many there are to send; for less than :data:`MANY` the servers are not asked.
+        :param ask: Probes the servers; ``None`` without a response. The next probe follows after a minute: a server
+            that accepts no further connection must not delay each read.
+        :param reads: Number of reads to send; below :data:`MANY` the servers are not probed.
         """
         if reads >= MANY and hosts not in self._known and time.monotonic() >= self._again.get(hosts, 0.0):
             answer = ask()

@@ -1,4 +1,4 @@
-"""Reads that are all sent before the first answer comes. Requests of one session are answered in their order."""
+"""Reads that are all sent before the first response arrives. A session's requests are answered in their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_ha.coordination.reads import Reads, Seen
 
 @dataclass(frozen=True)
 class NodeWatch:
-    """Calls back with the path; equal for equal paths, so that kazoo keeps one of them however often it is set."""
+    """Callback with the path; equal for equal paths, so kazoo keeps one watch per path however often it is set."""
 
     callback: PathWatch
     path: str
@@ -26,10 +26,10 @@ class NodeWatch:
 
 
 class PendingReads:
-    """Reads that were sent. With one that fails all have failed: they hold together only within one connection.
+    """Reads that were sent. If one fails, all fail: they are consistent only within one connection.
 
     :param client: A connected client.
-    :param reads: What to read.
+    :param reads: Paths to read.
     :param watch: Called for each node when it may have changed.
     """
 
@@ -58,7 +58,7 @@ class PendingReads:
         return Seen({path: nodes.get(path) for path in self._order}, lists)
 
     def _that_are_there(self, asked: list[tuple[str, Any]], end: float) -> dict[str, Node | None]:
-        """Return those of the nodes that exist after all. Only ``exists`` can watch one that does not."""
+        """Return the nodes that exist now. Only ``exists`` can watch a missing node."""
         there = [path for path, result in asked if _answer(result, end)]
         return _nodes([(path, self._client.get_async(path)) for path in there], end)
 
@@ -79,6 +79,6 @@ def _answer(result: Any, end: float) -> Any:
 
 
 def node_of(path: str, answer: Any) -> Node:
-    """Return the node that kazoo answered with: its data, and what the server says of it."""
+    """Return the node of a kazoo response: its data and the server's metadata."""
     data, stat = answer
     return Node(path, data, stat.version, stat.mzxid, stat.ephemeralOwner)

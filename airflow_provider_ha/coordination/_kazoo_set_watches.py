@@ -29,10 +29,10 @@ from airflow_provider_ha.coordination.reads import Reads, Seen
 
 
 class PendingWatchedReads:
-    """Reads that were sent, and will be watched; like ``PendingReads`` with a watch.
+    """Reads that were sent and whose watches are set later; otherwise like ``PendingReads`` with a watch.
 
     :param client: A connected client, of servers that know ``multiRead``.
-    :param reads: What to read.
+    :param reads: Paths to read.
     :param watch: Called for each node when it may have changed.
     """
 
@@ -58,11 +58,11 @@ class PendingWatchedReads:
 
 
 class SetWatches:
-    """One request, with the methods that kazoo calls of a request.
+    """One request, with the methods that kazoo calls on requests.
 
     :param client: Whose chroot the paths are in.
-    :param since: A transaction. What has changed after it fires its watch at once.
-    :param nodes: What was read, by path: a node that exists is watched for changes, another one for its creation.
+    :param since: A transaction id. A node that changed later fires its watch immediately.
+    :param nodes: Read nodes, by path: a node that exists is watched for changes, another one for its creation.
     :param watch: Called with the path.
     """
 
@@ -80,8 +80,8 @@ class SetWatches:
     def serialize(self) -> bytearray:
         """Return the request, and register the watches with kazoo.
 
-        kazoo calls this in the thread of the connection, just before it sends the request. Events may come before the
-        answer, and a connection that was lost by then fires what is registered.
+        kazoo calls this in the thread of the connection, just before it sends the request. Events may arrive before the
+        response, and a connection lost in the meantime fires the registered watches.
         """
         for path, watch, _ in self._nodes:
             self._client._data_watchers[path].add(watch)  # noqa: SLF001  # see _kazoo_multi_read.py

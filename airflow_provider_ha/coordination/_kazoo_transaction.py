@@ -1,6 +1,6 @@
-"""Our operations as a kazoo transaction, and its results and errors as ours.
+"""Conversion of operations to a kazoo transaction, and of its results and errors back.
 
-kazoo returns the errors of a transaction as values and raises none of them: every result is inspected by its type.
+kazoo returns the errors of a transaction as values and does not raise them: every result is inspected by its type.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""ACLs of the nodes of a tree: finds those that differ from what this session's credentials give, and corrects them.
+"""ACLs of the nodes of a tree: find and correct those that differ from this session's.
 
-ZooKeeper inherits nothing: each node keeps the ACL that it was created with. So nodes that were made before credentials
-were switched on stay open to all, and nodes of an old password refuse the new one.
+ZooKeeper inherits nothing: each node keeps the ACL that it was created with. So nodes created before credentials were
+configured stay open to all, and nodes of an old password refuse the new one.
 
-Invariant: bounded. A window of nodes is asked for in one round trip, and only names and findings are kept.
+Invariant: bounded. A window of nodes is read in one round trip, and only names and findings are kept.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Permission = tuple[str, str, int]  # scheme, id, bits
 
 @dataclass(frozen=True, slots=True)
 class NodeAcl:
-    """The ACL of one node as it was read.
+    """ACL of a node as read.
 
-    :param permissions: ``None`` when the server does not let this session read it.
-    :param version: How often it was set.
-    :param children: Names of its children; empty when the server does not let this session list them.
+    :param permissions: ``None`` when the server does not let this session read the ACL.
+    :param version: Number of times the ACL was set.
+    :param children: Names of the children; empty when the server does not let this session list them.
     """
 
     path: str
@@ -45,7 +45,7 @@ class AclSession(Protocol):
 
     @property
     def has_credentials(self) -> bool:
-        """Whether this session has credentials."""
+        """Return whether this session has credentials."""
 
     def look(self, paths: Sequence[str]) -> list[NodeAcl]:
         """Return the ACLs of the nodes that exist, in one round trip."""
@@ -59,7 +59,7 @@ class WrongAcl:
     """A node whose ACL differs from the one that this session's credentials give.
 
     :param acl: Its ACL, for people, without the hash of a password.
-    :param refused: Whether the server refuses to read and to set it: what lies below is not known either.
+    :param refused: Whether the server refuses to read and to set it: the nodes below are unknown too.
     """
 
     path: str
@@ -71,9 +71,9 @@ class WrongAcl:
 class AclReport:
     """Result of a check or a repair.
 
-    :param nodes: How many nodes were read.
-    :param wrong: Those that are wrong, or were until they were repaired.
-    :param left: How many of them are still wrong.
+    :param nodes: Number of nodes read.
+    :param wrong: Nodes with a wrong ACL (before the repair).
+    :param left: Number of nodes that are still wrong.
     """
 
     nodes: int = 0
@@ -84,7 +84,7 @@ class AclReport:
 def check(session: AclSession, base: str) -> AclReport:
     """Check *base* and everything below it. Changes nothing.
 
-    :raises NotConnectedError: ZooKeeper could not be read: nothing is known.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     report = AclReport()
     for window in _windows(session, base):
@@ -97,7 +97,7 @@ def check(session: AclSession, base: str) -> AclReport:
 def repair(session: AclSession, base: str, *, done: Callable[[int], None] = lambda _: None) -> AclReport:
     """Give *base* and everything below it the ACL of this session's credentials. Repeatable; continues after a crash.
 
-    Repeats until a whole pass finds nothing that it may change: other clients go on creating nodes.
+    Repeats until a whole pass finds nothing that it may change: other clients keep creating nodes.
 
     :param done: Called with the number of nodes read so far.
     :raises NotConnectedError: ZooKeeper does not answer; corrected nodes stay corrected.

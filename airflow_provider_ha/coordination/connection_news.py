@@ -15,9 +15,9 @@ _log = logging.getLogger(__name__)
 
 
 class ConnectionNews:
-    """Logs the changes of one connection. Called by the one thread that receives them.
+    """Logger of a connection's state changes. Called only by the thread that receives them.
 
-    :param hosts: Of the ensemble.
+    :param hosts: Addresses of the ensemble.
     """
 
     def __init__(self, hosts: str) -> None:

@@ -1,7 +1,7 @@
-"""The seam to ZooKeeper: what a coordinator can do, in terms that a fake can keep as well.
+"""Interface to ZooKeeper, in terms that a fake can implement too.
 
-Reads return nodes with their versions. Writes are transactions: a list of operations that all happen or none does.
-There is no write that does not go through :meth:`Coordinator.commit`.
+Reads return nodes with their versions. Writes are transactions: a list of operations that are all applied or all
+rejected. Every write goes through :meth:`Coordinator.commit`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ PathWatch = Callable[[str], None]
 
 
 class SessionState(Enum):
-    """What is known about the session (design, contract 3: SUSPENDED is not LOST)."""
+    """State of the session (design, contract 3: SUSPENDED is not LOST)."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -70,7 +70,7 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SessionCredentials:
-    """What closes a session from outside once its owner is proven dead. The password never reaches a log."""
+    """Credentials that close a session from outside once its owner is proven dead. Logs never contain the password."""
 
     session_id: int
     password: bytes
@@ -84,11 +84,11 @@ class Coordinator(Protocol):
 
     @property
     def state(self) -> SessionState:
-        """What is known about the session now."""
+        """Current state of the session."""
 
     @property
     def session(self) -> SessionCredentials | None:
-        """The current session; ``None`` while there is none."""
+        """Current session; ``None`` without a session."""
 
     @property
     def negotiated_timeout(self) -> float:
@@ -119,8 +119,8 @@ class Coordinator(Protocol):
     def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
         """Apply all *ops* in one transaction, or none.
 
-        :param ops: What to do, in this order.
-        :param timeout: Seconds to wait for a connection, and again for the answer; by default the session timeout.
+        :param ops: Operations, applied in this order.
+        :param timeout: Seconds to wait for a connection, and again for the response; by default the session timeout.
 
         Returns the new version of each node that was set, 0 for a created one, -1 for checks and deletes.
 

@@ -42,7 +42,7 @@ def counter_op(path: str, node: Node | None, value: int) -> Create | SetData:
     :param node: The node as it was read; ``None`` when it does not exist.
     :param value: The new number.
     :raises ValueError: *value* is not above the current number.
-    :raises CoordinationError: *value* needs more than 64 bits: no number is left.
+    :raises CoordinationError: *value* needs more than 64 bits.
     """
     if value <= counter_value(node):  # guard: counter-can-be-lowered
         raise ValueError(f"counter {path} stands at {counter_value(node)} and cannot be set to {value}")

@@ -53,13 +53,13 @@ def acquire(
     """Wait until there is no leader, then lead.
 
     :param coordinator: The session; the leadership ends with it.
-    :param lock: What to lead: a job or the cluster.
+    :param lock: Lock of a job or of the cluster.
     :param timings: Heartbeats and lease.
     :param clock: For the lease.
-    :param describe: Returns the data of the leader node for the epoch that would be won. Asked once per epoch.
+    :param describe: Returns the data of the leader node for the epoch that would be won. Called once per epoch.
     :param timeout: Seconds to wait; ``None`` waits without limit, also through outages of ZooKeeper; 0 tries once.
     :param stop: Set by another thread to call the wait off; noticed within a heartbeat interval.
-    :param admit: Called before each attempt; what it raises ends the wait (the run has a result already).
+    :param admit: Called before each attempt; an error in it ends the wait (the run has a result already).
     :param also: Returns, for the epoch that would be won, operations of the transaction that grants it.
     :raises LeadershipUnavailableError: Another process still leads after *timeout*, or *stop* was set.
     :raises NotConnectedError: ZooKeeper does not answer within *timeout*.
@@ -101,10 +101,10 @@ def _nothing(epoch: int) -> tuple[Op, ...]:  # noqa: ARG001  # the interface of 
 
 @dataclass
 class _Candidate:
-    """One process that wants to lead, and what it remembers between its attempts.
+    """Candidate for leadership: one process, with its state between attempts.
 
-    ``attempt`` is what it writes into the epoch node. It stays the same over all its attempts, so that a transaction
-    whose answer was lost is still recognised, and the epoch is not raised again for nothing.
+    ``attempt`` is its content of the epoch node. It stays the same over all attempts, so that a transaction whose
+    response was lost is still recognised and does not raise the epoch a second time.
     """
 
     coordinator: Coordinator
@@ -168,7 +168,7 @@ class _Candidate:
             _log.info("no answer to the acquisition of %s; reading back", self.lock.label)
 
     def _judge(self, epoch: Node, leader: Node | None) -> Leadership | None:
-        """Decide from what is there whether this candidate leads, and prove it with a first guarded write."""
+        """Decide from the nodes whether this candidate leads, and prove it with a first guarded write."""
         if leader is None or not self._is_mine(epoch, leader):
             return None
         leadership = Leadership(
@@ -189,7 +189,7 @@ class _Candidate:
         return leadership
 
     def _information(self, epoch: int) -> bytes:
-        """Return what is published for *epoch*: the same bytes at every attempt, for one may be applied late."""
+        """Return the leader information of *epoch*: the same bytes at every attempt, as one may be applied late."""
         if epoch not in self.information:
             self.information[epoch] = self.describe(epoch)
         return self.information[epoch]

@@ -39,10 +39,10 @@ _MAX_SESSION_TIMEOUT_MS = 60_000  # ZooKeeper's own limit is 20 ticks: too short
 class EmbeddedZooKeeper:
     """One ZooKeeper server as a child process; dies with the process (thread) that started it.
 
-    :param data_dir: Where its data, configuration and log lie; made when it does not exist.
+    :param data_dir: Directory of its data, configuration and log; created when missing.
     :param port: Port on the loopback; by default a free one, kept over restarts.
     :param tick_ms: ZooKeeper's unit of time, milliseconds: sessions expire on a multiple of it.
-    :param jars: Directory with ZooKeeper's jars; by default those of Spark.
+    :param jars: Directory with ZooKeeper's jars; by default Spark's.
     """
 
     _main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -72,9 +72,9 @@ class EmbeddedZooKeeper:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> Self:
-        """Start the server and wait until it answers. Does nothing when it runs.
+        """Start the server and wait until it answers. Do nothing when it runs already.
 
-        :raises ConfigurationError: No Java, no jars, port in use, no disk, or the server ended at once.
+        :raises ConfigurationError: No Java, no jars, port in use, full disk, or the server ended immediately.
         """
         if self.pid is None:
             self.launch()
@@ -141,11 +141,11 @@ class EmbeddedZooKeeper:
         self._process = None
 
     def freeze(self) -> None:
-        """Stop the server's clock (SIGSTOP): connections stay open, nothing is answered."""
+        """Pause the server (SIGSTOP): connections stay open without responses."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen server go on."""
+        """Resume a frozen server."""
         self._signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""Raising an epoch without leading: for a job whose earlier epochs ZooKeeper does not know, or no longer.
+"""Raising an epoch without leading: for a job whose earlier epochs ZooKeeper never had or has lost.
 
-Invariant: an epoch only grows. It is the version of a node, so it grows in steps of one. They are sent together: no
-process ever sees a short epoch.
+Invariant: an epoch only grows. It is the version of a node, so it grows in steps of one, which are sent together:
+other processes never see an intermediate epoch.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _OPS_PER_TRANSACTION = 4000  # far below what one transaction may hold, 1 MB
 def raise_epoch(
     coordinator: Coordinator, lock: Lock, *, lowest: int, to: int, by: bytes
 ) -> tuple[int, tuple[str, ...]]:
-    """Ensure that no epoch up to *lowest* can come again; return the epoch that the lock has now, and what was made.
+    """Ensure that epochs up to *lowest* are never granted again; return the lock's epoch and the created nodes.
 
-    :param lowest: Highest epoch that was ever given out, as far as the caller knows.
-    :param to: What it is raised to when it is below *lowest*.
-    :param by: In place of the attempt id that an acquisition writes: it belongs to no process.
+    :param lowest: Highest epoch ever granted, as far as the caller knows.
+    :param to: New epoch when the current one is below *lowest*.
+    :param by: Content in place of an acquisition's attempt id: it does not belong to a process.
     :raises VersionConflictError: Another process has raised it at the same time.
     """
     node = coordinator.find(lock.epoch)

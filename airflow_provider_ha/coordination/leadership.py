@@ -1,13 +1,13 @@
-"""A leadership: one epoch of one lock, held by one session, as long as its lease lasts.
+"""A leadership: one epoch of a lock, held by one session, as long as its lease lasts.
 
 Invariants:
 
 - Every write is one transaction that checks the epoch and that the leader node exists (design, contract 1). kazoo may
-  send a request that was queued under a lost session again under the next one; it then fails at these checks.
+  resend a request that was queued under a lost session under the next one; it then fails at these checks.
 - One process, one leadership: once lost it never comes back (contract 8). The holder exits, a fresh process contends.
 
-Threads: :meth:`Leadership.commit` may be called from any thread. Heartbeats have their own thread, and only it
-calls ``on_lost``.
+Threads: :meth:`Leadership.commit` may be called from any thread. Heartbeats have their own thread, which alone calls
+``on_lost``.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _EXIT = "Exit: only a fresh process may contend again"
 
 
 class Leadership:
-    """The right to change a job or a cluster, until it is lost or released. Made by :func:`election.acquire`.
+    """Right to change a job or a cluster, until lost or released. Created by :func:`election.acquire`.
 
     :param coordinator: The session that owns the leader node.
-    :param lock: What is led.
+    :param lock: The lock that is held.
     :param epoch: The fencing token of this grant.
     :param session_id: The session that the leader node belongs to.
-    :param information: What was published in the leader node.
+    :param information: Content of the leader node.
     :param granted_at: Lease time at which the first write of this epoch is sent.
     :param timings: Heartbeats and margin.
     :param clock: For the lease.
@@ -101,16 +101,16 @@ class Leadership:
         return 0.0 if self.lost.is_set() else max(0.0, self._lease.least())
 
     def doubt(self) -> str:
-        """Return why this process does not lead any more; empty while it leads, and after a release. Never blocks."""
+        """Return why this process no longer leads; empty while it leads, and after a release. Never blocks."""
         return "" if self._stopping.is_set() else self._reason or self._own_doubt()
 
     def commit(self, *ops: Op) -> list[int]:
         """Apply all *ops* in one transaction, or none, as this epoch's leader.
 
-        :returns: Versions as :meth:`Coordinator.commit` does, those of *ops* only.
+        :returns: Versions as :meth:`Coordinator.commit` does, for *ops* only.
         :raises FencedError: Another epoch owns the lock, or the leader node is gone. Nothing was changed.
         :raises LeadershipLostError: The lease ran out or the session ended. Nothing was sent.
-        :raises NodeExistsError, NodeMissingError, VersionConflictError: One of *ops* was rejected; nothing was changed.
+        :raises NodeExistsError, NodeMissingError, VersionConflictError: An operation was rejected, and with it all.
         :raises NotConnectedError, OutcomeUnknownError: As :meth:`Coordinator.commit`.
         """
         self._require_lease()  # guard: lease-checked
@@ -145,7 +145,7 @@ class Leadership:
         self._published.replace(information)
 
     def release(self) -> None:
-        """Stop the heartbeats and give the lock up at once, instead of after the session timeout. Idempotent.
+        """Stop the heartbeats and free the lock without waiting for the session timeout. Idempotent.
 
         :raises NotConnectedError, OutcomeUnknownError: The leader node may still be there; it goes with the session.
         """

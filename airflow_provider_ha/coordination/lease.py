@@ -1,8 +1,8 @@
-"""How long a leader may act as one. Pure: its inputs are a clock and the acknowledged heartbeats.
+"""Lease of a leader: the time it may act as one. Pure: inputs are a clock and the acknowledged heartbeats.
 
 Invariant: the lease ends before the server can give the lock to another session. The server counts T from the last time
-that the ensemble's leader heard of the session. What a member acknowledged reaches it only with that member's next
-ping, half a tick later, so the acknowledgement that counts is the last but one (design, contract 3;
+that the ensemble's leader heard of the session. A heartbeat that a member acknowledged reaches it only with that
+member's next ping, half a tick later, so the last acknowledgement but one counts (design, contract 3;
 ``LearnerHandler`` of ZooKeeper forwards touches with its pings, not with requests).
 """
 
@@ -50,17 +50,17 @@ class Moment:
 class Lease:
     """Deadline = time at which the last but one acknowledged heartbeat was *sent* + T - margin, on the boot-time clock.
 
-    The boot-time clock stands still while a hypervisor pauses the machine, and the session runs out. What can
-    be seen of that afterwards is a wall clock that was set forward. It may also be a plain correction of that clock, so
-    it ends no lease, but it is doubt: until two heartbeats that were sent after the jump are acknowledged, each
-    acknowledged heartbeat is good for one interval and one timeout only.
+    The boot-time clock stops while a hypervisor pauses the machine, but the session runs out. Afterwards the only sign
+    is a wall clock that was set forward. It may also be a plain correction of that clock, so it ends no lease, but it
+    is doubt: until two heartbeats that were sent after the jump are acknowledged, each acknowledged heartbeat extends
+    the lease by one interval and one timeout only.
 
     Not safe for several writers; readers may be in other threads.
 
     :param timings: Margin and heartbeat interval.
     :param session_timeout: T in seconds, as the server granted it.
     :param granted_at: Lease time at which the write that proved the grant was sent.
-    :param clock: Where the time comes from.
+    :param clock: Source of the time.
     """
 
     def __init__(self, timings: Timings, *, session_timeout: float, granted_at: float, clock: Clock) -> None:
@@ -77,10 +77,10 @@ class Lease:
         self._lows: tuple[tuple[float, float], ...] = ()  # lease time and what was left then, both ascending
 
     def acknowledge(self, sent_at: Moment) -> None:
-        """Take note that a heartbeat sent at *sent_at* was acknowledged.
+        """Record that a heartbeat sent at *sent_at* was acknowledged.
 
-        One that follows its predecessor within less than a heartbeat interval does not count: both may have waited for
-        the same ping (half a tick is at most one interval).
+        A heartbeat less than one interval after its predecessor does not count: both may have waited for the same ping
+        (half a tick is at most one interval).
         """
         self._note_low()  # guard: short-leases-are-forgotten
         if sent_at.boot > self._newest.boot:
@@ -112,7 +112,7 @@ class Lease:
         return min((self.left(), *(low for at, low in self._lows if at >= since)))
 
     def _note_low(self) -> None:
-        """Note what is left before a heartbeat adds to it: never is it less until the next one."""
+        """Record the time left before a heartbeat extends it: the minimum until the next heartbeat."""
         now, left = self._clock.lease_time(), self.left()
         since = now - LEAST_SECONDS
         self._lows = (*((at, low) for at, low in self._lows if at >= since and low < left), (now, left))

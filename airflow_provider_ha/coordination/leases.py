@@ -1,10 +1,10 @@
-"""Leases of readers: "I am reading this, do not delete it", for a time that the reader names.
+"""Leases of readers: "I am reading this, do not delete it", for a duration set by the reader.
 
-A lease is a persistent node: a reader that dies, or whose session ends, still protects what it reads until the lease
-expires, and a deposed leader holds none that could block a removal (design, contract 4).
+A lease is a persistent node: a reader that dies, or whose session ends, still protects its target until the lease
+expires, and a deposed leader holds no lease that could block a removal (design, contract 4).
 
-Removal goes: remove the pointer, *then* look for leases, *then* delete the files. A reader goes: take the lease, *then*
-read the pointer. At any timing, either the reader finds no pointer or the remover finds the lease.
+Order of a removal: remove the pointer, *then* look for leases, *then* delete the files. Order of a reader: take the
+lease, *then* read the pointer. At any timing, either the reader finds no pointer or the remover finds the lease.
 
 Expiry is wall-clock time of two hosts: take leases that are longer than their clocks may differ.
 """
@@ -28,11 +28,11 @@ _ATTEMPTS = 5
 
 
 class LeaseRecord(Record):
-    """What lies in a lease's node.
+    """Content of a lease's node.
 
-    :param lease_id: Its own id: equal requests of one holder stay two leases.
+    :param lease_id: Id of the lease: equal requests of a holder stay two leases.
     :param holder: The reader, for people.
-    :param expires_at: Until when it protects, UTC.
+    :param expires_at: End of the protection, UTC.
     """
 
     kind: ClassVar[str] = "reader-lease"
@@ -47,7 +47,7 @@ class ReaderLease:
     """A lease that this process took. Release it when done; else it ends by its expiry.
 
     :param path: Its node.
-    :param record: What lies there.
+    :param record: Content of the node.
     """
 
     coordinator: Coordinator
@@ -62,13 +62,13 @@ class ReaderLease:
 def hold(
     coordinator: Coordinator, paths: JobPaths, what: str, *, holder: str, seconds: float, clock: Clock
 ) -> ReaderLease:
-    """Take a lease. Read the pointer of what it protects *after* that.
+    """Take a lease. Read the pointer of its target *afterwards*.
 
     :param coordinator: The session; the lease outlives it.
     :param paths: The job.
-    :param what: What is read: ``"checkpoint-12"``.
+    :param what: Name of the target: ``"checkpoint-12"``.
     :param holder: The reader, for people: host, task, command.
-    :param seconds: For how long, at most.
+    :param seconds: Longest duration of the lease.
     :param clock: For the expiry.
     """
     record = LeaseRecord(lease_id=new_id(), holder=holder, expires_at=clock.now() + timedelta(seconds=seconds))
@@ -85,7 +85,7 @@ def hold(
 
 
 def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -> list[LeaseRecord]:
-    """Return the leases on *what* that have not expired, those that expire last first.
+    """Return the leases on *what* that have not expired, latest expiry first.
 
     :raises RecordCorruptError: A lease cannot be read; it may protect something, so nothing may be deleted.
     """
@@ -103,7 +103,7 @@ def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -
 
 
 def _is_lease(name: str) -> bool:
-    """Whether a name is an id as ``clock.new_id`` makes them."""
+    """Return whether a name is an id as created by ``clock.new_id``."""
     return len(name) == len(new_id()) and name.isascii() and name.isalnum()
 
 

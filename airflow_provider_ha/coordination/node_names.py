@@ -1,8 +1,8 @@
-"""Finds the children of a node that this package made, by name. No other module turns a name into a number or an id.
+"""Children of a node by their name: the only module that turns a node's name into a number or an id.
 
-Invariant: a stray node stops nothing. A child whose name this package never gives (``checkpoints/foo``) is left out,
-left alone, and named in the log once per process. What has a name of ours and cannot be read is another matter: it may
-be the newest of its kind, so it is reported as what it is (contract 6).
+Invariant: a stray node stops nothing. A child with a name that this package never gives (``checkpoints/foo``) is left
+out, left alone, and logged once per process. A node with a valid name that cannot be read is another matter: it may
+be the newest of its kind, so it is reported as unreadable (contract 6).
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _REMEMBERED = 4096  # strays that are named once; a tree with more has other pro
 
 
 def node_number(name: str, *, digits: int = 0) -> int | None:
-    """Return the number that a name stands for; ``None`` for any other name.
+    """Return the number in a node's name; ``None`` for any other name.
 
-    One number has one name: ``7`` for a run, 19 digits for a checkpoint. ``07`` and digits of other scripts are strays.
+    Each number has exactly one name: ``7`` for a run, 19 digits for a checkpoint. ``07`` and digits of other scripts
+    are strays.
 
     :param digits: Length of the name, when it is filled up with zeros.
     """
@@ -44,12 +45,12 @@ def node_numbers(names: Iterable[str], *, parent: str, digits: int = 0) -> list[
 
 
 def is_checkpoint(name: str) -> bool:
-    """Whether a child of ``checkpoints`` is a checkpoint's pointer."""
+    """Return whether a child of ``checkpoints`` is a checkpoint's pointer."""
     return node_number(name, digits=CHECKPOINT_DIGITS) is not None
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is one that users may give: to a savepoint, an operation, a schedule."""
+    """Return whether users may give this name to a savepoint, an operation or a schedule."""
     try:
         check_name(name, "name")
     except ConfigurationError:
@@ -58,7 +59,7 @@ def is_plain(name: str) -> bool:
 
 
 def is_job(name: str) -> bool:
-    """Whether a child of a cluster's node is a job."""
+    """Return whether a child of a cluster's node is a job."""
     try:
         check_job_id(name)
     except ConfigurationError:

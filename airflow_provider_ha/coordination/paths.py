@@ -1,4 +1,4 @@
-"""Where everything lies in ZooKeeper. No other module writes a znode path by hand (design, section 3)."""
+"""Paths of all znodes. No other module writes a znode path by hand (design, section 3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHECKPOINT_DIGITS = 19  # zero-padded, so that text order is number order (FLINK
 
 
 class Lock(Protocol):
-    """What can be led: three nodes and a name for messages. Every job has one, and so has the cluster."""
+    """Lock of a leadership: three nodes and a name for messages. Every job has one, and so has the cluster."""
 
     @property
     def epoch(self) -> str:
@@ -31,15 +31,15 @@ class Lock(Protocol):
 
     @property
     def label(self) -> str:
-        """What is led, for messages: ``job 'flights'``."""
+        """Name of the led object for messages: ``job 'flights'``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockPaths:
-    """A lock that is nothing else.
+    """A lock without further nodes.
 
     :param base: Parent of its nodes.
-    :param label: What is led, for messages.
+    :param label: Name of the led object, for messages.
     """
 
     base: str
@@ -63,7 +63,7 @@ class LockPaths:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPaths:
-    """Paths of one cluster: a namespace of jobs.
+    """Paths of a cluster: a namespace of jobs.
 
     :param root: Root of all clusters, without slashes at the ends.
     :param cluster_id: Name of this cluster.
@@ -74,7 +74,7 @@ class ClusterPaths:
 
     @property
     def base(self) -> str:
-        """Parent of every job."""
+        """Parent of all jobs."""
         return f"/{self.root.strip('/')}/{self.cluster_id}"
 
     @property
@@ -89,25 +89,25 @@ class ClusterPaths:
 
     @property
     def watchers(self) -> str:
-        """Parent of the ephemeral nodes of what watches all jobs; below the lock, so that no job can have this name."""
+        """Parent of the ephemeral nodes of watchers of all jobs; below the lock: a job cannot have this name."""
         return f"{self.resource_manager_lock}/watchers"
 
     def watcher(self, name: str) -> str:
-        """One of them."""
+        """Node of a watcher."""
         return f"{self.watchers}/{check_name(name, 'watcher id')}"
 
     @property
     def outputs(self) -> str:
-        """Parent of the claims of outputs; below the lock as well."""
+        """Parent of the claims of outputs; below the lock, like the watchers."""
         return f"{self.resource_manager_lock}/outputs"
 
     def output(self, digest: str) -> str:
-        """Which job writes to one of them, by the digest of its place."""
+        """Claim of the job that writes to an output, by the digest of the output's location."""
         return f"{self.outputs}/{check_name(digest, 'digest of an output')}"
 
     @property
     def deleted_jobs(self) -> str:
-        """Parent of the names of jobs that were deleted; below the lock as well."""
+        """Parent of the names of deleted jobs; below the lock, like the watchers."""
         return f"{self.resource_manager_lock}/deleted"
 
     def deleted(self, job_id: str) -> str:
@@ -129,18 +129,18 @@ class ClusterPaths:
         return f"{self.base}/to_delete"
 
     def job(self, job_id: str) -> JobPaths:
-        """Return the paths of one job.
+        """Return the paths of a job.
 
-        :raises ConfigurationError: The id is not a valid one.
+        :raises ConfigurationError: The id is invalid.
         """
         return JobPaths(f"{self.base}/{check_job_id(job_id)}", job_id)
 
 
 @dataclass(frozen=True, slots=True)
 class JobPaths:
-    """Paths of one job.
+    """Paths of a job.
 
-    :param base: The job's own node.
+    :param base: The job's node.
     :param job_id: The job's id.
     """
 
@@ -197,7 +197,7 @@ class JobPaths:
         return f"{self.run(number)}/result"
 
     def run_claim(self, number: int) -> str:
-        """What run *number* has claimed outside of the cluster; says as well when the job has no more need of it."""
+        """Claims of run *number* outside of the cluster; also records that the job no longer needs them."""
         return f"{self.run(number)}/claim"
 
     def submissions(self, number: int) -> str:
@@ -205,28 +205,28 @@ class JobPaths:
         return f"{self.run(number)}/submissions"
 
     def submission(self, number: int, attempt: int) -> str:
-        """Node of one submission: *attempt* counts from 1."""
+        """Node of a submission: *attempt* counts from 1."""
         return f"{self.submissions(number)}/{attempt}"
 
     def submission_started(self, number: int, attempt: int) -> str:
-        """What the engine said when it took the submission (process id, host)."""
+        """The engine's answer when it accepted the submission (process id, host)."""
         return f"{self.submission(number, attempt)}/started"
 
     def submission_led(self, number: int, attempt: int) -> str:
-        """Which process of the submission has led; made in the transaction that grants the leadership."""
+        """Process of the submission that led; created in the transaction that grants the leadership."""
         return f"{self.submission(number, attempt)}/led"
 
     def submission_exit(self, number: int, attempt: int) -> str:
-        """How the submission's processes ended; written by their supervisor after all of them are dead."""
+        """Exit of the submission's processes; written by their supervisor after all have ended."""
         return f"{self.submission(number, attempt)}/exit"
 
     @property
     def removed_runs(self) -> str:
-        """Which runs were removed, and parent of the notes about the requests that had made them."""
+        """Numbers of the removed runs, and parent of the notes about the requests that created them."""
         return f"{self.base}/removed_runs"
 
     def removed_requests(self, part: int) -> str:
-        """Some of these notes; *part* counts from 1."""
+        """A part of the notes about requests of removed runs; *part* counts from 1."""
         return f"{self.removed_runs}/{part}"
 
     @property
@@ -240,7 +240,7 @@ class JobPaths:
 
     @property
     def generation(self) -> str:
-        """Which working directory is current."""
+        """Node of the current working directory's generation."""
         return f"{self.base}/generation"
 
     @property
@@ -263,7 +263,7 @@ class JobPaths:
         return f"{self.base}/savepoints"
 
     def savepoint(self, savepoint_id: str) -> str:
-        """Pointer of one savepoint."""
+        """Pointer of a savepoint."""
         return f"{self.savepoints}/{check_savepoint_id(savepoint_id)}"
 
     def leases(self, what: str) -> str:
@@ -276,12 +276,12 @@ class JobPaths:
         return f"{self.base}/operations"
 
     def operation(self, operation_id: str) -> str:
-        """Node of one operation: its request, then its state and result."""
+        """Node of an operation: its request, then its state and result."""
         return f"{self.operations}/{check_name(operation_id, 'operation id')}"
 
     @property
     def watchers(self) -> str:
-        """Parent of the claims of Airflow tasks, and of the ephemeral nodes of those that wait now."""
+        """Parent of the claims of Airflow tasks and of the ephemeral nodes of waiting tasks."""
         return f"{self.base}/watchers"
 
     def watcher(self, watcher_id: str) -> str:
@@ -295,12 +295,12 @@ class JobPaths:
 
     @property
     def moved(self) -> str:
-        """Where the job has gone, or is going; no run is made here while it exists."""
+        """Target of a finished or running move of the job; while it exists, runs are not created here."""
         return f"{self.base}/moved"
 
     @property
     def arriving(self) -> str:
-        """Which move brings the job here; the run that ends the move removes it."""
+        """The move that brings the job here; the run that ends the move removes it."""
         return f"{self.base}/arriving"
 
     @property

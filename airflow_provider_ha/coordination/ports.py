@@ -1,6 +1,6 @@
 """Ports of this host for servers that need a fixed port before they start.
 
-Invariant: the ports lie outside of the range that the system gives to outgoing connections. A port of that range may be
+Invariant: the ports are outside of the range that the system uses for outgoing connections. A port of that range may be
 taken by any connection of any process before the server listens on it.
 """
 
@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether *port* of the loopback has no listener."""
+    """Return whether *port* of the loopback has no listener."""
     with suppress(OSError), _bound(port):
         return True
     return False
@@ -56,7 +56,7 @@ def _first_outgoing() -> int:
 
 
 def _held(port: int) -> socket.socket:
-    """Bind a port and listen: until one of them listens, two sockets may be bound to one port (``SO_REUSEADDR``)."""
+    """Bind a port and listen: without a listener, two sockets may be bound to one port (``SO_REUSEADDR``)."""
     probe = _bound(port)
     try:
         probe.listen()

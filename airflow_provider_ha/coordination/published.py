@@ -25,13 +25,13 @@ _RETRY_SECONDS = 1.0
 
 
 class PublishedInformation:
-    """Keeps the data of one leader node for as long as its leadership lasts.
+    """Keeps the data of a leader node for as long as its leadership lasts.
 
     :param coordinator: The session that owns the node.
-    :param lock: What is led.
-    :param epoch: The leadership; no other one's node is touched.
+    :param lock: The lock that is held.
+    :param epoch: Epoch of the leadership; the nodes of other epochs are not touched.
     :param session_id: The session that the node belongs to.
-    :param data: What it holds.
+    :param data: Content of the node.
     :param on_foreign: Called with the reason when the node belongs to another session.
     """
 

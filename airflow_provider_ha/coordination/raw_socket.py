@@ -13,7 +13,7 @@ _DEFAULT_PORT = 2181
 
 
 def addresses(config: HaConfig) -> list[tuple[str, int]]:
-    """Return host and port of every server."""
+    """Return hosts and ports of the servers."""
     return [_address(host) for host in config.zookeeper.split(",")]
 
 

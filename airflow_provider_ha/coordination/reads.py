@@ -15,12 +15,12 @@ from airflow_provider_ha.errors import NodeMissingError
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What to read: the nodes in their order, then the lists of children in theirs.
+    """Paths to read: nodes in their order, then lists of children in theirs.
 
     :param nodes: Paths of nodes, whether they exist or not.
     :param lists: Paths whose children's names are wanted.
-    :param absent: Those of the nodes that are likely not to exist. To watch one that does not costs one request then,
-        in place of two; one that exists after all costs two.
+    :param absent: Nodes that probably do not exist. Watching a missing node then costs one request instead of two; an
+        existing one costs two.
     """
 
     nodes: tuple[str, ...] = ()
@@ -34,9 +34,9 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was read. Asking for a path that was not read is an error of the caller (``KeyError``).
+    """Result of reads. Access to a path that was not read is an error of the caller (``KeyError``).
 
-    :param nodes: By path; ``None`` for one that does not exist.
+    :param nodes: By path; ``None`` for a missing node.
     :param lists: Names of the children by path, sorted; empty for a node that does not exist.
     """
 

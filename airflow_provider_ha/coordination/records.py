@@ -1,4 +1,4 @@
-"""Records in ZooKeeper: read one with its version, create one exactly once."""
+"""Records in ZooKeeper: read them with their version, create them exactly once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def read_record(
 
     :param coordinator: The session.
     :param path: Its node.
-    :param record_type: What is expected there.
-    :param watch: Called once when the node may have changed, or may have been created.
+    :param record_type: Expected type.
+    :param watch: Called once when the node may have changed or been created.
     :returns: The record and the version of its node; ``None`` when the node does not exist.
-    :raises RecordCorruptError: The node holds something else; names the node.
+    :raises RecordCorruptError: The node holds other data; the message names the node.
     """
     node = coordinator.find(path, watch=watch)
     if node is None:

@@ -2,12 +2,12 @@
 
 Invariants:
 
-- Every announcement comes from one thread, in order, and from what was read, never from a watch event alone.
-- What happens between two reads may appear as one change; the last state is always announced.
+- Every announcement comes from one thread, in order, and is based on a read, never on a watch event alone.
+- Several changes between two reads may appear as one; the last state is always announced.
 - A leader that is still the same after an interruption is announced again: a client that has dropped its connection to
-  it has to learn that it may connect (FLINK-19557).
-- Without a session nothing is known about the leader, so ``None`` is announced when the session is lost; in strict mode
-  as soon as the connection is interrupted. A leader that is only assumed is worse than none (FLINK-6174).
+  it must learn that it may connect (FLINK-19557).
+- Without a session the leader is unknown, so ``None`` is announced when the session is lost; in strict mode already
+  when the connection is interrupted. A leader that is only assumed is worse than none (FLINK-6174).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ OnChange = Callable[[Node | None], None]
 
 
 class LeaderRetrieval:
-    """Follows the leader of one lock. Start it with :meth:`start` or a ``with`` statement.
+    """Follows the leader of a lock. Start it with :meth:`start` or a ``with`` statement.
 
-    :param coordinator: The session; stays its owner's to close.
-    :param lock: What is led.
-    :param on_change: Called with the leader node (its data is the leader's own record), or with ``None`` when
-        there is no leader or nothing is known. Called first with what is found at the start.
+    :param coordinator: The session; its owner closes it.
+    :param lock: The lock to follow.
+    :param on_change: Called with the leader node (its data is the leader's own record), or with ``None`` without a
+        known leader. Called first with the state at the start.
     :param tolerate_suspended: ``False`` is the strict mode.
     :param poll: Seconds between two reads when no watch fires.
     """
@@ -90,9 +90,9 @@ class LeaderRetrieval:
         self.stop()
 
     def look(self) -> None:
-        """Read once and announce what is new. The thread's work; a caller without threads may call it directly.
+        """Read once and announce a change. The thread's work; a caller without threads may call it directly.
 
-        :raises CoordinationError: Nothing could be found out, so nothing was announced.
+        :raises CoordinationError: The read failed; there was no announcement.
         """
         if self._blind:
             self._blind = False
@@ -134,7 +134,7 @@ class LeaderRetrieval:
         self._changed.set()
 
     def _on_state(self, state: SessionState) -> None:
-        """Called on the event thread: only notes what the next read has to do."""
+        """Note on the event thread the work of the next read."""
         if state is not SessionState.CONNECTED:
             self._again = True  # guard: retrieval-again
             self._blind = self._blind or state in self._unknown  # guard: retrieval-looks

@@ -1,4 +1,4 @@
-"""Closing the session of a dead process from outside, so that its lock is free at once and not after the timeout.
+"""Closing the session of a dead process from outside, so that its lock is free before the session timeout.
 
 Only after proof of death (design, contract 10): attaching to a session closes its owner's connection even before the
 password is looked at, and a closed session frees the lock while its owner may still write elsewhere.
@@ -33,10 +33,10 @@ def close_session(config: HaConfig, credentials: SessionCredentials, *, timeout:
     """Close a session whose owner is proven dead.
 
     :param config: The ensemble.
-    :param credentials: Session id and password, as the dead process left them behind.
+    :param credentials: Session id and password, as recorded by the dead process.
     :param timeout: Seconds for each server.
-    :returns: True when this call closed it. False when there was nothing to close (it is gone, or the password is
-        another one: both look the same) or no server answered; then the session ends by its timeout.
+    :returns: True when this call closed it. False when the session is closed already or has another password (both look
+        the same), or without a response; then the session ends by its timeout.
     """
     for address in addresses(config):
         try:

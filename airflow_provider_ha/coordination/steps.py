@@ -1,8 +1,8 @@
-"""Reads of many things in few round trips, where each thing needs several: what it reads next depends on an answer.
+"""Batched reads of many objects, where an object needs several dependent reads.
 
-A reader is a generator: it yields what it wants to read, is sent what was seen, and returns what it made of that. So
-one reader serves for one thing and for a thousand; these share their round trips. What is seen has the answers to all
-of them: a reader looks up its own paths.
+A reader is a generator: it yields read requests, receives results, and returns a value. The same reader serves one
+object or a thousand, sharing the round trips. The results contain the responses for all readers: each reader
+looks up its own paths.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Steps = Generator[Reads, Seen, T]
 
 
 def follow(coordinator: Coordinator, steps: Steps[T]) -> T:
-    """Return what one reader returns, and raise what it raises.
+    """Return the result of a reader, and raise its errors.
 
-    :raises NotConnectedError: It could not be read.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     return follow_all(coordinator, [steps])[0]
 
 
 def follow_all(coordinator: Coordinator, many: Sequence[Steps[T]]) -> list[T]:
-    """Return what each reader returns. The reads of one of them keep their order.
+    """Return the result of each reader. The reads of each reader keep their order.
 
-    :raises NotConnectedError: It could not be read.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     results: dict[int, T] = {}
     wanted = _advance(enumerate(many), None, results)
@@ -47,7 +47,7 @@ def follow_all(coordinator: Coordinator, many: Sequence[Steps[T]]) -> list[T]:
 
 
 def or_error(steps: Steps[T]) -> Steps[T | HaError]:
-    """Return the error of a reader in place of its result: one that fails hides no other."""
+    """Return the error of a reader in place of its result, so that the results of the others are kept."""
     try:
         return (yield from steps)
     except HaError as error:
@@ -57,7 +57,7 @@ def or_error(steps: Steps[T]) -> Steps[T | HaError]:
 def _advance(
     many: Iterable[tuple[int, Steps[T]]], seen: Seen | None, results: dict[int, T]
 ) -> list[tuple[int, Steps[T], Reads]]:
-    """Return what each reader wants to read next; those that are done leave their result."""
+    """Return the next reads of each reader; finished readers store their result."""
     wanted = []
     for number, steps in many:
         try:

@@ -1,7 +1,7 @@
-"""The servers' tick, as far as a client can find it out.
+"""The servers' tick, as far as a client can determine it.
 
-The protocol does not state it. The four-letter word ``conf`` does, where the servers allow that word: by default they
-do not. What a client cannot find out is for the operator of the ensemble to check, and the docs say what.
+The protocol does not contain it. The four-letter word ``conf`` does, where the servers allow that word: by default they
+do not. Otherwise the operator of the ensemble checks it, as the docs describe.
 """
 
 from __future__ import annotations
