@@ -1,8 +1,8 @@
-"""Everything in a cluster that names blobs, read once: payloads, manifests and journals, then ZooKeeper, then graphs.
+"""References to blobs in a cluster, read once: payloads, manifests and journals, then ZooKeeper, then graphs.
 
 Invariants: storage is read before ZooKeeper. A restore may name an old blob in a new run while the checkpoint that
-named it before goes; a reader that sees the checkpoint gone then sees the run. What cannot be read is a problem
-in the answer: no caller may conclude from it that something is not named (contract 6).
+named it before goes; a reader that misses the checkpoint then sees the run. Unreadable objects are reported as
+problems: with them, callers must not conclude that a blob is unreferenced (contract 6).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _NO_RECORDS = frozenset({"job_manager_lock", "resource_manager_lock", "checkpoin
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that may name blobs and could not be read.
+    """A possible reference to blobs that could not be read.
 
     :param where: Znode, key or path.
-    :param reason: What is wrong with it.
+    :param reason: Cause.
     """
 
     where: str
@@ -46,10 +46,10 @@ class Problem:
 
 @dataclass(slots=True)
 class Census:
-    """What is named in a cluster.
+    """References to blobs in a cluster.
 
-    :param digests: Everything that may be the digest of a blob that is needed.
-    :param problems: Because of these, the digests may be too few.
+    :param digests: Every possible digest of a needed blob.
+    :param problems: Unreadable references; with any, the digests may be incomplete.
     """
 
     digests: set[str] = field(default_factory=set)
@@ -63,10 +63,10 @@ def take_census(
     directories: Directories,
     blobs: AbstractSet[str],
 ) -> Census:
-    """Read everything that names blobs.
+    """Read all references to blobs.
 
-    :param directories: Those of the cluster, savepoints among them.
-    :param blobs: Digests of the blobs that are there.
+    :param directories: Directories of the cluster, including savepoints.
+    :param blobs: Digests of the existing blobs.
     :raises StorageUnavailableError: Storage or a savepoint could not be read.
     :raises CoordinationError: ZooKeeper could not be read.
     """
@@ -89,7 +89,7 @@ class _Taker:
         self._graphs: dict[str, str] = {}  # digest -> what names it
 
     def read_storage(self) -> None:
-        """Read payloads, journals and manifests of every job that ZooKeeper or the file system knows."""
+        """Read payloads, journals and manifests of every job known to ZooKeeper or the file system."""
         known = set(self._coordinator.children(self._cluster.base)) - RESERVED_JOB_IDS
         if known:
             self._directories.require()
@@ -119,7 +119,7 @@ class _Taker:
                 self._note(f"znode {path}", node.data)
 
     def follow_graphs(self, blobs: AbstractSet[str]) -> None:
-        """Read the job graphs and all other blobs named so far: the blobs that they name are needed as well."""
+        """Read the job graphs and all other blobs found so far: the blobs that they refer to are needed too."""
         for digest in sorted(self._graphs.keys() - blobs):
             if self._store.info(keys.blob(digest)) is None:
                 self._problem(f"job graph {digest}", f"{self._graphs[digest]} names it, and it is not there")
@@ -168,12 +168,12 @@ class _Taker:
             self._require(where, found.fields["directory"], lambda key: self._has_manifest(where, key))
 
     def _require(self, where: str, key: str, exists: Callable[[str], bool]) -> None:
-        """A pointer to nothing: what it would have named is not known."""
+        """Report a problem if the target of a pointer is missing: its references are unknown."""
         if not exists(key):
             self._problem(where, f"it refers to {key}, which is not there")
 
     def _has_manifest(self, where: str, key: str) -> bool:
-        """Whether a savepoint's pointer refers to a manifest in the place of this savepoint."""
+        """Return whether a savepoint's pointer refers to a manifest in the location of this savepoint."""
         job_id, _, savepoint_id = where.split("/")[-3:]
         try:
             own = JobKeys(job_id)

@@ -1,7 +1,7 @@
-"""Which digests a record names. Works on any record, also on kinds and fields that this release does not know.
+"""Digests in a record, also of kinds and fields that this release does not know.
 
-Invariant: better one name too many than one too few. Every text of 64 hex digits counts, wherever it stands; and bytes
-that are not exactly what their writer wrote are an error, because a name in them may be damaged.
+Invariant: rather too many digests than too few. Every text of 64 hex digits counts, in any field; and bytes that differ
+from the writer's are an error, because a digest in them may be damaged.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """What one record names.
+    """Digests and texts of a record.
 
     :param kind: Kind of the record.
-    :param digests: Digests of blobs, among others of things that are no blobs.
-    :param graphs: Those of them that certainly are blobs: job graphs, which name further ones.
-    :param fields: Texts by the names that they stand under; of several, the last one.
+    :param digests: Digests, of blobs and of other objects.
+    :param graphs: The subset that certainly are blobs: job graphs, which refer to further blobs.
+    :param fields: Texts by field name; the last one of equal names.
     """
 
     kind: str
@@ -36,10 +36,10 @@ class Mentions:
 
 
 def mentions(data: bytes, source: str) -> Mentions:
-    """Return what a record names.
+    """Return the digests and texts of a record.
 
-    :param source: Where it lies, for the error.
-    :raises RecordCorruptError: It is not a record, or not as it was written.
+    :param source: Location, for the error.
+    :raises RecordCorruptError: The data is not a record, or differs from its writer's data.
     """
     try:
         envelope = json.loads(data)
@@ -59,7 +59,7 @@ def mentions(data: bytes, source: str) -> Mentions:
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield every text with the name that it stands under; the name of a map's own key is empty."""
+    """Yield every text with its field name; the name of a map's key is empty."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, list):

@@ -1,7 +1,8 @@
-"""Removes leases of readers on what is gone: a reader that came too late, or one that died, leaves its node behind.
+"""Removal of reader leases on removed objects: a late or dead reader leaves its node behind.
 
-Invariant: a lease that has not expired stays, and so do those on what is there or still on the list of deletions: they
-go with it (``pointers.removal``). A reader that comes at this moment makes the parent again.
+Invariant: a lease that has not expired stays, and so do leases on existing objects and on objects in the list of
+deletions: they are removed with these (``pointers.removal``). A reader that arrives at this moment creates the parent
+again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def clear_leases(coordinator: Coordinator, paths: JobPaths, commit: Commit, cloc
 
 
 def leases_on_nothing(coordinator: Coordinator, paths: JobPaths, clock: Clock) -> list[str]:
-    """Return what is gone, is not on the list of deletions, and has only leases that have expired."""
+    """Return the targets that are removed, not on the list of deletions, and have expired leases only."""
     parent = f"{paths.base}/leases"
     names = ours(coordinator.children(parent), is_plain, parent=parent)
     if not names:

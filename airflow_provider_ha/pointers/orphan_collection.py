@@ -1,8 +1,8 @@
-"""Blobs that nothing names any more, removed once a day: old graphs and applications of runs that are gone.
+"""Daily removal of unreferenced blobs: old graphs and applications of removed runs.
 
-Each run with other arguments leaves a graph. What goes is what ``spark-ha storage orphans --delete`` would remove
-(``pointers.orphans``): nothing younger than 24 hours, and nothing at all while something that may name blobs cannot be
-read. When it was last done is the time of an object beside the blobs, so that the next process need not begin again.
+Each run with other arguments leaves a graph. It follows the rules of ``spark-ha storage orphans --delete``
+(``pointers.orphans``): only blobs older than 24 hours, and only when every possible reference was read. The time of the
+last collection is the time of an object next to the blobs, so that a new process does not repeat it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ INTERVAL = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class OrphanCollection:
-    """The collections of one cluster. Owns nothing; safe in any thread and process.
+    """The collections of a cluster. Owns nothing; safe in any thread and process.
 
-    :param directories: Those of the cluster, savepoints among them.
-    :param prove: Raises when this process does not lead the cluster, or a job of it, any more.
+    :param directories: Directories of the cluster, including savepoints.
+    :param prove: Raises when this process no longer leads the cluster or a job in it.
     """
 
     coordinator: Coordinator
@@ -43,10 +43,10 @@ class OrphanCollection:
     prove: Callable[[], None]
 
     def collect(self) -> int | None:
-        """Remove the blobs that nothing names, when no process did that in the last 24 hours; return how many.
+        """Remove unreferenced blobs, unless a process did so in the last 24 hours; return their number.
 
-        :returns: ``None`` when it was done lately.
-        :raises LeadershipError: This process does not lead any more.
+        :returns: ``None`` after a recent collection.
+        :raises LeadershipError: This process no longer leads.
         :raises HaError: Something could not be read or removed.
         """
         store = self.store
@@ -66,14 +66,14 @@ class OrphanCollection:
         return len(removed)
 
     def attempt(self) -> None:
-        """Collect as :meth:`collect` does. What goes wrong is logged: the blobs stay until the next collection."""
+        """Collect as :meth:`collect` does. Errors are logged: the blobs stay until the next collection."""
         try:
             self.collect()
         except (HaError, OSError) as error:
             log.warning("blobs that nothing names stay until the next collection: %s", error)
 
     def begin(self) -> threading.Thread:
-        """Begin an attempt beside everything else; it ends with the process."""
+        """Start an attempt in a daemon thread."""
         thread = threading.Thread(target=self._run, name="ha-blobs", daemon=True)
         thread.start()
         return thread

@@ -1,9 +1,9 @@
-"""Blobs that nothing needs (FLINK-2513): found, reported, and removed only when that is asked for.
+"""Unreferenced blobs (FLINK-2513): found, reported, and removed only on request.
 
-Invariant (contract 2): a blob is garbage only when no graph, run, checkpoint payload or savepoint manifest names it and
-it is older than 24 hours. One thing that cannot be read stops every deletion. An upload that finds its blob present
-renews its time, so the time is looked at once more right before the deletion; between these two requests, an upload
-that takes place as a whole would lose its blob.
+Invariant (contract 2): a blob is garbage only when it is older than 24 hours and no graph, run, checkpoint payload or
+savepoint manifest refers to it. A single unreadable object stops every deletion. An upload of an existing blob renews
+the blob's time, so the time is read again right before the deletion; an upload that happens entirely between these two
+requests would lose its blob.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _BLOB = re.compile(rf"{keys.BLOBS}[0-9a-f]{{2}}/([0-9a-f]{{64}})")
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """What a scan found.
+    """Result of a scan.
 
-    :param blobs: How many blobs there are.
-    :param named: How many of them something names.
-    :param young: How many are not named and too young to be judged: an upload may be about to name them.
-    :param garbage: The others, with the time at which they were last written or renewed.
-    :param problems: What could not be read. While there is one, the garbage is only a guess, and nothing is deleted.
+    :param blobs: Number of blobs.
+    :param named: Number of referenced blobs.
+    :param young: Number of unreferenced blobs that are too young to be judged: an upload may be about to refer to them.
+    :param garbage: The other blobs, with the time of their last write or renewal.
+    :param problems: Unreadable objects. With any, the garbage is only a guess and is kept.
     """
 
     blobs: int
@@ -51,11 +51,11 @@ class Orphans:
 def find_orphans(
     coordinator: Coordinator, cluster: ClusterPaths, store: ObjectStore, directories: Directories, *, clock: Clock
 ) -> Orphans:
-    """Look for blobs that nothing needs. Changes nothing.
+    """Find unreferenced blobs. Changes nothing.
 
-    :param directories: Those of the cluster, savepoints among them.
-    :raises StorageUnavailableError: Storage or the file system could not be read: nothing is known.
-    :raises CoordinationError: ZooKeeper could not be read: nothing is known.
+    :param directories: Directories of the cluster, including savepoints.
+    :raises StorageUnavailableError: Storage or the file system could not be read.
+    :raises CoordinationError: ZooKeeper could not be read.
     """
     limit = clock.now() - MIN_AGE
     blobs = dict(_blobs(store))  # first: what is uploaded later is not judged at all
@@ -72,9 +72,9 @@ def find_orphans(
 
 
 def delete_orphans(store: ObjectStore, orphans: Orphans) -> list[ObjectInfo]:
-    """Delete the garbage of a scan and return what was deleted; what was renewed since stays.
+    """Delete the garbage of a scan and return the deleted blobs; renewed blobs stay.
 
-    :raises StorageError: Something could not be read by the scan, so nothing is deleted; or it cannot be deleted now.
+    :raises StorageError: The scan could not read everything, and so all blobs are kept; or a deletion failed.
     """
     if orphans.problems:
         first = orphans.problems[0]

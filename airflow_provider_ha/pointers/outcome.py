@@ -35,7 +35,7 @@ _CERTAIN = (*_REJECTED, LeadershipError, NotConnectedError, ConfigurationError)
 
 
 class Outcome(Enum):
-    """What is known about a transaction."""
+    """Outcome of a transaction."""
 
     APPLIED = "applied"
     REJECTED = "rejected"
@@ -43,11 +43,11 @@ class Outcome(Enum):
 
 
 def outcome_of(error: HaError, path: str, applied: Callable[[], bool]) -> Outcome:
-    """Judge a transaction that raised.
+    """Classify a transaction that raised.
 
-    :param error: What it raised.
-    :param path: The node that it was about.
-    :param applied: Reads back whether what is there now is, byte for byte, what was to be written.
+    :param error: The raised error.
+    :param path: The node of the transaction.
+    :param applied: Reads the node back and reports whether it is byte for byte as written.
     """
     ours = isinstance(error, _REJECTED) and error.path in ("", path)
     if isinstance(error, _CERTAIN) and not ours:

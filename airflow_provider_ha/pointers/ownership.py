@@ -1,4 +1,4 @@
-"""Ownership of what a run was restored from: the owner removes it (design, section 1).
+"""Ownership of the restore source: the owner removes it (design, section 1).
 
 In either mode a checkpoint belongs to the job: it is subsumed like every other, also after a restore from it.
 """
@@ -11,10 +11,10 @@ from airflow_provider_ha.records import Model
 
 
 class ClaimMode(str, Enum):
-    """The claim mode of a restore, in Flink's words.
+    """Claim mode of a restore, in Flink's terms.
 
-    ``NO_CLAIM``: what was restored from stays its owner's, is never changed, and nothing of the run depends on its
-    files. ``CLAIM``: it becomes the job's, which removes it once newer checkpoints have subsumed it.
+    ``NO_CLAIM``: the restore source stays its owner's and is never changed, and the run does not depend on its files.
+    ``CLAIM``: the job becomes its owner and removes it once newer checkpoints have subsumed it.
     """
 
     NO_CLAIM = "NO_CLAIM"
@@ -29,12 +29,12 @@ class Owner(str, Enum):
 
 
 class AdoptedCheckpoint(Model):
-    """The checkpoint directory of one query that Spark wrote elsewhere.
+    """Checkpoint directory of a query, written by Spark outside of this package's storage.
 
     :param path: Absolute path of this directory; a URI on S3 and HDFS.
-    :param query_id: Spark's own id of the query, from its ``metadata``.
-    :param planned: L when it was looked at.
-    :param committed: C when it was looked at; the cut.
+    :param query_id: Spark's id of the query, from its ``metadata``.
+    :param planned: Last planned batch (L) when it was read.
+    :param committed: Last committed batch (C) when it was read; the cut.
     """
 
     path: str

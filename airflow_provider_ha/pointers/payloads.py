@@ -1,7 +1,7 @@
-"""The payload that a pointer refers to: written before the pointer, checked against it, removed after it.
+"""Payload of a pointer: written before the pointer, checked against it, removed after it.
 
-Invariant: a payload's key belongs to one writer (it carries the epoch), and it is created, never overwritten. One that
-was there before this call may already have a pointer, so only what this very call created may be discarded by it.
+Invariant: a payload's key belongs to one writer (it contains the epoch), and it is created, never overwritten. A
+payload that existed before a call may already have a pointer, so a call discards only payloads that it created.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ P = TypeVar("P", bound=Record)
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Where a payload lies.
+    """Location of a payload.
 
     :param key: Its key in storage.
     :param sha256: Digest of its bytes.
@@ -35,20 +35,20 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Payloads(Generic[P]):
-    """The payloads of one kind of pointer.
+    """Payloads of a kind of pointer.
 
-    :param store: Where they lie.
-    :param handle_of: Says which payload a pointer refers to.
+    :param store: Their storage.
+    :param handle_of: Returns the payload's handle for a pointer.
     """
 
     store: ObjectStore
     handle_of: Callable[[P], Handle]
 
     def write(self, pointer: P, data: bytes) -> bool:
-        """Write the payload; whether this call created it.
+        """Write the payload; return whether this call created it.
 
-        :raises ObjectExistsError: Something else lies under its key.
-        :raises StorageUnavailableError: It could not be written, or that is unknown.
+        :raises ObjectExistsError: The key has other content.
+        :raises StorageUnavailableError: It could not be written, or the outcome is unknown.
         """
         key = self.handle_of(pointer).key
         try:
@@ -62,9 +62,9 @@ class Payloads(Generic[P]):
     def read(self, pointer: P) -> bytes:
         """Return the bytes of the payload.
 
-        :raises RecordCorruptError: They are not those that the pointer's writer wrote.
-        :raises ObjectMissingError: It is not there.
-        :raises StorageUnavailableError: It could not be read: nothing is known about it.
+        :raises RecordCorruptError: The bytes differ from the writer's.
+        :raises ObjectMissingError: The payload is missing.
+        :raises StorageUnavailableError: The payload could not be read.
         """
         handle = self.handle_of(pointer)
         data = self.store.read(handle.key)

@@ -1,8 +1,8 @@
-"""Works off the list of what has to be deleted: leases first, then files, then the entry. Any step can be repeated.
+"""Processing of the list of deletions: leases first, then files, then the entry. Each step can be repeated.
 
-Invariants: nothing is removed while a reader's lease on it has not expired; it waits on the list. Nothing that a
-deposed leader has left can hold a removal up: there are no lock nodes, and an entry of an older epoch is worked off
-like any other. The entry goes last, so a removal that a crash interrupts is repeated (H5).
+Invariants: an object stays on the list while a reader's lease on it has not expired. A deposed leader leaves nothing
+that could block a removal: there are no lock nodes, and an entry of an older epoch is processed like any other. The
+entry is removed last, so an interrupted removal is repeated (H5).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Postponed:
     """An entry that stays on the list.
 
     :param entry: Its id.
-    :param reason: Why nothing, or not everything, of it was removed.
+    :param reason: Why its objects were not removed, or only some.
     """
 
     entry: str
@@ -47,10 +47,10 @@ class Postponed:
 
 @dataclass(frozen=True, slots=True)
 class WorkedOff:
-    """Result of working off the list.
+    """Result of processing the list.
 
-    :param done: Ids of the entries that are gone, with what they named.
-    :param postponed: Those that stay, with the reason.
+    :param done: Ids of the removed entries, whose objects are removed too.
+    :param postponed: Entries that stay, with the reason.
     """
 
     done: tuple[str, ...] = ()
@@ -58,13 +58,13 @@ class WorkedOff:
 
 
 class Remover:
-    """Removes what the entries of a cluster's list name. Owns nothing; safe in any thread and in several processes.
+    """Removes the objects of a cluster's list of deletions. Stateless; safe in several threads and processes.
 
-    :param directories: Those of the cluster.
-    :param objects: Storage of the cluster; without it an entry that names objects stays on the list.
+    :param directories: Directories of the cluster.
+    :param objects: Storage of the cluster; without it, an entry with objects stays on the list.
     :param clock: For the expiry of leases.
-    :param adopted: Removes a checkpoint directory outside of the cluster, for what an entry is about; without it an
-        entry that names one stays on the list.
+    :param adopted: Removes a checkpoint directory outside of the cluster, for the target of an entry; without it, an
+        entry with such a directory stays on the list.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Remover:
         self._adopted = adopted
 
     def work_off(self, commit: Commit, *, job_id: str | None = None, entries: Iterable[str] | None = None) -> WorkedOff:
-        """Remove what the list names.
+        """Remove the listed objects.
 
         :param commit: ``leadership.commit`` of the job, or of the cluster for jobs without a leader.
         :param job_id: Only the entries of this job.
         :param entries: Only these.
-        :raises LeadershipError: This process may no longer write; what it has not finished stays on the list.
+        :raises LeadershipError: This process may no longer write; unfinished entries stay on the list.
         :raises CoordinationError: ZooKeeper does not answer.
         """
         chosen = waiting(self._coordinator, self._cluster, job_id) if entries is None else entries
@@ -105,7 +105,7 @@ class Remover:
         return WorkedOff(tuple(done), tuple(postponed))
 
     def _try(self, commit: Commit, entry: str) -> str:
-        """Remove what one entry names, then the entry; return why it stays, or nothing."""
+        """Remove the objects of an entry, then the entry; return why it stays, or an empty text."""
         path = f"{self._cluster.to_delete}/{entry}"
         node = self._coordinator.find(path)
         if node is None:

@@ -1,8 +1,8 @@
-"""All pointers below one node, as they were at one moment.
+"""Scan of all pointers below one node, consistent at one moment.
 
-Invariants: the names were the same before and after the pointers were read, so that no pointer is missed that moved in
-between (a torn scan could miss both the old and the new latest checkpoint). What cannot be read is part of the answer,
-never left out: it may be the newest (contract 6; Flink skips it and restores an older state, H11).
+Invariants: the names were the same before and after the pointers were read, so that a pointer that moved in between is
+not missed (a torn scan could miss both the old and the new latest checkpoint). Unreadable pointers are part of the
+result, never left out: one may be the newest (contract 6; Flink skips it and restores an older state, H11).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class ScannedPointer(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A pointer, payload or record that is there and cannot be read, or that should be there and is not.
+    """A pointer, payload or record that cannot be read, or is missing.
 
     :param name: Name of the pointer's node (the checkpoint's digits, or the savepoint's id), or the record's key.
-    :param reason: What is wrong with it.
+    :param reason: Cause.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Scan(Generic[P]):
-    """What lies below one node, in the order of the names.
+    """Pointers below one node, ordered by name.
 
-    :param found: What could be read.
-    :param unreadable: What could not, with the reason.
+    :param found: The readable pointers.
+    :param unreadable: The unreadable ones, with the reason.
     """
 
     found: tuple[ScannedPointer[P], ...]
@@ -68,8 +68,8 @@ def scan(
 ) -> Scan[P]:
     """Read every pointer below *parent*.
 
-    :param is_ours: Whether a child is a pointer, by its name; others are passed over, and named in the log.
-    :raises CoordinationError: ZooKeeper could not be read, or the pointers never held still: nothing is known.
+    :param is_ours: Whether a child is a pointer, by its name; others are skipped and logged.
+    :raises CoordinationError: ZooKeeper could not be read, or the pointers kept changing.
     """
     nodes = stable_children(coordinator, parent)
     names = [node.path.rpartition("/")[2] for node in nodes]
@@ -88,7 +88,7 @@ def scan(
 
 
 def stable_children(coordinator: Coordinator, parent: str) -> list[Node]:
-    """Return the children of a node, all of which existed at one moment.
+    """Return the children of a node, consistent at one moment.
 
     :raises CoordinationError: They changed during each of many reads.
     """
@@ -103,7 +103,7 @@ def stable_children(coordinator: Coordinator, parent: str) -> list[Node]:
 
 
 def _look(coordinator: Coordinator, parent: str, names: list[str]) -> tuple[list[Node | None], list[str]]:
-    """Return the nodes, and the names that there were after the last of them had been read."""
+    """Return the nodes, and the names of the children after the last node was read."""
     paths = [f"{parent}/{name}" for name in names]
     seen: dict[str, Node | None] = {}
     while len(paths) > _AT_ONCE:

@@ -1,4 +1,4 @@
-"""What the live run of a job begins from, as the one who removes savepoints has to know it."""
+"""Start of a job's live run, for the removal of savepoints."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from airflow_provider_ha.coordination.coordinator import Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOfRun:
-    """What was seen of the runs of a job.
+    """Start of a job's live run.
 
-    :param run: Number of its live run; ``None`` without one.
-    :param savepoint_id: The job's savepoint that this run begins from; ``None`` when it begins from something else.
-    :param unchanged: For the transaction that removes a savepoint: it fails when a run was made since.
+    :param run: Number of the live run; ``None`` without one.
+    :param savepoint_id: The job's savepoint that this run starts from; ``None`` when it starts from something else.
+    :param unchanged: For the transaction that removes a savepoint: it fails when a run was created since.
     """
 
     run: int | None = None

@@ -1,10 +1,10 @@
-"""Pointers of one kind below one node: added after their payloads, removed before them, every change fenced.
+"""Pointers of a kind below one node: added after their payloads, removed before them, every change fenced.
 
 Invariants (contract 2, H1 to H12):
 
-- A pointer that is there has a payload that is there: payload first, pointer second; pointer removed first.
-- A certain rejection discards what this call has written. An uncertain outcome discards nothing; it is read back and
-  compared by bytes, and what stays uncertain is raised, to be tried again with the same bytes.
+- An existing pointer has an existing payload: payload written first, pointer second; pointer removed first.
+- A certain rejection discards the payload that this call wrote. After an uncertain outcome everything is kept; the node
+  is read back and compared by bytes, and a remaining uncertainty is raised, for a retry with the same bytes.
 - "Marked for deletion" is one transaction that removes the pointer and creates an entry of the list of deletions. There
   are no lock nodes: the epoch guards the leader's writes, leases guard readers, and a deposed leader blocks nothing.
 """
@@ -46,12 +46,12 @@ class Loaded(Generic[P]):
 
 
 class PointerStore(Generic[P]):
-    """The pointers below *parent*. Owns nothing; safe in any thread.
+    """Pointers below *parent*. Stateless and thread-safe.
 
-    :param coordinator: The session, for reads; writes go through a ``commit`` that each method is given.
-    :param payloads: Where payloads lie; ``None`` for pointers to something that is not one object of this store's.
+    :param coordinator: The session, for reads; writes use the ``commit`` passed to each method.
+    :param payloads: Storage of the payloads; ``None`` for pointers whose target is not one object of this store.
     :param to_delete: The job's list of deletions; ``None`` for pointers whose payloads are never removed with them.
-    :param is_ours: Whether a child of *parent* is a pointer, by its name; other children are passed over.
+    :param is_ours: Whether a child of *parent* is a pointer, by its name; other children are skipped.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class PointerStore(Generic[P]):
         self._is_ours = is_ours
 
     def find(self, name: str) -> ScannedPointer[P] | None:
-        """Return a pointer; ``None`` when there is none of that name.
+        """Return a pointer; ``None`` when it does not exist.
 
-        :raises RecordCorruptError: There is one, and it cannot be read.
+        :raises RecordCorruptError: The pointer exists and cannot be read.
         """
         node = self._coordinator.find(self._path(name))
         return None if node is None else decode(node, self._record_type)
 
     def scan(self) -> Scan[P]:
-        """Return all pointers as they were at one moment, those that cannot be read with their reason."""
+        """Return all pointers as of a moment, unreadable ones with the reason."""
         return scan(self._coordinator, self._parent, self._record_type, is_ours=self._is_ours)
 
     def payload(self, pointer: P) -> bytes:
@@ -88,9 +88,9 @@ class PointerStore(Generic[P]):
         return self._own_payloads().read(pointer)
 
     def load(self) -> Loaded[P]:
-        """Read all pointers and all their payloads. Nothing that is damaged is skipped: it is part of the answer.
+        """Read all pointers and payloads. Damaged ones are part of the result, not skipped.
 
-        :raises StorageUnavailableError: A payload could not be read: nothing is known about it.
+        :raises StorageUnavailableError: A payload could not be read.
         """
         seen = self.scan()
         found: list[tuple[ScannedPointer[P], bytes]] = []
@@ -106,10 +106,11 @@ class PointerStore(Generic[P]):
     def add(self, commit: Commit, name: str, pointer: P, payload: bytes | None = None, *also: Op) -> None:
         """Write the payload, then the pointer with *also* in one transaction. Repeatable with the same bytes.
 
-        :param also: What belongs into the same transaction, for example a counter.
-        :raises ObjectExistsError: Another payload lies under that key; no pointer was written.
+        :param also: Further operations of the same transaction, for example a counter.
+        :raises ObjectExistsError: The key has another payload; the pointer was not written.
         :raises NodeExistsError: Another pointer has that name; the payload was discarded.
-        :raises OutcomeUnknownError: Not answered, and not found again: it may still appear; nothing was discarded.
+        :raises OutcomeUnknownError: No response, and the pointer is not there: it may still appear; the payload was
+            kept.
         :raises LeadershipError, VersionConflictError, NotConnectedError: Rejected; the payload was discarded.
         """
         path, data = self._path(name), pointer.to_bytes()
@@ -160,17 +161,17 @@ class PointerStore(Generic[P]):
         version: int = -1,
         also: Sequence[Op] = (),
     ) -> str | None:
-        """Mark for deletion: remove the pointer and list what has to go with it, in one transaction.
+        """Mark for deletion: in one transaction, remove the pointer and list the objects to delete.
 
         :param what: Name of the readers' leases on it.
-        :param objects: Keys in storage that go.
-        :param directories: Keys of directories that go.
-        :param adopted: Checkpoint directories outside of the cluster that go.
+        :param objects: Keys in storage to delete.
+        :param directories: Keys of directories to delete.
+        :param adopted: Checkpoint directories outside of the cluster to delete.
         :param version: Only if the pointer still has this version.
-        :param also: What belongs into the same transaction: checks of what makes the removal safe.
+        :param also: Further operations of the same transaction: checks that make the removal safe.
         :returns: Id of the entry of the list; ``None`` when the pointer was removed before.
         :raises VersionConflictError: The pointer changed since it was read.
-        :raises OutcomeUnknownError: Not answered, and not found again.
+        :raises OutcomeUnknownError: No response, and the entry is not there.
         """
         if self._to_delete is None:
             raise TypeError("the list of deletions does not remove these pointers")

@@ -1,7 +1,7 @@
-"""What still has to be deleted: a list in ZooKeeper that outlives the process that deletes (FLIP-270).
+"""List of pending deletions in ZooKeeper, which outlives the process that deletes (FLIP-270).
 
 Invariant: an entry is created in the transaction that removes the pointer, so at every moment either the pointer or the
-entry names what lies in storage. The entry goes last. The leader of the job works its entries off.
+entry refers to the stored objects. The entry is removed last. The leader of the job processes its entries.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SEPARATOR = "~"  # in no job id and in no name of a lease
 
 
 class DeletionEntry(Record):
-    """``to_delete/<job>~<what>~<unique>``: what has to go.
+    """Entry ``to_delete/<job>~<what>~<unique>``: the objects to delete.
 
-    :param what: Name of the readers' leases that protect it: ``checkpoint-12``.
+    :param what: Name of the readers' leases that protect them: ``checkpoint-12``.
     :param objects: Keys in storage.
     :param directories: Keys of directories below the work path.
     :param adopted: Checkpoint directories outside of the cluster.
@@ -45,7 +45,7 @@ class DeletionEntry(Record):
 
 
 class ToDelete:
-    """The entries of one job. Owns nothing; safe in any thread.
+    """Entries of a job. Stateless and thread-safe.
 
     :param clock: For the time of an entry.
     """
@@ -85,14 +85,14 @@ class ToDelete:
         return Create(f"{self._cluster.to_delete}/{entry_id}", record.to_bytes())
 
     def waiting(self, what: str | None = None) -> list[str]:
-        """Return the ids of the job's entries, or of those about one thing. One read, however many there are."""
+        """Return the ids of the job's entries, optionally of a target only. One read, however many there are."""
         return waiting(self._coordinator, self._cluster, self._job_id, what)
 
 
 def waiting(
     coordinator: Coordinator, cluster: ClusterPaths, job_id: str | None = None, what: str | None = None
 ) -> list[str]:
-    """Return the ids of the entries of a cluster, of one job, or about one thing of it."""
+    """Return the ids of the entries of a cluster, of a job, or of a target of a job."""
     ids = coordinator.children(cluster.to_delete)
     return [
         entry_id
@@ -107,14 +107,14 @@ def job_of(entry_id: str) -> str:
 
 
 def thing_of(entry_id: str) -> str:
-    """Return what an entry is about, by its id."""
+    """Return the target of an entry, from its id."""
     return entry_id.partition(_SEPARATOR)[2].partition(_SEPARATOR)[0]
 
 
 def check_entry(entry_id: str, record: DeletionEntry) -> None:
-    """Check that an entry names only what is its job's, before a name out of ZooKeeper becomes a path.
+    """Check that an entry refers only to objects of its job, before a name from ZooKeeper becomes a path.
 
-    :raises RecordCorruptError: It names anything else; nothing of it may be touched.
+    :raises RecordCorruptError: It refers to other objects; none may be touched.
     """
     if (job_of(entry_id), thing_of(entry_id)) != (record.job_id, record.what):
         raise RecordCorruptError(f"entry {entry_id} of the list of deletions holds {record.job_id}~{record.what}")
