@@ -1,4 +1,4 @@
-"""Answers of HDFS in our words: what happened, at which server, what to do. The one place that translates them."""
+"""Errors of HDFS in this package's terms: event, server and next step. All translations are here."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _DEFAULT = "Check the address of the name node's web server, hdfs_namenodes, and
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is none of success.
+    """An error response of HDFS.
 
-    :param kind: Hadoop's simple class name of its exception; empty when the answer is not Hadoop's.
-    :param message: Its first line.
-    :param server: Who gave it.
+    :param kind: Hadoop's simple class name of its exception; empty when the response is not Hadoop's.
+    :param message: First line of the message.
+    :param server: Server that sent it.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class HdfsRefusalError(Exception):
 
 
 def refusal_of(status: int, body: bytes, server: str) -> Refusal:
-    """Return what an answer of a name node or data node says."""
+    """Return the error in a response of a name node or data node."""
     try:
         remote = json.loads(body)["RemoteException"]
         kind, message = str(remote["exception"]), str(remote["message"])
@@ -78,7 +78,7 @@ def refusal_of(status: int, body: bytes, server: str) -> Refusal:
 
 
 def _meant(kind: str, message: str) -> str:
-    """Return the class that a general one stands for: some servers wrap what happened, and name it in the text."""
+    """Return the specific class behind a general one: some servers wrap an exception and name it in the text."""
     if any(words in message for words in _NO_DATA_NODE):
         return "NoDataNode"
     for kinds, _ in _STEPS:
@@ -108,7 +108,7 @@ def unavailable(what: str, refusal: Refusal) -> StorageUnavailableError:
 
 
 def unreached(server: str, error: Exception) -> Refusal:
-    """Return what it means that a server gave no answer."""
+    """Return the error for a server without a response."""
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return Refusal("", "its host name is not known here", server)
     if isinstance(error, urllib3.exceptions.TimeoutError) and not isinstance(

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Bucket:
-    """What a store needs to talk to its bucket. Safe in several threads.
+    """Access of a store to its bucket. Thread-safe.
 
     :param uri: ``s3://bucket/prefix``.
     :param options: Endpoint and credentials.
-    :param limits: Bounds of every call.
+    :param limits: Limits of a call.
     :raises ConfigurationError: The options cannot be used.
     """
 
@@ -64,7 +64,7 @@ class Bucket:
     def objects(self, prefix: str) -> Iterator[tuple[str, ObjectTypeDef]]:
         """Yield the key in the store and the listed entry of each object, page after page.
 
-        :raises StorageUnavailableError: A page could not be had.
+        :raises StorageUnavailableError: A page could not be read.
         """
         yield from self.listed(check_prefix(prefix))
 
@@ -75,9 +75,9 @@ class Bucket:
                 yield item["Key"].removeprefix(self._root), item
 
     def names(self, prefix: str) -> Iterator[str]:
-        """Yield the names directly below any prefix with a final slash: of objects, and of what keys go on with.
+        """Yield the names directly below any prefix with a final slash: of objects and of common prefixes.
 
-        :raises StorageUnavailableError: A page could not be had.
+        :raises StorageUnavailableError: A page could not be read.
         """
         for page in self._pages(prefix, delimiter="/"):
             keys = [item["Key"] for item in page.get("Contents", ())]
@@ -85,9 +85,9 @@ class Bucket:
             yield from filter(None, (key.removeprefix(self._root + prefix) for key in keys))
 
     def check_lasting(self) -> None:
-        """Assert that no rule of the bucket removes or archives what lies below the prefix.
+        """Assert that the bucket's rules neither remove nor archive objects below the prefix.
 
-        :raises ConfigurationError: One does.
+        :raises ConfigurationError: A rule does.
         :raises StorageUnavailableError: The bucket does not answer.
         """
         with self.call("", "asked for its rules"):
@@ -138,7 +138,7 @@ class Bucket:
             raise self._unavailable(f"{what} could not be {verb}", error)  # noqa: B904  # has its cause
 
     def _check_bucket(self) -> None:
-        """See that the bucket is there: an answer without a body, to a HEAD, says 404 for its objects as well."""
+        """Check that the bucket exists: for its objects, a HEAD response without a body is a 404 in both cases."""
         try:
             self.client.head_bucket(Bucket=self.name)
         except handled() as error:

@@ -1,7 +1,7 @@
-"""The boto3 client of one store, and the deadline that is kept over its repetitions.
+"""Boto3 client of a store, with a deadline over its retries.
 
-botocore repeats and backs off by itself (its adaptive mode), but it counts attempts, not time. Two of its events are
-enough to count time as well: the one before a call, and the one that asks whether to repeat.
+botocore retries and backs off itself (its adaptive mode), but it counts attempts, not time. Two of botocore's events
+suffice to limit the time too: the event before a call, and the one before a retry.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SERVER_ERROR = 500
 
 
 class Deadlines:
-    """Gives every request its deadline: the one of the call that this thread is in, or a new one.
+    """Deadlines of requests: a request uses the deadline of its thread's current call, or a new one.
 
-    A transfer in parts sends from threads of its library; there each request has its own.
+    A transfer in parts sends from threads of its library; there each request has a separate deadline.
     """
 
     def __init__(self, limits: S3Limits) -> None:
@@ -110,7 +110,7 @@ def make_client(options: S3Options, limits: S3Limits, deadlines: Deadlines) -> S
 
 
 def _session() -> Session:
-    """Return a session of one store: sessions are not thread-safe, the descriptions that all of them read are."""
+    """Return the session of a store: sessions are not thread-safe, but they share the service descriptions."""
     import boto3
     import botocore.session
 
@@ -122,9 +122,9 @@ def _session() -> Session:
 
 
 def parse_time(value: str) -> datetime:
-    """Return the time of an answer, at a tenth of botocore's cost: that was half of what a listing took.
+    """Parse a timestamp, at a tenth of botocore's cost, which was half of the time of a listing.
 
-    :raises ValueError: It is no time.
+    :raises ValueError: The text is not a timestamp.
     """
     from botocore.utils import parse_timestamp
 

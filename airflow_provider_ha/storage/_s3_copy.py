@@ -1,7 +1,7 @@
-"""Copies that S3 makes by itself: in one request, or in parts when the object is large or the target must be new.
+"""Server-side copies in S3: in one request, or in parts when the object is large or the target must be new.
 
-Why parts for a new target: far from every server knows a condition on ``CopyObject``, and one that does not ignores it
-in silence. The request that completes an upload in parts has the same condition as any other write.
+Parts are used for a new target because many servers silently ignore a condition on ``CopyObject``. The request that
+completes an upload in parts has the same condition as any other write.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class ServerSideCopy:
         )
 
     def in_parts(self, *, if_absent: bool) -> None:
-        """Copy in parts. Nothing appears before all are there; what a failed copy has put there is removed.
+        """Copy in parts. The target appears when it is complete; a failed copy removes its parts.
 
-        :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
+        :raises ObjectExistsError: The target exists, and *if_absent* is set.
         """
         mark = new_id()
         started = self.client.create_multipart_upload(Bucket=self.bucket, Key=self.target, Metadata={_MARK: mark})

@@ -1,6 +1,6 @@
-"""boto3's errors in our words: what happened, at which endpoint, what to do. The one place that translates them.
+"""Errors of boto3 in this package's terms: event, endpoint and next step. All translations are here.
 
-Invariant: neither of the two keys is in a text, also when the client library or the server put it there.
+Invariant: texts never contain the access key or the secret key, even if the client library or the server put it there.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _STEPS = (
 
 
 def handled() -> tuple[type[Exception], ...]:
-    """Return what boto3 and its libraries raise; slow to import, so asked for and not a constant."""
+    """Return the exceptions of boto3 and its libraries; a function because the import is slow."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
@@ -64,19 +64,19 @@ def handled() -> tuple[type[Exception], ...]:
 
 
 def is_cut(error: BaseException) -> bool:
-    """Whether the body of an answer broke off or stalled: asking again is right, and the library does not."""
+    """Return whether a response body broke off or stalled: a retry is right, and the library does not retry."""
     from botocore.exceptions import IncompleteReadError, ReadTimeoutError, ResponseStreamingError
 
     return isinstance(error, (IncompleteReadError, ReadTimeoutError, ResponseStreamingError))
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether another write or removal of the same key was under way: nothing is known of the outcome, so ask again."""
+    """Return whether another write or removal of the same key was running: the outcome is unknown, so retry."""
     return code_of(error) in _IN_CONFLICT
 
 
 def is_absent(error: BaseException) -> bool:
-    """Whether the object is not there."""
+    """Return whether the object is missing."""
     return code_of(error) in ABSENT
 
 
@@ -93,15 +93,15 @@ def code_of(error: BaseException | None) -> str:
 
 
 def was_repeated(error: ClientError) -> bool:
-    """Whether the refused request was not the first of its call: the first may have been the one that won."""
+    """Return whether the refused request was a retry: an earlier one may have succeeded."""
     metadata = error.response.get("ResponseMetadata")
     return bool(metadata and metadata.get("RetryAttempts", 0))
 
 
 def unavailable(what: str, endpoint: str, error: Exception, options: S3Options) -> StorageUnavailableError:
-    """Return our error for one of theirs; its cause is theirs, unless a key is in the text of that.
+    """Convert an exception; it becomes the cause, unless its text contains a key.
 
-    :param what: What failed, with the object, as the beginning of a sentence.
+    :param what: The failure with its object, as the beginning of a sentence.
     """
     keys = [key.get_secret_value() for key in (options.access_key, options.secret_key) if key is not None]
     translated = StorageUnavailableError(
@@ -131,7 +131,7 @@ def _reason(error: Exception) -> str:
 
 
 def _says_full(error: Exception) -> bool:
-    """Whether the store has refused to write for want of room."""
+    """Return whether the store refused to write because it is full."""
     from botocore.exceptions import ClientError
 
     for link in _chain(error):

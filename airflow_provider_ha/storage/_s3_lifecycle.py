@@ -1,7 +1,7 @@
-"""Rules of a bucket that remove objects, or take them away from reading, behind the back of this package.
+"""Lifecycle rules of a bucket that remove or archive objects of this package.
 
-A table file is never written again while its rows stay the same, so it is needed for as long as the job lives: by age,
-nothing can be told to be needless.
+A table file is not written again while its rows stay the same, so it is needed while the job exists: no age makes it
+superfluous.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # what lies there cannot be 
 
 
 def check_rules(client: S3Client, bucket: str, prefix: str) -> None:
-    """Assert that no rule of a bucket removes or archives objects below a prefix, as far as it tells its rules.
+    """Assert that no rule of a bucket removes or archives objects below a prefix, if the bucket shows its rules.
 
-    :param prefix: Of the keys; empty, or without a final slash.
-    :raises ConfigurationError: One does.
+    :param prefix: Prefix of the keys; empty, or without a final slash.
+    :raises ConfigurationError: A rule does.
     """
     try:
         rules = client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
@@ -44,7 +44,7 @@ def check_rules(client: S3Client, bucket: str, prefix: str) -> None:
 
 
 def effect(rule: Mapping[str, Any], prefix: str) -> str:
-    """Return what a rule does to objects below a prefix, as a predicate; empty when it does nothing to them. Pure.
+    """Describe the effect of a rule on objects below a prefix, as a predicate; empty without an effect. Pure.
 
     :param rule: As S3 returns it.
     :param prefix: With a final slash, or empty.

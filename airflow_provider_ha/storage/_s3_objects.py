@@ -27,15 +27,15 @@ class Body(Protocol):
 
 
 def info_of(key: str, head: HeadObjectOutputTypeDef) -> ObjectInfo:
-    """Return what the answer to HEAD says."""
+    """Return the metadata in a response to HEAD."""
     return ObjectInfo(key, head["ContentLength"], head["LastModified"], checksum_of(head))
 
 
 def checksum_of(head: Mapping[str, Any]) -> Checksum | None:
-    """Return the digest that S3 keeps of the whole object, if it does.
+    """Return S3's digest of the whole object, if available.
 
-    The digest of an upload in parts may be one of the digests of its parts: it cannot be compared with bytes, so it
-    counts as none.
+    The digest of an upload in parts may be one of the digests of its parts: it cannot be compared with bytes, so it is
+    ignored.
     """
     if head.get("ChecksumType") == "COMPOSITE":
         return None

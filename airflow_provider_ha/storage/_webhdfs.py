@@ -1,9 +1,9 @@
-"""WebHDFS: one request to the active name node, and the bytes to and from the data node that it names.
+"""WebHDFS: one request to the active name node, and the transfer of bytes with the data node in its response.
 
-Repetitions stay here: another name node, a pause, until one deadline. A request that is repeated may
-have been executed before, so an operation that is not the same twice says what it takes for its own success.
+All retries are here: another name node, a pause, until one deadline. A retried request may have been executed before,
+so each operation that is not idempotent defines how it recognises its own success.
 
-Invariant: no answer becomes the answer to something else. A redirect is followed only where the protocol has one.
+Invariant: a response is never matched to another request. A redirect is followed only where the protocol has one.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _CONNECTIONS = 16  # kept open; a listing asks in several threads
 
 @dataclass(frozen=True, slots=True)
 class HdfsLimits:
-    """Bounds of one call.
+    """Bounds of a call.
 
     :param connect_timeout: Seconds to connect, per attempt.
     :param read_timeout: Seconds without a byte of the answer, per attempt.
     :param attempts: Rounds over all name nodes at most.
-    :param deadline: Seconds for a call; an attempt is begun only while there is time for all of it.
+    :param deadline: Seconds for a call; an attempt starts only while there is time to finish it.
     """
 
     connect_timeout: float = 5.0
@@ -48,16 +48,16 @@ class HdfsLimits:
 
 
 class NoAnswerError(HdfsRefusalError):
-    """A server gave no answer: what was asked may have been done."""
+    """A server did not answer: the operation may have been executed."""
 
 
 class WebHdfs:
-    """The client of one HDFS. Safe in several threads; not across a fork.
+    """The client of a HDFS. Safe in several threads; not across a fork.
 
     :param namenodes: URLs of the name nodes' web servers: ``http://nn1:9870``.
     :param user: Name of the user, sent by simple authentication.
-    :param limits: Bounds of every call.
-    :param ca_file: Certificates that may have signed those of ``https`` servers; the system's own by default.
+    :param limits: Limits of a call.
+    :param ca_file: CA certificates for ``https`` servers; the system's by default.
     """
 
     def __init__(self, namenodes: Sequence[str], user: str, limits: HdfsLimits, *, ca_file: str | None = None) -> None:
@@ -73,10 +73,10 @@ class WebHdfs:
         )
 
     def ask(self, method: str, path: str, operation: str, **parameters: str) -> Mapping[str, Any]:
-        """Return the JSON of an operation that a name node executes by itself; empty when it answers nothing.
+        """Return the JSON of an operation that a name node executes; empty without a response body.
 
-        :raises HdfsRefusalError: It refused.
-        :raises NoAnswerError: Whether it was done is not known.
+        :raises HdfsRefusalError: The operation was refused.
+        :raises NoAnswerError: The outcome is unknown.
         """
         return self._repeated(lambda url: self._json(self._sent(method, url, path, operation, parameters), url))
 
@@ -104,10 +104,10 @@ class WebHdfs:
         return self._repeated(send)
 
     def put(self, path: str, data: bytes | Path) -> None:
-        """Write a file as a whole; what is there is replaced, and seen half-written.
+        """Write a whole file; replaces an existing one, and readers can see it half-written.
 
         :raises HdfsRefusalError: It was refused.
-        :raises NoAnswerError: Whether it was done is not known.
+        :raises NoAnswerError: The outcome is unknown.
         """
 
         def send(url: str) -> None:
@@ -130,7 +130,7 @@ class WebHdfs:
         return self._repeated(send)
 
     def _repeated(self, send: Callable[[str], T]) -> T:
-        """Return what *send* returns for the active name node; all of them are asked before a pause."""
+        """Return the result of *send* for the active name node; all name nodes are tried before a pause."""
         limits = self._limits
         end = time.monotonic() + limits.deadline
 
@@ -217,7 +217,7 @@ class WebHdfs:
 
 
 def _passes(error: BaseException) -> bool:
-    """Whether asking again, or another server, may help."""
+    """Return whether a retry, or another server, may help."""
     if isinstance(error, NoAnswerError):
         return True
     return isinstance(error, HdfsRefusalError) and error.refusal.kind in ELSEWHERE

@@ -1,8 +1,8 @@
 """Content-addressed blobs: a blob's name is the digest of its bytes.
 
-Invariant: bytes that are read under a digest have that digest. A process that names a blob uploads it before (contract
-2: blob first, pointer second); a collector removes only what nothing names and what is older than 24 hours, so an
-upload that finds its blob present renews its time instead.
+Invariant: bytes read under a digest have that digest. A process uploads a blob before it refers to it (contract 2: blob
+first, pointer second); a collector removes only unreferenced blobs older than 24 hours, so an upload of an existing
+blob renews its time instead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def blob_ref(content: bytes | Path) -> BlobRef:
 def put_blob(store: ObjectStore, content: bytes | Path) -> BlobRef:
     """Put bytes, or a file as it is now, into the store, and return its digest and size.
 
-    :raises OSError: *content* is a file that cannot be read; nothing was written.
+    :raises OSError: *content* is a file that cannot be read; the store is unchanged.
     :raises StorageError: The store could not be written.
     """
     if isinstance(content, Path):
@@ -66,8 +66,8 @@ def put_blob(store: ObjectStore, content: bytes | Path) -> BlobRef:
 def get_blob(store: ObjectStore, sha256: str) -> bytes:
     """Return the bytes of a blob.
 
-    :raises ObjectMissingError: It is not there.
-    :raises RecordCorruptError: What is there has another digest.
+    :raises ObjectMissingError: The blob is missing.
+    :raises RecordCorruptError: The bytes have another digest.
     :raises StorageUnavailableError: It could not be read.
     """
     data = store.read(keys.blob(sha256))
@@ -78,8 +78,8 @@ def get_blob(store: ObjectStore, sha256: str) -> bytes:
 def fetch_blob(store: ObjectStore, sha256: str, target: Path) -> None:
     """Copy a blob to a local file that appears complete, with the right digest and readable by its owner only.
 
-    :raises ObjectMissingError: It is not there.
-    :raises RecordCorruptError: What is there has another digest; *target* is as before.
+    :raises ObjectMissingError: The blob is missing.
+    :raises RecordCorruptError: The bytes have another digest; *target* is unchanged.
     :raises StorageUnavailableError: It could not be read.
     """
     make_directories(target.parent)
@@ -121,10 +121,10 @@ def _digest(path: Path) -> str:
 
 
 def _renewed(store: ObjectStore, blob: BlobRef) -> bool:
-    """Renew the time of a blob that is there; whether it then is there, with its size.
+    """Renew the time of a blob; return whether it then exists with the right size.
 
-    Time first, look second: a collector that removed it in between is seen, and one that comes later sees the new time.
-    An unavailable store is not reported here: the upload that follows meets the same fault and names it.
+    The time is set before the check: a removal by a collector in between is noticed, and a later collector sees the new
+    time. An unavailable store is not reported here: the upload that follows meets and reports the same fault.
     """
     key = keys.blob(blob.sha256)
     try:

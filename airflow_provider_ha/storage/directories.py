@@ -1,7 +1,7 @@
-"""The interface to directories by key: what a key from a record may name, which there are, and how one goes.
+"""Interface to directories by key: validation of keys from records, listing and removal.
 
-Invariant: a key never leads out of the area. Every method refuses one that does, before anything is read or changed;
-``admit`` also says which record it was found in, and holds it to the directories of one job.
+Invariant: a key never leaves the area. Every method refuses a key that does, before it reads or changes anything;
+``admit`` also reports the source record and restricts the key to the directories of a job.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ class Directories(Protocol):
     """Directories below one root, each with a key: ``jobs/flights/live/e1-x``. Safe in any thread and process."""
 
     def admit(self, key: str, *, inside: tuple[str, ...], source: str) -> str:
-        """Return a key that was read from a record when it names a directory of the job that the record belongs to.
+        """Return a key from a record if it is a directory of the record's job.
 
-        :param inside: Prefixes with a final slash; the key is one of them and exactly one name more.
-        :param source: Where the record was found, for the error: ``"znode /spark-ha/default/flights/generation"``.
+        :param inside: Prefixes with a final slash; the key is a prefix and exactly one name.
+        :param source: Location of the record, for the error: ``"znode /spark-ha/default/flights/generation"``.
         :raises RecordCorruptError: The key leads anywhere else.
-        :raises StorageUnavailableError: The way to it could not be looked at.
+        :raises StorageUnavailableError: The path to it could not be checked.
         """
 
     def touches(self, path: str) -> bool:
-        """Whether a place lies in the area, or the area in it: what is there is no one else's.
+        """Return whether a location is in the area, or contains it: its files belong to this package.
 
         :param path: Absolute path of a host, or URI.
         """
@@ -44,22 +44,22 @@ class Directories(Protocol):
         """
 
     def contains(self, key: str) -> bool:
-        """Whether the directory is there.
+        """Return whether the directory exists.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: This could not be determined.
         """
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the names directly below *prefix*, sorted; none when it is not there.
+        """Return the names directly below *prefix*, sorted; empty if it does not exist.
 
-        Also those of which only remains are left, of a maker or remover that died: ``contains`` tells.
+        Includes names with only remains of an interrupted creation or removal: ``contains`` distinguishes them.
 
         :param prefix: With a final slash: ``jobs/flights/live/``.
         :raises StorageUnavailableError: They could not be listed.
         """
 
     def remove(self, key: str) -> None:
-        """Remove a directory and its remains. Repeatable; no reader meets a half-removed one.
+        """Remove a directory and its remains. Repeatable; readers never see it half-removed.
 
-        :raises StorageUnavailableError: It could not be removed: the next call goes on.
+        :raises StorageUnavailableError: It could not be removed: the next call continues.
         """

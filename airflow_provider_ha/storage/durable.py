@@ -1,7 +1,7 @@
-"""Files that survive a power cut, and that appear complete or not at all.
+"""Files that survive a power cut and appear atomically.
 
 A file is prepared under a dotted name in its own directory, flushed, and only then given its name. The directory is
-flushed as well: without that a crash may forget the name of a file whose bytes are safe.
+flushed too: without that a crash may forget the name of a file whose bytes are safe.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def create_file(target: Path, data: bytes) -> None:
 
 
 def replace_file(target: Path, content: bytes | Path) -> None:
-    """Write a file from bytes or from another file, replacing one that exists."""
+    """Write a file from bytes or from another file, replacing an existing one."""
     with prepared(target) as (temporary, stream):
         if isinstance(content, Path):
             with content.open("rb") as source:
@@ -76,7 +76,7 @@ def replace_file(target: Path, content: bytes | Path) -> None:
 def copy_file(source: IO[bytes], target: Path, *, if_absent: bool) -> None:
     """Copy an open file to a name, sharing its blocks where the file system can.
 
-    :raises FileExistsError: The name is taken, and *if_absent* was asked for.
+    :raises FileExistsError: The name exists, and *if_absent* is set.
     :raises OSError: It could not be copied, or grew or shrank during the copy; *target* is as before.
     """
     with prepared(target) as (temporary, stream):
@@ -146,7 +146,7 @@ def private_directories(path: Path) -> None:
 
 
 def directories_as_above(path: Path) -> None:
-    """Create a directory and its parents, each with the mode of the one above it: no wider than what is there.
+    """Create a directory and its parents, each with the mode of its parent: never wider than the existing one.
 
     :raises NotADirectoryError: A file is in the way.
     """
@@ -188,9 +188,9 @@ def try_lock(descriptor: int) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory: renamed to a hidden name first, so that no reader meets a half-removed one.
+    """Remove a directory: rename it to a hidden name first, so that readers never see it half-removed.
 
-    Repeatable: what a remover that died has left under hidden names goes as well.
+    Repeatable: hidden remains of an interrupted removal are removed too.
     """
     hidden = path.parent / f".{path.name}.{new_id()}{REMOVED}"
     with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The interface to files that another program writes as well: of any name, and replaced under it.
+"""Interface to files shared with another program: any name, and replaced in place.
 
 An :class:`~airflow_provider_ha.storage.store.ObjectStore` holds whole objects of this package. Below a working
 directory Spark writes, so names may begin with a dot, and a file may be replaced by another one of the same name.
@@ -16,12 +16,12 @@ from airflow_provider_ha.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as a listing has it.
+    """A file in a listing.
 
     :param key: Relative to the root, with ``/`` between segments.
     :param size: Bytes.
     :param mtime: Milliseconds since 1970, by the storage's clock.
-    :param etag: What the store calls this content, without quotes; empty where it has no such thing.
+    :param etag: The store's tag of this content, without quotes; empty where the store has no tags.
     """
 
     key: str
@@ -38,7 +38,7 @@ class FileStore(Protocol):
         """URI of the root, with the scheme of this package."""
 
     def list(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield every file whose key begins with *prefix*; what is in preparation is left out.
+        """Yield every file whose key begins with *prefix*; files in preparation are left out.
 
         :param prefix: Empty, or with a final slash.
         :raises StorageUnavailableError: The listing could not be completed: a part is never passed off as the whole.
@@ -57,9 +57,9 @@ class FileStore(Protocol):
         """
 
     def info(self, key: str) -> StoredFile | None:
-        """Return what is known of a file; ``None`` when it is not there.
+        """Return the metadata of a file; ``None`` when it is missing.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: It could not be read.
         """
 
     def read(self, key: str) -> bytes:
@@ -86,19 +86,19 @@ class FileStore(Protocol):
         """
 
     def write(self, key: str, data: bytes) -> None:
-        """Write a file, replacing one that exists.
+        """Write a file, replacing an existing one.
 
         :raises StorageUnavailableError: Whether it was written is not known.
         """
 
     def upload(self, key: str, source: Path) -> None:
-        """Write a file from one of this host, replacing one that exists; of any size.
+        """Write a file from one of this host, replacing an existing one; of any size.
 
         :raises StorageUnavailableError: Whether it was written is not known.
         """
 
     def delete(self, key: str) -> None:
-        """Remove a file; one that is not there is no error.
+        """Remove a file; a missing one is not an error.
 
         :raises StorageUnavailableError: Whether it was removed is not known.
         """

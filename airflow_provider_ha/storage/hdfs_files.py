@@ -1,11 +1,11 @@
 """Files of HDFS as a :class:`~airflow_provider_ha.storage.file_store.FileStore`, over WebHDFS.
 
-A file that is written on HDFS is seen while it grows. So each is written beside its place first, under a name of this
-attempt alone, and then renamed: with ``NONE`` where it must not exist yet, with ``OVERWRITE`` where it may. The name
-node does that in one step.
+A file that is written on HDFS is seen while it grows. So each is first written in the same directory under a name
+unique to the attempt, and then renamed: with ``NONE`` where it must not exist yet, with ``OVERWRITE`` where it may. The
+rename is atomic.
 
-Invariant: the outcome of a rename whose answer was lost is not guessed. Only this attempt moves its prepared file, so
-that file is gone exactly when an earlier request was executed.
+Invariant: the outcome of a rename whose response was lost is not guessed. Only this attempt moves its prepared file, so
+that file is missing exactly when an earlier request was executed.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class HdfsFileStore:
 
     :param uri: ``hdfs://namenode:8020/path``.
     :param options: Web servers of its name nodes, and the user of the requests.
-    :param limits: Bounds of every call.
-    :raises ConfigurationError: The URI names no name node.
+    :param limits: Limits of a call.
+    :raises ConfigurationError: The URI has no name node.
     """
 
     def __init__(self, uri: str, options: HdfsOptions, limits: HdfsLimits | None = None) -> None:
@@ -73,7 +73,7 @@ class HdfsFileStore:
         yield from (file for file in self._below(check_file_prefix(prefix)) if not _is_prepared(file))
 
     def prepared(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield what is in preparation below *prefix*, or was when its writer died.
+        """Yield files in preparation below *prefix*, also of dead writers.
 
         :raises StorageUnavailableError: A directory could not be listed.
         """
@@ -88,9 +88,9 @@ class HdfsFileStore:
         return sorted(name for name in found if not name.startswith(PREPARED))
 
     def info(self, key: str) -> StoredFile | None:
-        """Return what is known of a file; ``None`` when it is not there, or is a directory.
+        """Return the metadata of a file; ``None`` when it is missing or a directory.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: It could not be read.
         """
         try:
             with self._translated(key, "looked up"):
@@ -146,21 +146,21 @@ class HdfsFileStore:
             raise ObjectExistsError(f"file {key!r} exists already in {self.uri}") from None
 
     def write(self, key: str, data: bytes) -> None:
-        """Write a file, replacing one that exists.
+        """Write a file, replacing an existing one.
 
         :raises StorageUnavailableError: Whether it was written is not known.
         """
         self._written(key, data, "OVERWRITE", "written")
 
     def upload(self, key: str, source: Path) -> None:
-        """Write a file from one of this host, replacing one that exists.
+        """Write a file from one of this host, replacing an existing one.
 
         :raises StorageUnavailableError: Whether it was written is not known.
         """
         self._written(key, source, "OVERWRITE", f"written from {source}")
 
     def delete(self, key: str) -> None:
-        """Remove a file, and the directories that it leaves empty; one that is not there is no error.
+        """Remove a file, and the directories that it leaves empty; a missing one is not an error.
 
         :raises StorageUnavailableError: Whether it was removed is not known.
         """
@@ -182,7 +182,7 @@ class HdfsFileStore:
             raise
 
     def _written(self, key: str, data: bytes | Path, option: str, verb: str) -> None:
-        """Write a file beside its place and rename it.
+        """Write a file under a temporary name in the same directory and rename it.
 
         :raises _ExistsError: It exists, and *option* does not replace it.
         """
@@ -226,7 +226,7 @@ class HdfsFileStore:
         return sorted(found, key=lambda file: file.key)
 
     def _statuses(self, prefix: str) -> Sequence[Any]:
-        """Return what is directly below a directory; nothing when it is not there, or is a file."""
+        """Return the entries of a directory; empty when it is missing or a file."""
         path = f"{self._root}/{prefix}".rstrip("/") or "/"
         try:
             with self._translated(prefix or ".", "listed"):

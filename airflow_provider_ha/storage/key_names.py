@@ -1,4 +1,4 @@
-"""Which keys may become paths. One check for every store, so that no record can name a file outside its root."""
+"""Validation of storage keys before they become paths. Shared by all stores, so records cannot reach outside a root."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from airflow_provider_ha.errors import ConfigurationError
 
 
 def check_key(key: str) -> str:
-    """Return *key* when it stays below the root of a store.
+    """Return *key* if it stays below the root of a store.
 
-    Segments that begin with a dot are refused as well: they are where a local store prepares its objects.
+    Segments that begin with a dot are refused too: a local store prepares its objects under such names.
 
     :raises ConfigurationError: It is empty, absolute, or has an empty, dotted or control-character segment.
     """

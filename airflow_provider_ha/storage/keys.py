@@ -1,6 +1,6 @@
-"""Where everything lies in storage. No other module builds a key by hand (design, section 3).
+"""Keys of all objects in storage. No other module builds a key by hand (design, section 3).
 
-Keys are relative to the cluster's part of the storage root. Names that writers may race for carry the epoch.
+Keys are relative to the cluster's part of the storage root. Names that writers may race for contain the epoch.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LIVE, _EPOCH, _QUERY = 3, 4, 5  # segments of jobs/<job>/live, of a directory i
 
 
 def working_directory_of(key: str) -> str | None:
-    """Return the working directory that a key names or lies in; ``None`` for any other key."""
+    """Return the working directory of a key in or of it; ``None`` for any other key."""
     return _of_live(key, _EPOCH)
 
 
 def query_directory_of(key: str) -> str | None:
-    """Return the query directory of a working directory that a key names or lies in; ``None`` for any other key."""
+    """Return the query directory of a key in or of it; ``None`` for any other key."""
     return _of_live(key, _QUERY)
 
 
@@ -42,7 +42,7 @@ def job_of(key: str) -> str | None:
 
 
 def epoch_of(key: str) -> int:
-    """Return the epoch that made the working directory which a key names or lies in; 0 for any other key."""
+    """Return the epoch of the working directory of a key; 0 for any other key."""
     found = _DIRECTORY.match((working_directory_of(key) or "").rpartition("/")[2])
     return int(found[1]) if found else 0
 
@@ -60,7 +60,7 @@ def blob(sha256: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobKeys:
-    """Keys of one job. Directories are keys without a final slash."""
+    """Keys of a job. Directories are keys without a final slash."""
 
     job_id: str
 
@@ -78,21 +78,21 @@ class JobKeys:
         return f"{self.base}/checkpoints/payloads/"
 
     def payload(self, number: int, epoch: int) -> str:
-        """Payload of one checkpoint."""
+        """Payload of a checkpoint."""
         return f"{self.payloads}{number:019d}-e{epoch}.json"
 
     @property
     def archives(self) -> str:
-        """Prefix of the archives: each holds the records of many payloads that no pointer refers to any more."""
+        """Prefix of the archives: each has the records of many payloads without pointers."""
         return f"{self.base}/checkpoints/archives/"
 
     @property
     def archive_heads(self) -> str:
-        """Prefix of what says which archives there are and what is in them."""
+        """Prefix of the archives' heads (indexes)."""
         return f"{self.archives}heads/"
 
     def archive_head(self, name: str) -> str:
-        """What says what is in one archive; written after its data, removed before it."""
+        """Head of an archive: its index; written after the data, removed before it."""
         return f"{self.archive_heads}{name}.json"
 
     @property
@@ -101,7 +101,7 @@ class JobKeys:
         return f"{self.archives}data/"
 
     def archive(self, name: str) -> str:
-        """Data of one archive."""
+        """Data of an archive."""
         return f"{self.archive_data}{name}.json"
 
     @property
@@ -110,7 +110,7 @@ class JobKeys:
         return f"{self.base}/checkpoints/removed-pointers/"
 
     def removed_pointer(self, number: int, digest: str) -> str:
-        """Bytes of one of them; *digest* is theirs."""
+        """Bytes of a removed pointer; *digest* is their digest."""
         return f"{self.removed_pointers}{number:019d}-{digest[:16]}.json"
 
     def pin(self, number: int, epoch: int) -> str:
@@ -147,7 +147,7 @@ class JobKeys:
         return f"{self.savepoints}{check_savepoint_id(savepoint_id)}"
 
     def working_directory(self, epoch: int, unique: str) -> str:
-        """Working directory of one epoch: one directory per query below it."""
+        """Working directory of an epoch: one directory per query below it."""
         return f"{self.live}e{epoch}-{unique}"
 
     @property
@@ -156,7 +156,7 @@ class JobKeys:
         return f"{self.base}/given/"
 
     def given(self, query: str) -> str:
-        """Directory of the notes about what a query's fenced function was given, one file per epoch."""
+        """Directory of the notes about the input of a query's fenced function, one file per epoch."""
         return f"{self.notes}{check_query(query)}"
 
     @property
@@ -165,7 +165,7 @@ class JobKeys:
         return f"{self.base}/submissions/"
 
     def application(self, run: int, attempt: int) -> str:
-        """Directory of one submission's own files: logs, downloaded artifacts."""
+        """Directory of a submission's files: logs, downloaded artifacts."""
         return f"{self.submissions}{run}-{attempt}"
 
     @property
@@ -174,21 +174,21 @@ class JobKeys:
         return f"{self.base}/drills/"
 
     def drill(self, drill_id: str) -> str:
-        """Record of one restore drill."""
+        """Record of a restore drill."""
         return f"{self.drills}{check_name(drill_id, 'drill id')}.json"
 
     @property
     def last_verification(self) -> str:
-        """What the last verification of the job has found."""
+        """Result of the last verification of the job."""
         return f"{self.base}/verification.json"
 
     @property
     def progress_history(self) -> str:
-        """Prefix of the history of what the batches took and read."""
+        """Prefix of the history of batch times and inputs."""
         return f"{self.base}/progress/"
 
     def progress(self, period: str, epoch: int) -> str:
-        """The history of one period, as the leader of one epoch has it."""
+        """History of a period, as recorded by the leader of an epoch."""
         return f"{self.progress_history}{check_name(period, 'period')}-e{epoch}.json"
 
     @property

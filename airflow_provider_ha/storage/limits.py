@@ -1,7 +1,7 @@
-"""How long a call to S3 may take, and from which size on bytes go in parts: all figures in one place.
+"""Limits of calls to S3: time, and sizes above which transfers are split into parts.
 
-One deadline covers a whole call with all that happens in it: pauses after a throttled answer, repetitions, a body that
-stalls. An attempt is begun only while there is time for all of it, so the call ends before the deadline, not after it.
+One deadline covers a whole call with pauses after throttled responses, retries, and stalled bodies. An attempt starts
+only while there is time to finish it, so the call ends before the deadline, not after it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def check_held(size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class S3Limits:
-    """Bounds of one call.
+    """Bounds of a call.
 
     :param connect_timeout: Seconds to connect, per attempt.
     :param read_timeout: Seconds without a byte of the answer, per attempt.
     :param attempts: Requests per call at most, the first included.
     :param deadline: Seconds for a call: for one page of a listing, for one request of a transfer in parts.
     :param part_size: Bytes; an upload of more goes in parts of this size.
-    :param copy_whole: Bytes; a copy of more is made in parts. S3 itself ends at 5 GiB, and is slow to answer before.
-    :param copy_part: Bytes of such a part; S3 accepts 5 MiB to 5 GiB.
+    :param copy_whole: Bytes; a copy of more is made in parts. S3's limit is 5 GiB, and large copies are slow.
+    :param copy_part: Bytes of a part of a copy; S3 accepts 5 MiB to 5 GiB.
     """
 
     connect_timeout: float = 5.0
@@ -60,9 +60,9 @@ class S3Limits:
 
 
 class DeadlineError(Exception):
-    """A call did not end in time; the text says what happened last.
+    """A call did not end in time; the text contains its last error.
 
-    :param code: S3's own code of that, when it gave one.
+    :param code: S3's code of that error, if any.
     """
 
     def __init__(self, message: str, code: str = "") -> None:
@@ -71,10 +71,10 @@ class DeadlineError(Exception):
 
 
 class Deadline:
-    """Until when one call may go on.
+    """Deadline of a call.
 
-    :param limits: How long calls and attempts may take.
-    :param clock: Seconds, never jumping back.
+    :param limits: Limits of calls and attempts.
+    :param clock: Seconds, monotonic.
     """
 
     def __init__(self, limits: S3Limits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -83,13 +83,13 @@ class Deadline:
         self._end = clock() + limits.deadline
 
     def allows_attempt(self) -> bool:
-        """Whether a pause and one more attempt would end in time."""
+        """Return whether a pause and one more attempt would end in time."""
         limits = self._limits
         needed = limits.longest_pause + limits.connect_timeout + limits.read_timeout
         return self._clock() + needed <= self._end
 
     def check_body(self, received: int) -> None:
-        """Assert that there is time for more of a body, of which *received* bytes are here.
+        """Assert that there is time to read on after *received* bytes of a body.
 
         :raises DeadlineError: There is not.
         """
@@ -97,9 +97,9 @@ class Deadline:
             raise DeadlineError(f"its bytes came too slowly: {received} within {self._limits.deadline:g} s")
 
     def repeat(self, action: Callable[[], T], *, when: Callable[[BaseException], bool]) -> T:
-        """Return what *action* returns; tried again, with pauses, while its error is one of *when* and there is time.
+        """Call *action*, and retry with pauses while its error matches *when* and there is time; return its result.
 
-        For what the client library does not repeat by itself.
+        For errors that the client library does not retry.
         """
         return Retrying(
             retry=retry_if_exception(when),

@@ -1,8 +1,8 @@
 """Objects as files below one directory, usually a share that every host mounts.
 
-Invariant: an object appears complete or not at all, and what was written survives a power cut. A root that is gone is
-never read as "there is nothing": a share that is not mounted must not look like a cluster without checkpoints. The root
-of a cluster has a marker, and is never made by a write: what lies there without it is the host's own disk.
+Invariant: objects appear atomically and survive a power cut. A missing root is never treated as empty: a share that is
+not mounted must not look like a cluster without checkpoints. The root of a cluster has a marker, and is never created
+by a write: a directory without it is on the host's disk.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LocalStore:
                 raise self._exists(key) from error
 
     def write(self, key: str, data: bytes) -> None:
-        """Write an object, replacing one that exists.
+        """Write an object, replacing an existing one.
 
         :raises StorageUnavailableError: It could not be written.
         """
@@ -73,7 +73,7 @@ class LocalStore:
             replace_file(self._target(key), data)
 
     def upload(self, key: str, source: Path) -> None:
-        """Write an object from a local file, replacing one that exists.
+        """Write an object from a local file, replacing an existing one.
 
         :raises StorageUnavailableError: It could not be written, or *source* could not be read.
         """
@@ -96,9 +96,9 @@ class LocalStore:
     def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:
         """Copy an object, sharing its blocks where the file system can (a reflink).
 
-        :param if_absent: The target must not exist yet; else it is replaced.
-        :raises ObjectMissingError: The source is not there.
-        :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
+        :param if_absent: The target must not exist yet; otherwise it is replaced.
+        :raises ObjectMissingError: The source is missing.
+        :raises ObjectExistsError: The target exists, and *if_absent* is set.
         :raises StorageUnavailableError: It could not be copied, or its source changed during the copy.
         """
         check_copy(source, target)
@@ -113,9 +113,9 @@ class LocalStore:
             return _info(target, path.stat())
 
     def info(self, key: str) -> ObjectInfo | None:
-        """Return what is known about an object, or ``None`` when it is not there.
+        """Return the metadata of an object; ``None`` when it is missing.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: It could not be read.
         """
         try:
             with self._finding(key, "looked up"):
@@ -124,7 +124,7 @@ class LocalStore:
             return None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield every object whose key begins with *prefix*, in the order of their keys; the marker of a root is none.
+        """Yield every object whose key begins with *prefix*, in the order of their keys, except the marker of a root.
 
         Objects that appear or vanish during the listing may or may not be among them.
 
@@ -137,7 +137,7 @@ class LocalStore:
             self._check_root()
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is no error.
+        """Remove an object; a missing one is not an error.
 
         :raises StorageUnavailableError: It could not be removed.
         """
@@ -161,7 +161,7 @@ class LocalStore:
     def check_writable(self) -> None:
         """Write, read and remove a probe.
 
-        :raises StorageUnavailableError: With the reason and what to do.
+        :raises StorageUnavailableError: With the reason and the next step.
         """
         try:
             probe(self)
@@ -214,7 +214,7 @@ class LocalStore:
 
     @contextmanager
     def _finding(self, key: str, verb: str) -> Iterator[None]:
-        """Translate for what needs the object to be there."""
+        """Translate errors of a block that needs the object to exist."""
         with self._translated(key, verb):
             try:
                 yield
@@ -232,7 +232,7 @@ class LocalStore:
 
 
 def _entries(directory: Path) -> list[tuple[str, bool]]:
-    """Return names and whether they are directories, in the order of their keys; what is in preparation is left out."""
+    """Return the names, and whether they are directories, in key order, without those in preparation."""
     try:
         with os.scandir(directory) as scan:
             found = [(item.name, item.is_dir()) for item in scan if not item.name.startswith(".")]

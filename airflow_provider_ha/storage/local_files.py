@@ -37,7 +37,7 @@ class LocalFileStore:
             yield from self._walk(check_file_prefix(prefix), prepared=False)
 
     def prepared(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield what is in preparation below *prefix*, or was when its writer died.
+        """Yield files in preparation below *prefix*, also of dead writers.
 
         :raises StorageUnavailableError: A directory could not be read.
         """
@@ -53,9 +53,9 @@ class LocalFileStore:
             return [name for name, _ in self._entries(check_file_prefix(prefix), prepared=False)]
 
     def info(self, key: str) -> StoredFile | None:
-        """Return what is known of a file; ``None`` when it is not there, or is a directory.
+        """Return the metadata of a file; ``None`` when it is missing or a directory.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: It could not be read.
         """
         path = self._path(key)
         with self._translated(key, "looked up"):
@@ -100,7 +100,7 @@ class LocalFileStore:
                 raise ObjectExistsError(f"file {key!r} exists already in {self.uri}") from None
 
     def write(self, key: str, data: bytes) -> None:
-        """Write a file, replacing one that exists.
+        """Write a file, replacing an existing one.
 
         :raises StorageUnavailableError: It could not be written.
         """
@@ -108,7 +108,7 @@ class LocalFileStore:
             replace_file(self._target(key), data)
 
     def upload(self, key: str, source: Path) -> None:
-        """Write a file from another one, replacing one that exists.
+        """Write a file from another one, replacing an existing one.
 
         :raises StorageUnavailableError: It could not be written.
         """
@@ -116,7 +116,7 @@ class LocalFileStore:
             replace_file(self._target(key), source)
 
     def delete(self, key: str) -> None:
-        """Remove a file, and the directories that it leaves empty; one that is not there is no error.
+        """Remove a file, and the directories that it leaves empty; a missing one is not an error.
 
         :raises StorageUnavailableError: It could not be removed.
         """
@@ -156,7 +156,7 @@ class LocalFileStore:
                 yield found
 
     def _entries(self, prefix: str, *, prepared: bool) -> Sequence[tuple[str, bool]]:
-        """Return the directories and the files of one kind."""
+        """Return the directories and the files of a kind."""
         try:
             with os.scandir(self._root / prefix) as scan:
                 found = [(item.name, item.is_dir(follow_symlinks=False)) for item in scan]

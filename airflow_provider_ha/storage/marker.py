@@ -1,7 +1,7 @@
-"""The marker of a cluster in its storage root and its work root: what tells a root from an empty mount point.
+"""Marker of a cluster in its storage root and its work root: it distinguishes a root from an empty mount point.
 
-Written once, by an exclusive creation, before anything else (``jobs.cluster_roots``). While it is missing, that another
-file is missing says nothing: the file system may not be mounted here.
+Written once, by an exclusive creation, before anything else (``jobs.cluster_roots``). Without it, a missing file proves
+nothing: the file system may not be mounted here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ MARKER = "cluster.json"
 
 
 class ClusterRoots(Record):
-    """The marker, and the data of the cluster's own node: where its roots are, as the process that made them saw them.
+    """Content of the marker and of the cluster's node: locations of the roots, as seen by their creator.
 
-    :param uuid: Identity of the cluster: another one of its name has another one.
+    :param uuid: Identity of the cluster; differs for another cluster with the same name.
     :param storage: URI of the storage root, with the cluster's id.
     :param work: URI of the work root, with the cluster's id.
     """
@@ -35,9 +35,9 @@ class ClusterRoots(Record):
 
 
 def read_marker(root: FileStore) -> ClusterRoots | None:
-    """Return the marker of a root; ``None`` when it has none.
+    """Return the marker of a root; ``None`` without one.
 
-    :raises RecordCorruptError: It is not what was written.
+    :raises RecordCorruptError: Its bytes differ from the writer's.
     :raises StorageUnavailableError: It could not be read.
     """
     try:
@@ -47,13 +47,13 @@ def read_marker(root: FileStore) -> ClusterRoots | None:
 
 
 class Roots(Protocol):
-    """The roots of one cluster, for a store that lies in one of them (``jobs.cluster_roots``)."""
+    """Roots of a cluster, for a store in one of these roots (``jobs.cluster_roots``)."""
 
     def settle(self) -> None:
-        """Ensure that they are those of the cluster; make them when it has none.
+        """Ensure that these are the cluster's roots; create them if it has none yet.
 
-        :raises ConfigurationError: The cluster has others.
-        :raises StorageUnavailableError: One has no marker: it is not mounted here.
+        :raises ConfigurationError: The cluster has other roots.
+        :raises StorageUnavailableError: A root has no marker: it is not mounted here.
         """
 
     def require(self) -> None:
@@ -61,9 +61,9 @@ class Roots(Protocol):
 
 
 def is_marked(root: Path) -> bool:
-    """Whether a directory of this host is the root of a cluster.
+    """Return whether a directory of this host is the root of a cluster.
 
-    :raises StorageUnavailableError: It could not be found out.
+    :raises StorageUnavailableError: This could not be determined.
     """
     with outages("looked up", root):
         try:

@@ -1,12 +1,11 @@
-"""The one place where an error of a file system becomes ``StorageUnavailableError``.
+"""Translation of file system errors to ``StorageUnavailableError``; the only place for it.
 
-An outage says nothing about the object that was asked for: the disk is full, the share is away, the rights have
-changed, this process has no more descriptors. It can end by itself, or by what an operator does, so it is tried again.
-Every other ``OSError`` is an answer (it is not there, it exists) or a mistake in a program (not a directory, a bad
-descriptor), and passes as it is.
+An outage gives no information about the object: the disk is full, the share is away, the permissions changed, or this
+process has no more descriptors. It may end without or with an operator, so the operation is retried. Any other
+``OSError`` is an answer (missing, exists) or a bug (not a directory, a bad descriptor), and passes unchanged.
 
-``EIO`` is an outage: a path to a disk that comes back gives it as well as a disk that is dying, and a caller that
-tries again loses nothing. Spark itself ends when it meets one; the restart strategy then decides.
+``EIO`` is an outage: a disk that comes back causes it, as does a dying disk, and a retry loses nothing. Spark itself
+ends on ``EIO``; the restart strategy then decides.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ _STEPS = (
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether an error is of a file system that does not answer, or of one of ours that says so."""
+    """Return whether an error is an outage of a file system, or this package's error for it."""
     if isinstance(error, OSError):
         return error.errno in OUTAGES
     return isinstance(error, StorageUnavailableError)
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a file system of this host has no room."""
+    """Return whether a file system of this host is full."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def unavailable(what: str, error: OSError) -> StorageUnavailableError:
     """Return the error to raise.
 
-    :param what: What could not be done, with its object, as the beginning of a sentence.
+    :param what: The failure with its object, as the beginning of a sentence.
     """
     default = "Check the file system, its free space, and the permissions to read and write there"
     step = next((step for numbers, step in _STEPS if error.errno in numbers), default)
@@ -64,9 +63,9 @@ def unavailable(what: str, error: OSError) -> StorageUnavailableError:
 
 @contextmanager
 def outages(doing: str, path: str | os.PathLike[str]) -> Iterator[None]:
-    """Translate the outages of a block, and nothing else.
+    """Translate the outages of a block; other errors pass.
 
-    :param doing: What it does to *path*, as a participle: ``"linked"``, ``"written"``.
+    :param doing: Action on *path*, as a participle: ``"linked"``, ``"written"``.
     :raises StorageUnavailableError: The file system does not answer.
     """
     try:

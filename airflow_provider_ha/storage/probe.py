@@ -1,8 +1,8 @@
-"""Checks that a store works, before anything relies on it.
+"""Checks that a store works, before it is used.
 
-What matters most is the conditional create: two epochs, two submissions, two recoveries depend on it. A server
-that ignores the condition is found by two creations in a row. One that looks first and writes then passes that, and
-lets both win on the day of the failover; only creations at the same moment find it.
+The conditional create matters most: two epochs, two submissions and two recoveries depend on it. Two creations in a row
+detect a server that ignores the condition. A server that first reads and then writes passes that test, and would let
+both writers win at a failover; only simultaneous creations detect it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEXT_STEP = "Use a store that honours If-None-Match atomically, or a file:// ro
 
 
 class Creates(Protocol):
-    """What of a store is probed."""
+    """Operations of a store that a probe uses."""
 
     @property
     def uri(self) -> str:
@@ -42,9 +42,9 @@ class Creates(Protocol):
 
 
 def probe(store: ObjectStore) -> None:
-    """Create, find again, copy and remove objects; see that of several creations exactly one wins, also at one moment.
+    """Create, read, copy and remove objects; check that exactly one of several creations wins, also simultaneous ones.
 
-    :raises StorageUnavailableError: With the reason and what to do.
+    :raises StorageUnavailableError: With the reason and the next step.
     """
     key = f"probe/{new_id()}"
     data = key.encode()
@@ -60,9 +60,9 @@ def probe(store: ObjectStore) -> None:
 
 
 def probe_races(store: Creates, key: str) -> None:
-    """See that of several creations of one key at one moment exactly one wins.
+    """Check that exactly one of several simultaneous creations of a key wins.
 
-    :raises StorageUnavailableError: With the reason and what to do.
+    :raises StorageUnavailableError: With the reason and the next step.
     """
     for number in range(ROUNDS):
         _check_race(store, f"{key}-race-{number}")
@@ -108,7 +108,7 @@ def _mark(racer: int) -> bytes:
 
 @contextmanager
 def _removed(store: Creates, *keys: str) -> Iterator[None]:
-    """Remove objects at the end, also after a failure; a removal that fails as well does not hide the reason."""
+    """Remove objects at the end, also after a failure; a failed removal does not hide the first error."""
     try:
         yield
     except BaseException:

@@ -9,12 +9,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object as a listing has it.
+    """An object in a listing.
 
-    :param key: Relative to the root of the reader; one that ends with a slash stands for a directory.
+    :param key: Relative to the root of the reader; with a final slash, it is a directory.
     :param size: Bytes.
     :param etag: Changes whenever the object is replaced by other bytes.
-    :param mtime: When it was written, in milliseconds since 1970, by the storage's clock; 0 when that is not known.
+    :param mtime: Time of the last write, in milliseconds since 1970, by the storage's clock; 0 if unknown.
     """
 
     key: str
@@ -24,7 +24,7 @@ class Listed:
 
 
 class ObjectReader(Protocol):
-    """Reads what lies below a root. Safe in several threads."""
+    """Reader of the objects below a root. Thread-safe."""
 
     @property
     def uri(self) -> str:

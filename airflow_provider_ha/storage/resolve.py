@@ -1,7 +1,7 @@
-"""Where a key that was read from a record becomes a path: the one place that checks it first.
+"""Conversion of a key from a record to a path, with its validation.
 
-Invariant: what ZooKeeper or a payload says is data. It names one directory of the job that it belongs to, below the
-work root and without a symbolic link on the way, or it is refused before anything is read, renamed or removed.
+Invariant: the content of ZooKeeper and payloads is untrusted. A key must be a directory of the record's job, below the
+work root and without a symbolic link in its path; otherwise it is refused before a read, rename or removal.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ def resolve_key(root: Path, key: str, *, inside: tuple[str, ...], source: str) -
     """Return the path of *key*.
 
     :param root: Root of all keys of directories.
-    :param key: What a record says.
-    :param inside: Prefixes with a final slash; the key is one of them and exactly one name more.
-    :param source: Where the record was found, for the error: ``"znode /spark-ha/default/flights/generation"``.
+    :param key: Key from a record.
+    :param inside: Prefixes with a final slash; the key is a prefix and exactly one name.
+    :param source: Location of the record, for the error: ``"znode /spark-ha/default/flights/generation"``.
     :raises RecordCorruptError: The key leads anywhere else.
-    :raises StorageUnavailableError: The way to it could not be looked at.
+    :raises StorageUnavailableError: The path to it could not be checked.
     """
     check_inside(key, inside=inside, source=source)
     refuse_links(root, key, source=source)

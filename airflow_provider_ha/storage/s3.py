@@ -1,7 +1,7 @@
-"""Objects in S3, or in any store with its protocol. Only this module and the ``_s3_*`` modules beside it use boto3.
+"""Objects in S3, or in any store with its protocol. Only this module and the ``_s3_*`` modules use boto3.
 
-Invariant: a conditional create is one request with ``If-None-Match: *``. When its answer is lost, botocore repeats
-it and then meets its own first attempt; so a refusal after a repetition is read back and compared before it is believed
+Invariant: a conditional create is one request with ``If-None-Match: *``. When its response is lost, botocore repeats it
+and then meets its own first attempt; so after a retry, a refusal is read back and compared before it is believed
 (contract 2). Every call ends within one deadline (``limits``); in a transfer in parts each request has one.
 """
 
@@ -34,9 +34,9 @@ class S3Store:
     """An :class:`~airflow_provider_ha.storage.store.ObjectStore` on S3. Safe in several threads; not across a fork.
 
     :param uri: ``s3://bucket/prefix``.
-    :param options: Endpoint and credentials; what is left out comes from boto3's own chain.
-    :param limits: Bounds of every call.
-    :param roots: The roots of the cluster that it belongs to; settled before the first write.
+    :param options: Endpoint and credentials; defaults come from boto3's chain.
+    :param limits: Limits of a call.
+    :param roots: The roots of its cluster; settled before the first write.
     :raises ConfigurationError: The options cannot be used.
     """
 
@@ -93,7 +93,7 @@ class S3Store:
             deadline.repeat(attempt, when=is_conflict)
 
     def write(self, key: str, data: bytes) -> None:
-        """Write an object, replacing one that exists.
+        """Write an object, replacing an existing one.
 
         :raises StorageUnavailableError: It could not be written.
         """
@@ -102,9 +102,9 @@ class S3Store:
             self._bucket.client.put_object(Bucket=self._bucket.name, Key=self._bucket.key(key), Body=data)
 
     def upload(self, key: str, source: Path) -> None:
-        """Write an object from a local file, in parts when it is large; replaces one that exists.
+        """Write an object from a local file, in parts when it is large; replaces an existing one.
 
-        Nothing of an upload that fails stays, unless the store cannot be reached to remove it.
+        A failed upload leaves no parts, unless the store cannot be reached to remove them.
 
         :raises StorageUnavailableError: It could not be written.
         """
@@ -133,10 +133,10 @@ class S3Store:
     def copy(self, source: str, target: str, *, if_absent: bool = False, if_match: str | None = None) -> ObjectInfo:
         """Let the server copy an object, in parts when it is large or when the target must be new.
 
-        :param if_absent: The target must not exist yet; else it is replaced.
-        :param if_match: Etag that the source must have, as a listing said it.
-        :raises ObjectMissingError: The source is not there, or is another one.
-        :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
+        :param if_absent: The target must not exist yet; otherwise it is replaced.
+        :param if_match: Etag that the source must have, from a listing.
+        :raises ObjectMissingError: The source is missing or was replaced.
+        :raises ObjectExistsError: The target exists, and *if_absent* is set.
         :raises StorageUnavailableError: It could not be copied, its source changed, or it has another size.
         """
         check_copy(source, target)
@@ -162,9 +162,9 @@ class S3Store:
             return copied
 
     def info(self, key: str) -> ObjectInfo | None:
-        """Return what is known about an object, or ``None`` when it is not there.
+        """Return the metadata of an object; ``None`` when it is missing.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: It could not be read.
         """
         try:
             with self._bucket.call(key, "looked up"):
@@ -173,7 +173,7 @@ class S3Store:
             return None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield every object whose key begins with *prefix*, in the order of their keys; the marker of a root is none.
+        """Yield every object whose key begins with *prefix*, in the order of their keys, except the marker of a root.
 
         :raises StorageUnavailableError: The listing could not be completed: a part is never passed off as the whole.
         """
@@ -182,7 +182,7 @@ class S3Store:
                 yield ObjectInfo(key, item["Size"], item["LastModified"])
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is no error.
+        """Remove an object; a missing one is not an error.
 
         :raises StorageUnavailableError: It could not be removed.
         """
@@ -207,10 +207,10 @@ class S3Store:
             )
 
     def check_writable(self) -> None:
-        """Write, read and remove a probe, and see that of simultaneous creations one wins.
+        """Write, read and remove a probe, and check that exactly one simultaneous creation wins.
 
         :raises ConfigurationError: A rule of the bucket removes objects below the root.
-        :raises StorageUnavailableError: With the reason and what to do.
+        :raises StorageUnavailableError: With the reason and the next step.
         """
         self._bucket.check_lasting()
         probe(self)

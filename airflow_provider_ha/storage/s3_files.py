@@ -1,8 +1,8 @@
 """Objects of S3 as a :class:`~airflow_provider_ha.storage.file_store.FileStore`.
 
 Invariant: a conditional create is one request with ``If-None-Match: *``. A 412 is believed only when the object is
-another writer's: the answer to the request that won may have been lost. Whose it is stands in its metadata; its bytes
-say nothing.
+another writer's: the response to the winning request may have been lost. The object's metadata contain the writer; its
+bytes prove nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class S3FileStore:
     """A :class:`~airflow_provider_ha.storage.file_store.FileStore` on S3. Safe in several threads; not across a fork.
 
     :param uri: ``s3://bucket/prefix``.
-    :param options: Endpoint and credentials; what is left out comes from boto3's own chain.
-    :param limits: Bounds of every call.
+    :param options: Endpoint and credentials; defaults come from boto3's chain.
+    :param limits: Limits of a call.
     :raises ConfigurationError: The options cannot be used.
     """
 
@@ -54,7 +54,7 @@ class S3FileStore:
                 yield StoredFile(key, item["Size"], _milliseconds(item["LastModified"]), item["ETag"].strip('"'))
 
     def prepared(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield nothing: an object appears when all of it is there. Parts of uploads that died are no objects."""
+        """Yield nothing: objects appear atomically, and parts of interrupted uploads are not objects."""
         check_file_prefix(prefix)
         yield from ()
 
@@ -66,9 +66,9 @@ class S3FileStore:
         return sorted(set(self._bucket.names(check_file_prefix(prefix))))
 
     def info(self, key: str) -> StoredFile | None:
-        """Return what is known of an object; ``None`` when it is not there.
+        """Return the metadata of an object; ``None`` when it is missing.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: It could not be read.
         """
         try:
             head = self._head(key)
@@ -118,7 +118,7 @@ class S3FileStore:
                 raise ObjectExistsError(f"object {key!r} exists already in {self.uri}") from error
 
     def write(self, key: str, data: bytes) -> None:
-        """Write an object, replacing one that exists.
+        """Write an object, replacing an existing one.
 
         :raises StorageUnavailableError: Whether it was written is not known.
         """
@@ -134,7 +134,7 @@ class S3FileStore:
             self._bucket.client.upload_file(str(source), self._bucket.name, self._name(key))
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is no error.
+        """Remove an object; a missing one is not an error.
 
         :raises StorageUnavailableError: Whether it was removed is not known.
         """
@@ -156,7 +156,7 @@ class S3FileStore:
         )
 
     def _is_of(self, key: str, writer: str) -> bool:
-        """Whether an object that a conditional write found is that of *writer*. It may be shown a moment later only."""
+        """Return whether *writer* wrote the object found by a conditional write. It may become visible with a delay."""
         if not writer:
             return False
         with self._bucket.call(key, "looked up") as deadline:

@@ -1,7 +1,7 @@
 """Reading objects of S3 that another program wrote: Spark through S3A, or a copy of a directory that a user uploaded.
 
-Invariant: every request reads at most what was asked for, within one deadline; what broke off is asked for again. An
-object that is read in several requests is one object: each of them names the version that was listed.
+Invariant: every request reads at most the requested range, within one deadline; an interrupted read is retried. An
+object that is read in several requests is one object: each request names the listed version.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class S3Reader:
     """An :class:`~airflow_provider_ha.storage.reading.ObjectReader` on S3.
 
     :param uri: ``s3://bucket/prefix``.
-    :param options: Endpoint and credentials; what is left out comes from boto3's own chain.
-    :param limits: Bounds of every request.
+    :param options: Endpoint and credentials; defaults come from boto3's chain.
+    :param limits: Limits of a request.
     :raises ConfigurationError: The options cannot be used.
     """
 

@@ -27,7 +27,7 @@ class ObjectInfo:
     :param key: Relative to the root of the store, with ``/`` between segments.
     :param size: Bytes.
     :param modified: When it was last written.
-    :param checksum: Of all its bytes, when the store keeps one and was asked for this object alone; never required.
+    :param checksum: Checksum of all bytes, if the store has one and the object was read individually; never required.
     """
 
     key: str
@@ -37,9 +37,9 @@ class ObjectInfo:
 
 
 class ObjectStore(Protocol):
-    """Whole objects under keys. An object appears complete or not at all.
+    """Whole objects under keys, which appear atomically.
 
-    No key may be another one's directory (``a`` beside ``a/b``): a file system cannot have both, nor can every server.
+    A key must not be another key's directory (``a`` and ``a/b``): a file system cannot have both, nor can every server.
     """
 
     @property
@@ -60,10 +60,10 @@ class ObjectStore(Protocol):
         """
 
     def write(self, key: str, data: bytes) -> None:
-        """Write an object, replacing one that exists."""
+        """Write an object, replacing an existing one."""
 
     def upload(self, key: str, source: Path) -> None:
-        """Write an object from a local file, in parts when it is large; replaces one that exists."""
+        """Write an object from a local file, in parts when it is large; replaces an existing one."""
 
     def download(self, key: str, target: Path) -> None:
         """Copy an object to a local file that appears complete or not at all.
@@ -72,22 +72,22 @@ class ObjectStore(Protocol):
         """
 
     def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:
-        """Copy an object to another key inside the store: no byte passes through this process where that can be.
+        """Copy an object to another key inside the store, server-side where possible.
 
-        :param if_absent: The target must not exist yet; else it is replaced.
-        :returns: What is known about the copy, which has the size of its source.
-        :raises ObjectMissingError: The source is not there.
-        :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
+        :param if_absent: The target must not exist yet; otherwise it is replaced.
+        :returns: Metadata of the copy, which has the size of its source.
+        :raises ObjectMissingError: The source is missing.
+        :raises ObjectExistsError: The target exists, and *if_absent* is set.
         """
 
     def info(self, key: str) -> ObjectInfo | None:
-        """Return what is known about an object, or ``None`` when it is not there."""
+        """Return the metadata of an object; ``None`` when it is missing."""
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield every object whose key begins with *prefix*, in the order of their keys."""
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is no error."""
+        """Remove an object; a missing one is not an error."""
 
     def touch(self, key: str) -> None:
         """Renew the modification time of an object, so that a collector leaves it alone."""
@@ -95,5 +95,5 @@ class ObjectStore(Protocol):
     def check_writable(self) -> None:
         """Write, read and remove a probe.
 
-        :raises StorageError: With the reason and what to do.
+        :raises StorageError: With the reason and the next step.
         """
