@@ -120,10 +120,9 @@ def history_view(history: JobHistory) -> HistoryView:
 
 def _run(history: RunHistory, leading: int | None) -> RunHistoryView:
     run, result = history.run, history.result
-    epochs = [
-        _epoch(history, attempt, later, leading)
-        for attempt, later in zip(history.attempts, (*history.attempts[1:], None), strict=True)
-    ]
+    # A run whose submissions cannot be read has no attempt.
+    following = zip(history.attempts, (*history.attempts[1:], None), strict=False)
+    epochs = [_epoch(history, attempt, later, leading) for attempt, later in following]
     return RunHistoryView(
         run=run.number,
         started_from=run.start.kind,
