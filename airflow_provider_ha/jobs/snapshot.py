@@ -33,8 +33,8 @@ from airflow_provider_ha.coordination.steps import Steps, follow
 from airflow_provider_ha.errors import NotConnectedError, UnknownJobError
 from airflow_provider_ha.jobs.deleted import Deleted
 from airflow_provider_ha.jobs.jobs import list_jobs
-from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, LeaderInfo, Recovery, Status
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode, reads_of_run, steps_of_run
+from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, LeaderInfo, Recovery, RunResult, Status
+from airflow_provider_ha.jobs.runs import RunView, decode, reads_of_run, steps_of_run
 
 
 T = TypeVar("T")
@@ -109,31 +109,70 @@ def in_one_session(coordinator: Coordinator, what: str, read: Callable[[], T]) -
     )
 
 
-def job_state(snapshot: JobSnapshot) -> JobState:
-    """Decide in which state the newest run of a job is. Pure.
+@dataclass(frozen=True, slots=True)
+class NewestSubmission:
+    """The facts about the newest submission of a run that its state depends on.
 
-    A result decides. Else the newest submission is lost when its processes are proven dead (its leader node may outlive
-    them by a session timeout). Else the leader of this run decides. Without one, the submission is lost when it has led
-    before, and otherwise on its way.
+    :param created_zxid: ZooKeeper transaction that created it; the graph pointer is written in the same one.
+    :param started: Whether its driver or supervisor has reported its start.
+    :param ended: Whether all of its processes are proven dead.
     """
-    if snapshot.run is None:
+
+    created_zxid: int
+    started: bool
+    ended: bool
+
+
+def job_state(snapshot: JobSnapshot) -> JobState:
+    """Return the state of the newest run of a job. Pure."""
+    view = snapshot.run
+    if view is None:
         return JobState.SUBMITTED
-    if snapshot.run.result is not None:
-        return snapshot.run.result.state
-    return _live_state(snapshot, snapshot.run)
-
-
-def _live_state(snapshot: JobSnapshot, view: RunView) -> JobState:
     newest = view.newest
-    if newest is not None and newest.exit is not None:
+    facts = None
+    if newest is not None:
+        facts = NewestSubmission(newest.created_zxid, newest.started is not None, newest.exit is not None)
+    return run_state(
+        view.run.number,
+        view.result,
+        facts,
+        leader=snapshot.leader,
+        status=snapshot.status,
+        epoch_zxid=snapshot.epoch_zxid if snapshot.epoch > 0 else 0,
+    )
+
+
+def run_state(
+    run: int,
+    result: RunResult | None,
+    newest: NewestSubmission | None,
+    *,
+    leader: LeaderInfo | None,
+    status: Status | None,
+    epoch_zxid: int,
+) -> JobState:
+    """Decide the state of the newest run. Pure; every reader of a job uses this function.
+
+    A result decides. Otherwise the run is lost when the processes of its newest submission are proven dead: its leader
+    node may outlive them by a session timeout. Otherwise the leader of this run decides. Without a leader, the run is
+    lost when its newest submission has led, and otherwise on its way.
+
+    :param newest: Its newest submission; ``None`` without one.
+    :param leader: The leader of the job, of whatever run.
+    :param epoch_zxid: ZooKeeper transaction of the latest leadership; 0 when the job was never led. Epochs alone do not
+        show which submission has led, because earlier runs use the same counter; the order of transactions does.
+    """
+    if result is not None:
+        return result.state
+    if newest is not None and newest.ended:
         return JobState.LOST
-    if snapshot.leader is not None and snapshot.leader.run == view.run.number:
-        return led_state(snapshot.leader, snapshot.status)
+    if leader is not None and leader.run == run:
+        return led_state(leader, status)
     if newest is None:
         return JobState.SUBMITTED
-    if snapshot.leader is None and _has_led(snapshot, newest):
+    if leader is None and epoch_zxid > newest.created_zxid:
         return JobState.LOST
-    return JobState.STARTING if newest.started is not None else JobState.SUBMITTED
+    return JobState.STARTING if newest.started else JobState.SUBMITTED
 
 
 def first_reads(paths: JobPaths) -> Reads:
@@ -223,14 +262,6 @@ def led_lag(leader: LeaderInfo | None, status: Status | None) -> int | None:
         return None
     told = [query.lag for query in status.queries.values() if query.lag is not None]
     return sum(told) if told else None
-
-
-def _has_led(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
-    """Whether the latest leadership was granted after the newest submission was made, so that it was its own.
-
-    Epochs alone do not show it: earlier runs use the same counter. The order of ZooKeeper's transactions does.
-    """
-    return snapshot.epoch > 0 and snapshot.epoch_zxid > newest.created_zxid
 
 
 def _unknown(coordinator: Coordinator, paths: JobPaths) -> UnknownJobError:

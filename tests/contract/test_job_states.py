@@ -407,3 +407,17 @@ def test_readers_give_the_recorded_answers(trees: Callable[..., Tree]) -> None:
     if os.environ.get("STATES") == "write":
         GOLDEN.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in found.items()) + "\n}\n")
     assert found == json.loads(GOLDEN.read_text("utf-8"))
+
+
+def test_the_list_and_the_row_of_a_job_agree() -> None:
+    golden = json.loads(GOLDEN.read_text("utf-8"))
+
+    # A list leaves deleted jobs out, and reads neither the run nor its submissions.
+    differing = {name for name, found in golden.items() if found["list"] != found["row"][:2]}
+    assert {name.partition(" /")[0] for name in differing} == {
+        "deleted",
+        "deleted: not complete",
+        "damaged: run",
+        "damaged: submission",
+    }
+    assert all(found["list"][1] for name, found in golden.items() if name.startswith("damaged"))

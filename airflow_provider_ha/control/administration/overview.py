@@ -1,14 +1,14 @@
 """Many jobs at once: briefly, to choose and sort them by; and as a page shows them. Only read.
 
-A brief needs five reads for a job that is led, at most seven for others, and two round trips for all. A job that was
-submitted or started again, and whose driver has not led for long since, needs a third one, of its newest attempts. It
-is what a first look needs: a job may change before it is shown, so what is shown of it comes from its snapshot.
+A brief needs eight reads in two round trips. A job that was started again, and whose driver has not led for long
+since, needs a third one, of its newest attempts. Briefs and snapshots decide the state of a job by one function
+(:func:`~airflow_provider_ha.jobs.snapshot.run_state`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -20,12 +20,19 @@ from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
-from airflow_provider_ha.errors import HaError, RecordCorruptError
+from airflow_provider_ha.errors import HaError, RecordCorruptError, UnknownJobError
 from airflow_provider_ha.jobs.model import GraphPointer, JobState, LeaderInfo, Run, RunResult, Status
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.quarantine import reason_of
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, led_lag, led_state, snapshot_steps
+from airflow_provider_ha.jobs.snapshot import (
+    JobSnapshot,
+    NewestSubmission,
+    in_one_session,
+    led_lag,
+    run_state,
+    snapshot_steps,
+)
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.recovery.losses import LOOPS_FROM, LastFailure, failure_of
@@ -217,56 +224,44 @@ def brief_steps(paths: JobPaths, now: datetime, quarantined: bool = False) -> St
     """Read one job in brief, in two round trips, or three. The order of the reads is that of a snapshot."""
     first = yield Reads((paths.epoch, paths.leader, paths.status, paths.job_graph), (paths.runs,))
     epoch, node = first.nodes[paths.epoch], first.nodes[paths.job_graph]
-    number = epoch.version if epoch is not None else 0
+    brief = Brief(job_id=paths.job_id, epoch=epoch.version if epoch is not None else 0, quarantined=quarantined)
     numbers = node_numbers(first.lists[paths.runs], parent=paths.runs)
-    run = numbers[-1] if numbers else None
     try:
         pointer = decode(node, GraphPointer)
         leader = decode(first.nodes[paths.leader], LeaderInfo)
         status = decode(first.nodes[paths.status], Status)
-    except RecordCorruptError:
-        return Brief(job_id=paths.job_id, epoch=number, quarantined=quarantined, broken=True)
-    host = leader.host if leader is not None else ""
-    attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
-    if run is None:
-        return Brief(job_id=paths.job_id, epoch=number, host=host, quarantined=quarantined)
-    if leader is not None and leader.run == run and status is not None and status.epoch == leader.epoch:
-        # Most jobs. Its exit and its result may be there for a moment before its node goes: a brief may be late.
-        return Brief(
-            job_id=paths.job_id,
-            state=led_state(leader, status),
-            epoch=number,
-            host=host,
-            lag=led_lag(leader, status),
-            quarantined=quarantined,
-            loops=(yield from loop_steps(paths, run, attempt, now, led_since=leader.since)) is not None,
-        )
-    left = (paths.submission_exit(run, attempt),) if attempt else ()
-    second = yield Reads((*left, paths.run_result(run)))
-    try:
-        result = decode(second.nodes[paths.run_result(run)], RunResult)
-    except RecordCorruptError:
-        return Brief(job_id=paths.job_id, epoch=number, host=host, quarantined=quarantined, broken=True)
-    if result is not None:
-        return Brief(job_id=paths.job_id, state=result.state, epoch=number, host=host, quarantined=quarantined)
-    has_led = epoch is not None and node is not None and epoch.modified_zxid > node.modified_zxid and number > 0
-    if any(second.nodes[path] is not None for path in left):
-        state = JobState.LOST
-    elif leader is not None and leader.run == run:
-        state = led_state(leader, status)
-    else:
-        state = JobState.LOST if has_led and attempt and leader is None else JobState.STARTING
+        brief = replace(brief, host=leader.host if leader is not None else "")
+        if not numbers:
+            return brief
+        run = numbers[-1]
+        attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
+        if not attempt:
+            result = decode((yield Reads((paths.run_result(run),))).nodes[paths.run_result(run)], RunResult)
+            # Without its pointer a run has ended, or its newest submission is found by its number alone.
+            state = result.state if result is not None else (yield from snapshot_steps(paths)).state
+        else:
+            ended, began = paths.submission_exit(run, attempt), paths.submission_started(run, attempt)
+            second = (yield Reads((began, ended, paths.run_result(run)))).nodes
+            newest = NewestSubmission(
+                created_zxid=node.modified_zxid if node is not None else 0,
+                started=second[began] is not None,
+                ended=second[ended] is not None,
+            )
+            state = run_state(
+                run,
+                decode(second[paths.run_result(run)], RunResult),
+                newest,
+                leader=leader,
+                status=status,
+                epoch_zxid=epoch.modified_zxid if epoch is not None and epoch.version > 0 else 0,
+            )
+    except (RecordCorruptError, UnknownJobError):
+        return replace(brief, broken=True)
+    if state.terminal:
+        return replace(brief, state=state)
     led_since = leader.since if leader is not None and leader.run == run else None
-    lost = state is JobState.LOST
-    loops = yield from loop_steps(paths, run, attempt, now, led_since=led_since, lost=lost)
-    return Brief(
-        job_id=paths.job_id,
-        state=state,
-        epoch=number,
-        host=host,
-        quarantined=quarantined,
-        loops=loops is not None,
-    )
+    loops = yield from loop_steps(paths, run, attempt, now, led_since=led_since, lost=state is JobState.LOST)
+    return replace(brief, state=state, lag=led_lag(leader, status), loops=loops is not None)
 
 
 def loop_steps(
