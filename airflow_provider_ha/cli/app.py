@@ -9,7 +9,6 @@ import typer
 
 from airflow_provider_ha import __version__
 from airflow_provider_ha.cli import acl, checkpoint, cluster_erase, job, leader, metrics, savepoint, storage
-from airflow_provider_ha.cli.checkpoint_diff import diff
 from airflow_provider_ha.cli.examples import examples
 from airflow_provider_ha.cli.job_delete import DELETE_EXAMPLES, delete
 from airflow_provider_ha.cli.job_history import history
@@ -48,7 +47,6 @@ job.app.command("move")(move)
 app.add_typer(checkpoint.app, name="checkpoint")
 checkpoint.app.command("verify")(verify_directory)
 checkpoint.app.command("plan")(plan)
-checkpoint.app.command("diff")(diff)
 app.add_typer(savepoint.app, name="savepoint")
 app.command("restore")(restore)
 app.add_typer(leader.app, name="leader")

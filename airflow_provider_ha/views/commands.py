@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from airflow_provider_ha.views.acl import AclsView
 from airflow_provider_ha.views.checkpoints import CheckpointDeletedView, CheckpointListView, CheckpointView
-from airflow_provider_ha.views.comparison import ComparisonView
 from airflow_provider_ha.views.deletion import DeletionView, ErasureView
 from airflow_provider_ha.views.drills import DrillListView, DrillView
 from airflow_provider_ha.views.examples import CopiedView
@@ -47,7 +46,6 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "acl check": {"": AclsView},
     "acl repair": {"": AclsView},
     "checkpoint delete": {"": CheckpointDeletedView},
-    "checkpoint diff": {"": ComparisonView},
     "checkpoint list": {"": CheckpointListView},
     "checkpoint plan": {"": PlanView},
     "checkpoint show": {"": CheckpointView},

@@ -1,4 +1,4 @@
-"""``spark-ha savepoint`` and ``checkpoint diff`` for a job whose working directories are on S3 or HDFS.
+"""``spark-ha savepoint`` for a job whose working directories are on S3 or HDFS.
 
 Here on files of this host that are used as objects are: nothing is renamed, and no path is known above the storage.
 """
@@ -158,13 +158,6 @@ def test_what_is_damaged_in_between_ends_the_restore(
         restore_files(stored, store)
 
     assert store.names(f"{QUERY}/offsets/") == []
-
-
-def test_two_savepoints_are_compared(call: Call, job: Job) -> None:
-    same, differ = call("checkpoint", "diff", JOB, "s1", "s1"), call("checkpoint", "diff", JOB, "s1", "s2")
-
-    assert (same[0], differ[0]) == (YES, NO)
-    assert differ[1]["same"] is False
 
 
 def test_an_archive_of_another_job_is_refused(call: Call, job: Job, tmp_path: Path, coordinator: Coordinator) -> None:

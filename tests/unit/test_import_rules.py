@@ -72,7 +72,6 @@ ALLOWED: dict[str, set[str]] = {
 VIEWED = {
     "argument_secrets",
     "query_names",
-    "checkpoints.comparison.compare",
     "checkpoints.connectors.sink_names",
     "checkpoints.model",
     "checkpoints.proof.report",
@@ -125,7 +124,6 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "retention": {"trees", "working"},
         "savepoints": {"trees", "format", "connectors", "working", "verify", "retention"},
         "restore": {"trees", "format", "connectors", "working", "verify", "retention", "savepoints"},
-        "comparison": {"trees", "format", "connectors"},
         "proof": {"trees", "format", "working", "verify"},
     },
     "jobs": {

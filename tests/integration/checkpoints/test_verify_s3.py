@@ -9,15 +9,17 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import BLOCK
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.errors import CheckpointMissingError
 from tests.support.checkpoints.damage import DAMAGES, Damage
 from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
-from tests.support.s3.s3_faults import FOR_EVER, Fault, cut_answer, refuse, s3_proxy
+from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, cut_answer, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.corpus import checkpoint_copy
 from tests.unit.checkpoints.test_verification_sparse import write_log
@@ -194,3 +196,19 @@ def test_a_large_object_is_read_in_blocks_of_the_version_that_was_listed(s3: S3A
         s3.client().delete_object(Bucket=bucket, Key="c/large")
         with pytest.raises(FileGoneError):
             file.read_at(0, 10)
+
+
+def test_a_batch_that_is_purged_after_the_listing_is_missing_and_not_corrupt(s3: S3Access, tmp_path: Path) -> None:
+    bucket = s3.new_bucket()
+    put_directory(s3, bucket, "c", checkpoint_copy("rocksdb2-changelog", tmp_path / "c"))
+
+    def purge(exchange: Exchange) -> None:
+        for key in (*(f"c/offsets/{batch}" for batch in range(5)), exchange.path.removeprefix(f"/{bucket}/")):
+            s3.client().delete_object(Bucket=bucket, Key=key)
+        exchange.forward()
+
+    with (
+        s3_proxy(s3.endpoint, Fault(purge, "GET", ".changelog")) as endpoint,
+        pytest.raises(CheckpointMissingError, match="purged while it was read"),
+    ):
+        closure(tree(s3, bucket, "c", endpoint), 5, with_planned=False)

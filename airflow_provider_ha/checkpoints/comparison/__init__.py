@@ -1,1 +1,0 @@
-"""What differs between two checkpoints of a query: read, compared, never changed."""
