@@ -1,4 +1,1 @@
-"""Shipped for users who test their own DAGs and jobs: embedded ZooKeepers, proxies that cut, waiting.
-
-One server (``zookeeper``), or an ensemble whose members can be cut off from each other (``ensemble``).
-"""
+"""Tools for users' tests of their DAGs and jobs: an embedded ZooKeeper, a proxy that cuts, waiting."""

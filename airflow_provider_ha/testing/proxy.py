@@ -20,7 +20,7 @@ from typing_extensions import Self
 
 from airflow_provider_ha.coordination.ports import is_free
 from airflow_provider_ha.coordination.raw_socket import hang_up, receive
-from airflow_provider_ha.testing.gate import Gate
+from airflow_provider_ha.testing._gate import Gate
 
 
 __all__ = ["FaultProxy"]

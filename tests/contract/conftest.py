@@ -10,9 +10,9 @@ import pytest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.conftest import FAST
 from tests.contract.clusters import Cluster, FakeCluster, RealCluster
+from tests.support.fake import FakeEnsemble
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.s3.s3_server import S3Access, moto_server, real_server
 

@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.progress_source import EitherProgress, PeriodicLook, ProgressSource, ReportedProgress
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
-from airflow_provider_ha.testing.fake.clock import VirtualClock
+from tests.support.fake.clock import VirtualClock
 
 
 PERIOD = 2.0

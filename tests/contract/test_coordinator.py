@@ -27,8 +27,8 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
-from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.contract.clusters import Cluster
+from tests.support.fake import FakeEnsemble
 
 
 BACKENDS = ("fake", "zookeeper")

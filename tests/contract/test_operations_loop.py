@@ -24,13 +24,13 @@ from airflow_provider_ha.driver.savepoint_job import SavepointJob
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
-from airflow_provider_ha.testing.fake import FakeEnsemble
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conformance.stores.stage import job_of, savepoints
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters.jobs_helpers import submit
 from tests.support.clusters.pointer_helpers import leading
+from tests.support.fake import FakeEnsemble
 
 
 BACKENDS = ("fake",)

@@ -30,9 +30,9 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.pointers.scan import stable_children
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import ObjectStore
-from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.pointer_helpers import Before, Failing, Pointers, Raising, leading
+from tests.support.fake import FakeEnsemble
 from tests.support.s3.s3_server import s3_store
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_provider_ha.driver.progress_source import FALLBACK_SECONDS, PAID_SECONDS, ProgressSource, progress_source
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
 from tests.contract.progress_sources import PERIOD, SOURCES, Stage
+from tests.support.fake.clock import VirtualClock, to_milliseconds
 
 
 @pytest.fixture

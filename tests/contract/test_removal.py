@@ -20,9 +20,9 @@ from airflow_provider_ha.errors import LeadershipError, OutcomeUnknownError, Rec
 from airflow_provider_ha.pointers.removal import Remover, WorkedOff
 from airflow_provider_ha.pointers.to_delete import DeletionEntry, ToDelete, waiting
 from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.pointer_helpers import Failing, Pointers, Raising, leading
+from tests.support.fake import FakeEnsemble
 
 
 BACKENDS = ("fake", "zookeeper")

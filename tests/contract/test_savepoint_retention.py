@@ -16,11 +16,11 @@ from airflow_provider_ha.checkpoints.savepoints import store as store_module
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op, SetData
 from airflow_provider_ha.coordination.leases import ReaderLease, hold
-from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.conformance.stores.stage import add_savepoint, job_of, savepoints
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import begin_from_savepoint
 from tests.support.clusters.pointer_helpers import Wall, leading
+from tests.support.fake import FakeEnsemble
 
 
 BACKENDS = ("fake", "zookeeper")

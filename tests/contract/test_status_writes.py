@@ -24,8 +24,8 @@ from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import AcceptedLoss, GraphPointer, JobState, QueryStatus, Status
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
 from tests.support.clusters.jobs_helpers import BLOB, lead, submit
+from tests.support.fake.clock import VirtualClock, to_milliseconds
 
 
 BACKENDS = ("fake",)

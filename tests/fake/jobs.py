@@ -26,11 +26,11 @@ from airflow_provider_ha.jobs.model import (
 )
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Handle, Submission
-from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
-from airflow_provider_ha.testing.fake.tree import Tree
 from tests.engine_helpers import NothingToSee, handle, started
 from tests.fake.memory_store import MemoryStore
 from tests.support.clusters.jobs_helpers import admit_attempt
+from tests.support.fake import FakeCoordinator, FakeEnsemble
+from tests.support.fake.tree import Tree
 
 
 TIMINGS = Timings(session_timeout=4.0, heartbeat_interval=0.5, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.25)

@@ -29,10 +29,10 @@ from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.recovery import conclude as concluding
 from airflow_provider_ha.recovery.conclude import conclude
-from airflow_provider_ha.testing.fake import FakeCoordinator
-from airflow_provider_ha.testing.fake.schedule import Schedule, every_path
-from airflow_provider_ha.testing.fake.turns import Request
 from tests.fake.jobs import PATHS, Prepared, World, prepare
+from tests.support.fake import FakeCoordinator
+from tests.support.fake.schedule import Schedule, every_path
+from tests.support.fake.turns import Request
 
 
 POINTS = 8

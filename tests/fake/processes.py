@@ -33,10 +33,10 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
 )
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
-from airflow_provider_ha.testing.fake.schedule import Actor, Schedule
 from tests.fake.jobs import CONFIG, PATHS, TIMINGS
 from tests.fake.memory_store import MemoryStore
+from tests.support.fake import FakeCoordinator, FakeEnsemble
+from tests.support.fake.schedule import Actor, Schedule
 
 
 KEYS = JobKeys("flights")

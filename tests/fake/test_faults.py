@@ -16,9 +16,9 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
     OutcomeUnknownError,
 )
-from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble, Fault, Outcome
-from airflow_provider_ha.testing.fake.schedule import Schedule, every_path
 from tests.fake.jobs import CONFIG, PATHS, TIMINGS
+from tests.support.fake import FakeCoordinator, FakeEnsemble, Fault, Outcome
+from tests.support.fake.schedule import Schedule, every_path
 
 
 T = 4.0

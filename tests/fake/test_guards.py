@@ -7,8 +7,8 @@ import pytest
 from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
 from airflow_provider_ha.coordination.election import Leadership, _Candidate, acquire
 from airflow_provider_ha.errors import LeadershipLostError, LeadershipUnavailableError, OutcomeUnknownError
-from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from tests.fake.jobs import CONFIG, PATHS, TIMINGS
+from tests.support.fake import FakeCoordinator, FakeEnsemble
 
 
 @pytest.fixture

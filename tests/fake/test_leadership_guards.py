@@ -11,8 +11,8 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SessionState, SetData
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.errors import FencedError, LeadershipLostError
-from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from tests.fake.jobs import CONFIG, PATHS, TIMINGS
+from tests.support.fake import FakeCoordinator, FakeEnsemble
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.errors import CoordinationError, OutcomeUnknownError
 from airflow_provider_ha.records import Record
-from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from tests.fake.jobs import PATHS, TIMINGS
+from tests.support.fake import FakeCoordinator, FakeEnsemble
 
 
 class Note(Record):

@@ -31,10 +31,10 @@ from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, StartPoint
 from airflow_provider_ha.jobs.submissions import Handle, Submission
 from airflow_provider_ha.recovery import conclude as concluding
-from airflow_provider_ha.testing.fake.faults import Fault, Planned
 from tests.engine_helpers import started
 from tests.fake.jobs import PATHS, RecordingEngine, World
 from tests.fake.orders import LOST
+from tests.support.fake.faults import Fault, Planned
 
 
 @pytest.fixture(autouse=True)

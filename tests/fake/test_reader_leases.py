@@ -15,12 +15,12 @@ from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
-from airflow_provider_ha.testing.fake import FakeCoordinator
 from tests.conformance.stores.stage import Stage
 from tests.conftest import FAST
 from tests.fake.jobs import RecordingEngine
 from tests.fake.memory_store import MemoryStore
 from tests.support.clusters.coordination_helpers import JOB
+from tests.support.fake import FakeCoordinator
 
 
 WHAT = "checkpoint-1"

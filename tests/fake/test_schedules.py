@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.testing.fake import Fault, Outcome
 from tests.fake.chaos import play
 from tests.fake.random_schedules import play_for, play_reporting
+from tests.support.fake import Fault, Outcome
 
 
 SCHEDULES = 250

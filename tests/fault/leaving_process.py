@@ -36,8 +36,8 @@ from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.removal_loop import RemovalLoop
 from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.jobs.model import OperationKind
-from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.fake.jobs import CONFIG, PATHS, TIMINGS
+from tests.support.fake import FakeEnsemble
 
 
 SUBREAPER = 36

@@ -8,8 +8,8 @@ from time import monotonic
 
 import pytest
 
-from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble, Member
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.ensemble.servers import EmbeddedEnsemble, Member
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

@@ -20,7 +20,6 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import Timings
 from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
-from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble, Member
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
@@ -28,6 +27,7 @@ from tests.fault.job_process import LOST, REFUSED
 from tests.fault.job_processes import JobProcess
 from tests.fault.stage import Place, Stage
 from tests.support.clusters.jobs_helpers import BLOB
+from tests.support.ensemble.servers import EmbeddedEnsemble, Member
 
 
 OLD = "flights-of-last-year"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.fault.job_processes import JobProcess
 from tests.soak.history import History
+from tests.support.ensemble.servers import EmbeddedEnsemble
 
 
 JOB = "soak"

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from airflow_provider_ha.errors import CoordinationError
 from airflow_provider_ha.jobs.model import LeaderInfo
-from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble, Member
 from tests.soak.contenders import Contender
 from tests.soak.history import History
+from tests.support.ensemble.servers import EmbeddedEnsemble, Member
 
 
 class Nemesis:

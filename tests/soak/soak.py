@@ -26,13 +26,13 @@ from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
 from tests.soak.checker import Invariant, Violation, beliefs, check, counts
 from tests.soak.contenders import JOB, Contender
 from tests.soak.history import Event, History, read
 from tests.soak.nemesis import Nemesis
+from tests.support.ensemble.servers import EmbeddedEnsemble
 
 
 CONTENDERS = 3

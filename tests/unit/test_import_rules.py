@@ -171,7 +171,7 @@ OWNERS: dict[str, set[str]] = {
     "pyarrow": {"checkpoints/connectors/delta.py"},
     "py4j": {"supervisor/guardian.py"},
     "urllib3": {"engines/_master_rest.py", "storage/_webhdfs.py", "storage/_hdfs_errors.py"},
-    "greenlet": {"testing/fake/schedule.py"},  # installed with Airflow, and by who tests with actors
+    "greenlet": set(),
 }
 
 

@@ -11,9 +11,9 @@ from airflow_provider_ha.coordination.coordinator import Create, Delete, Session
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.retrieval import LeaderRetrieval
 from airflow_provider_ha.errors import NotConnectedError
-from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.fake.jobs import PATHS
+from tests.support.fake import FakeCoordinator, FakeEnsemble
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import pytest
 
 from airflow_provider_ha.coordination.ports import free_port
-from airflow_provider_ha.testing.gate import Gate
-from airflow_provider_ha.testing.links import Link
+from airflow_provider_ha.testing._gate import Gate
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.ensemble.links import Link
 
 
 HOST = "127.0.0.1"

@@ -90,9 +90,7 @@ def test_only_one_transaction_of_kazoos_is_made_and_only_in_the_facade() -> None
 
 def test_whoever_writes_without_leading_is_on_the_list() -> None:
     """Fails when a module outside ``coordination/`` commits on a session: it must lead, or say here why it need not."""
-    users = {
-        name for name, tree in modules() if raw_commits(tree) and not name.startswith(("coordination/", "testing/"))
-    }
+    users = {name for name, tree in modules() if raw_commits(tree) and not name.startswith("coordination/")}
 
     assert users <= set(UNGUARDED)
 

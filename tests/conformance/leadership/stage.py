@@ -17,9 +17,9 @@ from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import JobPaths, Lock
 from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, RunResult
-from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import admit_attempt
+from tests.support.fake import FakeCoordinator, FakeEnsemble
 
 
 JOB = "flights"

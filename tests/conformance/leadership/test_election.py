@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.coordination.coordinator import Delete, SetData
 from airflow_provider_ha.errors import LeadershipError, LeadershipUnavailableError, OutcomeUnknownError
-from airflow_provider_ha.testing.fake import FakeCoordinator, Outcome
 from tests.conformance.leadership.stage import Interrupted, Stage
+from tests.support.fake import FakeCoordinator, Outcome
 
 
 def kill(stage: Stage, session: FakeCoordinator) -> None:

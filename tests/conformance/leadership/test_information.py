@@ -16,10 +16,10 @@ from airflow_provider_ha.coordination.published import PublishedInformation
 from airflow_provider_ha.coordination.retrieval import LeaderRetrieval
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import LeadershipLostError, LeadershipUnavailableError, VersionConflictError
-from airflow_provider_ha.testing.fake import FakeCoordinator
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conformance.leadership.stage import TIMINGS, Stage
 from tests.support.clusters.coordination_helpers import ignore, job_paths, lead
+from tests.support.fake import FakeCoordinator
 
 
 def keeper(

@@ -23,11 +23,11 @@ from airflow_provider_ha.coordination.leases import ReaderLease, hold
 from airflow_provider_ha.jobs.run_start import start_of_run
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from tests.support.checkpoints.checkpoint_helpers import AT, Job
 from tests.support.clusters.coordination_helpers import JOB, job_paths, lead
 from tests.support.clusters.jobs_helpers import a_leader
 from tests.support.clusters.pointer_helpers import Wall
+from tests.support.fake import FakeCoordinator, FakeEnsemble
 
 
 flink = pytest.mark.flink

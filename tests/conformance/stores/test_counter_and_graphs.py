@@ -14,10 +14,10 @@ from airflow_provider_ha.coordination.counter import counter_op, counter_value, 
 from airflow_provider_ha.errors import LeadershipError, NodeExistsError, NotConnectedError, VersionConflictError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph
-from airflow_provider_ha.testing.fake import FakeCoordinator
 from tests.conformance.stores.stage import Stage, flink, nodes, pointers
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import BLOB
+from tests.support.fake import FakeCoordinator
 
 
 def take(job: Job, count: int) -> list[int]:

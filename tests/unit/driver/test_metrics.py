@@ -21,8 +21,8 @@ from airflow_provider_ha.jobs.metrics import METRICS, Emitter, MetricKind
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.testing.fake.clock import VirtualClock
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
+from tests.support.fake.clock import VirtualClock
 
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # nothing listens in the test

@@ -13,7 +13,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ApplicationRefusedError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import JobState, RunResult
 from airflow_provider_ha.jobs.output_claims import OutputClaims
-from airflow_provider_ha.testing.fake import FakeEnsemble
+from tests.support.fake import FakeEnsemble
 
 
 PLACE = "s3://bucket/out"

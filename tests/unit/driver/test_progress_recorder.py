@@ -14,7 +14,7 @@ from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.jobs.history.progress_history import ProgressHistory, read_progress
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.testing.fake.clock import VirtualClock
+from tests.support.fake.clock import VirtualClock
 
 
 AT = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)

@@ -19,7 +19,7 @@ from airflow_provider_ha.driver.stall_watch import StallWatch
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
+from tests.support.fake.clock import VirtualClock, to_milliseconds
 
 
 TIMEOUT = 600.0

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from airflow_provider_ha.coordination.ports import is_free
 from airflow_provider_ha.coordination.raw_socket import hang_up, receive
-from airflow_provider_ha.testing.gate import Gate
+from airflow_provider_ha.testing._gate import Gate
 
 
 __all__ = ["Link"]
@@ -46,7 +46,7 @@ class Link:
         self._open.set()
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
-        self._gate = Gate(lambda: not self._open.is_set() or not is_free(self._target))  # guard: silent-links-refuse
+        self._gate = Gate(lambda: not self._open.is_set() or not is_free(self._target))
         threading.Thread(target=self._accept, name="ensemble-link", daemon=True).start()
 
     @property

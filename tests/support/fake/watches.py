@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ha.testing.fake.tree import Event, parent_of
+from tests.support.fake.tree import Event, parent_of
 
 
 Callback = Callable[[], None]

@@ -17,13 +17,13 @@ from typing import TypeVar
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Delete, Op, SessionCredentials
 from airflow_provider_ha.coordination.node import Node
-from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
-from airflow_provider_ha.testing.fake.coordinator import FakeCoordinator
-from airflow_provider_ha.testing.fake.faults import Faults, Outcome
-from airflow_provider_ha.testing.fake.injection import FaultInjection
-from airflow_provider_ha.testing.fake.members import Member, Session, SessionTracker
-from airflow_provider_ha.testing.fake.tree import Event, Tree
-from airflow_provider_ha.testing.fake.turns import Alone, Turns
+from tests.support.fake.clock import VirtualClock, to_milliseconds
+from tests.support.fake.coordinator import FakeCoordinator
+from tests.support.fake.faults import Faults, Outcome
+from tests.support.fake.injection import FaultInjection
+from tests.support.fake.members import Member, Session, SessionTracker
+from tests.support.fake.tree import Event, Tree
+from tests.support.fake.turns import Alone, Turns
 
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class FakeEnsemble(FaultInjection):
         sync_limit: int = 5,
     ) -> None:
         self.clock = VirtualClock()
-        self.random = random.Random(seed)  # noqa: S311  # repeatable, not secret
+        self.random = random.Random(seed)  # repeatable, not secret
         self.faults = Faults()
         self.history: list[Accepted] = []
         self.tree = Tree()

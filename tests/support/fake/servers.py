@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from airflow_provider_ha.coordination.coordinator import Op, SessionCredentials
-from airflow_provider_ha.testing.fake.clock import VirtualClock
-from airflow_provider_ha.testing.fake.faults import Faults
-from airflow_provider_ha.testing.fake.members import Member, SessionTracker
-from airflow_provider_ha.testing.fake.tree import Tree
-from airflow_provider_ha.testing.fake.turns import Turns
+from tests.support.fake.clock import VirtualClock
+from tests.support.fake.faults import Faults
+from tests.support.fake.members import Member, SessionTracker
+from tests.support.fake.tree import Tree
+from tests.support.fake.turns import Turns
 
 
 T = TypeVar("T")

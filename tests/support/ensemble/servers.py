@@ -1,7 +1,7 @@
 """A real ensemble for tests: several ZooKeeper servers on the loopback that elect a leader among themselves.
 
 What one server cannot show: a member that answers its clients and is cut off from the others. Every connection
-between two members goes through a :class:`~airflow_provider_ha.testing.links.Link`, so a member can be cut off from its
+between two members goes through a :class:`~tests.support.ensemble.links.Link`, so a member can be cut off from its
 peers while its clients stay connected to it, without privileges. A member takes some 100 MB of memory.
 """
 
@@ -17,8 +17,8 @@ from typing_extensions import Self
 
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
 from airflow_provider_ha.coordination.ports import free_ports
-from airflow_provider_ha.testing.links import Link
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.ensemble.links import Link
 
 
 __all__ = ["EmbeddedEnsemble", "Member"]

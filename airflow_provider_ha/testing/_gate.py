@@ -17,9 +17,6 @@ from collections.abc import Callable
 from airflow_provider_ha.coordination.raw_socket import hang_up
 
 
-__all__ = ["Gate"]
-
-
 _HOST = "127.0.0.1"
 _LOOK_SECONDS = 0.02  # five looks before ZooKeeper's follower tries again
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_ha.coordination.coordinator import Check, Create, Delete, Op
 from airflow_provider_ha.errors import CoordinationError
-from airflow_provider_ha.testing.fake.tree import parent_of
+from tests.support.fake.tree import parent_of
 
 
 _MAX_BYTES = 1_000_000  # as in coordination/_kazoo_transaction.py; the contract tests hold both to it

@@ -15,8 +15,8 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from airflow_provider_ha.testing.fake.ensemble import FakeEnsemble
-from airflow_provider_ha.testing.fake.turns import Alone, Request
+from tests.support.fake.ensemble import FakeEnsemble
+from tests.support.fake.turns import Alone, Request
 
 
 __all__ = ["Actor", "Path", "Schedule", "any_request", "every_path"]

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from airflow_provider_ha.coordination.coordinator import Op, SessionCredentials, SessionState
 from airflow_provider_ha.errors import CoordinationError, NotConnectedError
-from airflow_provider_ha.testing.fake.faults import Outcome
-from airflow_provider_ha.testing.fake.late import LateRequest
-from airflow_provider_ha.testing.fake.members import Member, able_members
-from airflow_provider_ha.testing.fake.servers import Servers
-from airflow_provider_ha.testing.fake.watches import Watches
+from tests.support.fake.faults import Outcome
+from tests.support.fake.late import LateRequest
+from tests.support.fake.members import Member, able_members
+from tests.support.fake.servers import Servers
+from tests.support.fake.watches import Watches
 
 
 _RETRY = 100  # milliseconds between two attempts to reach a member

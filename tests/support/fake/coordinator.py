@@ -1,7 +1,7 @@
 """One process's session with the fake ensemble: reads, transactions, watches, as :class:`Coordinator` promises them.
 
 What is retried, what is not, and which error says what is the same as in ``coordination/_kazoo.py``. Its connection,
-pings and reconnects are in :class:`airflow_provider_ha.testing.fake.connection.Connection`.
+pings and reconnects are in :class:`tests.support.fake.connection.Connection`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
     OutcomeUnknownError,
 )
-from airflow_provider_ha.testing.fake.clock import to_milliseconds
-from airflow_provider_ha.testing.fake.connection import Connection
-from airflow_provider_ha.testing.fake.faults import Fault, Outcome, Planned
-from airflow_provider_ha.testing.fake.members import Member
-from airflow_provider_ha.testing.fake.servers import Servers
-from airflow_provider_ha.testing.fake.transactions import refuse_too_much, written_by
-from airflow_provider_ha.testing.fake.tree import Tree, lineage
-from airflow_provider_ha.testing.fake.turns import Request
-from airflow_provider_ha.testing.fake.watches import NodeWatch
+from tests.support.fake.clock import to_milliseconds
+from tests.support.fake.connection import Connection
+from tests.support.fake.faults import Fault, Outcome, Planned
+from tests.support.fake.members import Member
+from tests.support.fake.servers import Servers
+from tests.support.fake.transactions import refuse_too_much, written_by
+from tests.support.fake.tree import Tree, lineage
+from tests.support.fake.turns import Request
+from tests.support.fake.watches import NodeWatch
 
 
 T = TypeVar("T")
@@ -261,7 +261,7 @@ class FakeCoordinator(Coordinator):
         while True:
             try:
                 self.commit(Create(path))
-            except NodeExistsError:  # noqa: PERF203  # a retry is a try in a loop
+            except NodeExistsError:  # a retry is a try in a loop
                 return
             except OutcomeUnknownError:  # doing it twice does no harm
                 if self._ensemble.clock.milliseconds > end:

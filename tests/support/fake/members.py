@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from airflow_provider_ha.testing.fake.tree import Event, Tree
+from tests.support.fake.tree import Event, Tree
 
 
 @dataclass

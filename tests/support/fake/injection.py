@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
-from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
-from airflow_provider_ha.testing.fake.connection import Connection
-from airflow_provider_ha.testing.fake.faults import Fault, Faults, Outcome, Planned
-from airflow_provider_ha.testing.fake.members import Member, SessionTracker
-from airflow_provider_ha.testing.fake.tree import Tree
+from tests.support.fake.clock import VirtualClock, to_milliseconds
+from tests.support.fake.connection import Connection
+from tests.support.fake.faults import Fault, Faults, Outcome, Planned
+from tests.support.fake.members import Member, SessionTracker
+from tests.support.fake.tree import Tree
 
 
 class Process(Protocol):
