@@ -27,7 +27,7 @@ demo-stop: venv ## Stop what `make demo KEEP=1` left running
 
 quick: venv ## Check style, types and pure tests, in a minute
 	@$(MAKE) --no-print-directory lint types
-	@$(BIN)/pytest tests/unit tests/fake -q -m "not slow and not long and not hours and not spark and not airflow and not system" -n $(WORKERS)
+	@$(BIN)/pytest tests/unit tests/fake lab -q -m "not slow and not long and not hours and not spark and not airflow and not system" -n $(WORKERS)
 
 # A third of a test's time is waiting for a session to expire or for a process to start: three at a time use two cores.
 test coverage test-long: WORKERS = 3
@@ -60,7 +60,7 @@ test-long: venv ## Run what takes longer: a real Airflow, real kills, full matri
 	exit $$((others + of_apart + of_system)); }
 
 matrix: venv ## Test the wheel with other Pythons, Airflows and Sparks (ONLY=pattern MINUTES=60); it can be interrupted
-	@$(BIN)/python -m tests.matrix.run $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES)) --workers $(WORKERS)
+	@$(BIN)/python -m lab.matrix.run $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES)) --workers $(WORKERS)
 
 mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern), or at random (RANDOM=n SEED=s)
 	@$(if $(RANDOM),nice -n 19 $(BIN)/python -m tests.mutants.random_changes.run --number $(RANDOM) --seed $(or $(SEED),1),\
@@ -68,7 +68,7 @@ mutants: venv ## Break the package, one guard at a time, and see a test fail (ON
 
 proof: venv ## Run what takes hours (SUITE=name); it can be interrupted, and writes docs/reference/proofs.md
 	@$(if $(filter tests,$(SUITE)),$(BIN)/python -m tests.support.preparation --s3a)
-	@$(BIN)/python -m tests.proofs.run $(SUITE)
+	@$(BIN)/python -m lab.run $(SUITE)
 
 # Without hosts and URLs: a registry is the business of the machine.
 constraints: venv ## Choose releases of what is new in pyproject.toml, for every Python (UPGRADE=1: the newest of everything)
@@ -80,7 +80,7 @@ lint: venv ## Check style and spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/codespell
 	@$(BIN)/codespell --dictionary .ci/words.txt --regex "$(PHRASES)|[\w'’-]+" --skip "*.pyc,*.xz,tests/data,*/static/vendor" \
-	airflow_provider_ha benchmarks dags docs tests README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md
+	airflow_provider_ha benchmarks dags docs lab tests README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md
 
 format: venv ## Format the code
 	@$(BIN)/ruff check --fix .

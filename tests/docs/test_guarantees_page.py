@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "guarantees.md"
 PLACES = ROOT / "docs" / "explanation" / "where-a-job-runs.md"
-_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_TEST = re.compile(r"`((?:lab|tests)/[\w/]+\.py)::(\w+)`")
 
 
 def rows() -> list[str]:

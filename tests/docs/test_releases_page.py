@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.verify.observed_releases import SEEN
-from tests.releases.installed import SPARKS
-from tests.releases.shapes import SHAPES
 from tests.support.checkpoints.old_formats import RELEASES
+from tests.support.releases.installed import SPARKS
+from tests.support.releases.shapes import SHAPES
 
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "releases.md").read_text()

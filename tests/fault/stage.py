@@ -18,10 +18,10 @@ from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.proxy import FaultProxy
-from tests.fault.job_processes import JobProcess, resubmit, submit_job
-from tests.soak.checker import check
-from tests.soak.history import read
 from tests.support.ensemble.servers import EmbeddedEnsemble, Member
+from tests.support.leadership.checker import check
+from tests.support.leadership.history import read
+from tests.support.leadership.job_processes import JobProcess, resubmit, submit_job
 
 
 JOB = "flights"

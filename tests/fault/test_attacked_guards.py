@@ -27,11 +27,11 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import LeadershipLostError
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.fault.job_process import LOST
-from tests.fault.job_processes import JobProcess, submit_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.coordination_helpers import job_paths, lead, outcome, session_through
 from tests.support.ensemble.servers import EmbeddedEnsemble
+from tests.support.leadership.job_process import LOST
+from tests.support.leadership.job_processes import JobProcess, submit_job
 
 
 NOWHERE = "127.0.0.1:1"

@@ -23,11 +23,11 @@ from airflow_provider_ha.jobs.model import GraphPointer, JobState
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
-from tests.fault.job_process import LOST, REFUSED
-from tests.fault.job_processes import JobProcess
 from tests.fault.stage import Place, Stage
 from tests.support.clusters.jobs_helpers import BLOB
 from tests.support.ensemble.servers import EmbeddedEnsemble, Member
+from tests.support.leadership.job_process import LOST, REFUSED
+from tests.support.leadership.job_processes import JobProcess
 
 
 OLD = "flights-of-last-year"

@@ -25,8 +25,6 @@ from airflow_provider_ha.engines.standalone import StandaloneEngine, spark_relea
 from airflow_provider_ha.errors import JobStateError, StorageUnavailableError
 from airflow_provider_ha.jobs.host.spark_release import release_of
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.proofs.engines.play import LosesTheAnswer, Outcome, lost_without_masters, masters_away, worker_gives_up
-from tests.proofs.engines.stage import one_job
 from tests.support.clusters.standalone_cluster import (
     PATIENCE,
     TERMINATE_SECONDS,
@@ -37,6 +35,14 @@ from tests.support.clusters.standalone_cluster import (
     standalone_cluster,
 )
 from tests.support.clusters.standalone_jobs import OPTIONS, StandaloneJob
+from tests.support.engine_deaths.play import (
+    LosesTheAnswer,
+    Outcome,
+    lost_without_masters,
+    masters_away,
+    worker_gives_up,
+)
+from tests.support.engine_deaths.stage import one_job
 
 
 pytestmark = [

@@ -11,8 +11,8 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.proofs.first_dag import Output
 from tests.support.browser import browser
+from tests.system.harness.first_dag import Output
 from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY, USER
 from tests.system.small_airflow import PATIENCE, CountedJob, Counts, SmallAirflow, kill

@@ -17,9 +17,9 @@ from playwright.sync_api import Browser, Page
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.proofs.first_dag import Output
 from tests.support.browser import browser
 from tests.support.pictures import check_picture
+from tests.system.harness.first_dag import Output
 from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY, USER
 from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow, lose_host, told

@@ -16,6 +16,7 @@ import airflow_provider_ha
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
+ROOT = Path(__file__).parents[2]
 SHARED = {"argument_secrets", "errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
 SHARED |= {"query_names", "uris"}
 AIRFLOW_FACING = {
@@ -338,6 +339,25 @@ def test_only_drivers_and_proofs_import_pyspark() -> None:
     }
 
     assert users <= {"driver", "proof"}
+
+
+def test_only_the_laboratory_imports_itself() -> None:
+    users = [
+        path
+        for folder in (PACKAGE, ROOT / "tests", ROOT / "benchmarks", ROOT / "dags")
+        for path in folder.rglob("*.py")
+        if re.search(r"^\s*(from|import) lab\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+    assert users == []
+
+
+def test_the_laboratory_imports_helpers_of_tests_and_no_test() -> None:
+    used = {name for path in (ROOT / "lab").rglob("*.py") for name in imported_names(path)}
+    of_tests = {name.split(".", 2)[1] for name in used if name.startswith("tests.")}
+
+    assert [name for name in used if re.search(r"^tests\.(.+\.)?test_", name)] == []
+    assert of_tests <= {"support", "conftest", "fake", "mutants", "system"}
 
 
 WITHOUT_AIRFLOW = (

@@ -15,7 +15,7 @@ from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from tests.proofs.sinks.play import feed, numbers
+from tests.support.sinks.play import feed, numbers
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.supervised_job import SupervisedJob
 

@@ -23,10 +23,10 @@ from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.proofs.sinks.cells import Kill
-from tests.proofs.sinks.play import KILLED, feed, killed, numbers, report
-from tests.proofs.sinks.stage import delta_conf
 from tests.support.odd_names import ODD
+from tests.support.sinks.cells import Kill
+from tests.support.sinks.play import KILLED, feed, killed, numbers, report
+from tests.support.sinks.stage import delta_conf
 from tests.support.spark import iceberg
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.supervised_job import SupervisedJob

@@ -14,7 +14,7 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from tests.proofs.sinks.stage import delta_conf
+from tests.support.sinks.stage import delta_conf
 from tests.support.spark import iceberg
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.kafka_server import Kafka, broker, connector_jars

@@ -18,12 +18,11 @@ from airflow_provider_ha.control.verification.cut_proof import ProofOptions
 from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.storage.open import open_root
-from tests.proofs.sinks.play import numbers, report
-from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
+from tests.support.hdfs.hdfs_server import CLIENT, Hdfs, hdfs_server
 from tests.support.odd_names import ODD, SPARED
+from tests.support.sinks.play import numbers, report
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs
-from tests.support.zombies.stage import CLIENT
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.proofs.sinks.cells import Cell, Kill, Sink, Store
-from tests.proofs.sinks.play import play
-from tests.proofs.sinks.stage import Stage, stage
+from tests.support.sinks.cells import Cell, Kill, Sink, Store
+from tests.support.sinks.play import play
+from tests.support.sinks.stage import Stage, stage
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]

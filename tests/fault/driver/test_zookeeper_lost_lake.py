@@ -19,9 +19,9 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.proofs.sinks.stage import delta_conf
 from tests.support.clusters import submit_helpers
 from tests.support.odd_names import ODD
+from tests.support.sinks.stage import delta_conf
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.kafka_server import Kafka, broker, connector_jars
 from tests.support.spark.supervised_job import SupervisedJob

@@ -9,10 +9,10 @@ import pytest
 
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.releases.damages import NothingToDamageError
-from tests.releases.installed import BY_VERSION, run_program
-from tests.releases.shapes import Shape, truth
 from tests.support.checkpoints.old_formats import BATCHES, RELEASES, damages_of, write_checkpoint
+from tests.support.releases.damages import NothingToDamageError
+from tests.support.releases.installed import BY_VERSION, run_program
+from tests.support.releases.shapes import Shape, truth
 from tests.support.spark.corpus import NEXT_FILE, write_input
 
 

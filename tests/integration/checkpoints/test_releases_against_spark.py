@@ -15,10 +15,10 @@ from airflow_provider_ha.checkpoints.format.layout import batches
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.releases.corpus import judge, place_of, recorded, shapes_of
-from tests.releases.damages import DAMAGES, NothingToDamageError, ReleaseDamage
-from tests.releases.installed import BY_VERSION, SPARKS, Spark
-from tests.releases.shapes import BY_NAME, Shape
+from tests.support.releases.corpus import judge, place_of, recorded, shapes_of
+from tests.support.releases.damages import DAMAGES, NothingToDamageError, ReleaseDamage
+from tests.support.releases.installed import BY_VERSION, SPARKS, Spark
+from tests.support.releases.shapes import BY_NAME, Shape
 
 
 # A release that is not installed or recorded yet takes minutes of two idle cores.

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.layout import batches
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
-from tests.releases.fixtures import fixtures
+from tests.support.releases.fixtures import fixtures
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]

@@ -10,10 +10,10 @@ from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.layout import batches
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.releases.damages import DAMAGES
-from tests.releases.installed import BY_VERSION, SPARKS
-from tests.releases.samples import samples, unpack
-from tests.releases.shapes import BY_NAME, LONG, SHAPES
+from tests.support.releases.damages import DAMAGES
+from tests.support.releases.installed import BY_VERSION, SPARKS
+from tests.support.releases.samples import samples, unpack
+from tests.support.releases.shapes import BY_NAME, LONG, SHAPES
 
 
 each_sample = pytest.mark.parametrize("release", samples())

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from java.build_component import build
-from tests.releases.installed import BY_VERSION, environment, python
 from tests.support.hdfs.hdfs_server import hdfs_server
+from tests.support.releases.installed import BY_VERSION, environment, python
 from tests.support.s3.s3_server import real_server
 from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark import component_queries

@@ -15,8 +15,8 @@ import pytest
 
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.proofs.scripts.play import words
 from tests.support.spark.driver_helpers import CONF, PATIENCE, ManagedJob, finished
+from tests.support.spark.lines_server import words
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.hours, pytest.mark.timeout(900)]

@@ -13,8 +13,8 @@ v2.1.3, v2.2.3, v2.3.4 and v2.4.8 (``org.apache.spark.sql.execution.streaming``)
   ``UnsafeRow``, ``Murmur3_x86_32`` (seed 42) for the partition of a key.
 
 That this is what they wrote is held by two tests: the checkpoints that the Spark project keeps of these releases
-(``tests.releases.fixtures``) have the same names and logs, and a Spark of today goes on from these with the right
-counts.
+(``tests.support.releases.fixtures``) have the same names and logs, and a Spark of today goes on from these with the
+right counts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from tests.releases.damages import DAMAGES, ReleaseDamage
 from tests.support.checkpoints.state_files import END, lz4_stream, pairs
+from tests.support.releases.damages import DAMAGES, ReleaseDamage
 from tests.support.spark.corpus import rows_of, write_input
 
 

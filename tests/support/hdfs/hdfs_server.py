@@ -23,6 +23,11 @@ from tests.support.ivy import CACHE, Wanted, jars
 HADOOP = "3.5.0"
 START_SECONDS = 120
 COMMAND_SECONDS = 120
+CLIENT = {  # of HDFS: one data node, and no pause of 400 ms at the end of a file
+    "spark.hadoop.dfs.replication": "1",
+    "spark.hadoop.dfs.client.use.datanode.hostname": "true",
+    "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
+}
 _JAVA = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED")
 _LOGGING = """log4j.rootLogger=WARN,console
 log4j.appender.console=org.apache.log4j.ConsoleAppender

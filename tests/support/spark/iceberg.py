@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.releases.installed import BY_VERSION, packages
 from tests.support.ivy import Wanted, jars
+from tests.support.releases.installed import BY_VERSION, packages
 
 
 SPARK = "4.1.4"

@@ -9,10 +9,10 @@ import pytest
 from airflow_provider_ha.checkpoints.format.codecs import decode
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
-from tests.releases.damages import NothingToDamageError
 from tests.support.checkpoints.damage import remove
 from tests.support.checkpoints.old_formats import BATCHES, RELEASES, damages_of, partition_of, write_checkpoint
 from tests.support.checkpoints.state_files import END, lz4_stream, pairs
+from tests.support.releases.damages import NothingToDamageError
 
 
 each_release = pytest.mark.parametrize("release", RELEASES)

@@ -11,10 +11,10 @@ from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.errors import CheckpointCorruptError
-from tests.releases.damages import newest as newest_of
-from tests.releases.samples import unpack
 from tests.support.checkpoints.damage import cut_line, halve, stale_hidden_crc
 from tests.support.checkpoints.recorded_damage import newest
+from tests.support.releases.damages import newest as newest_of
+from tests.support.releases.samples import unpack
 
 
 RELEASE = "4.3.0"

@@ -10,9 +10,9 @@ import pytest
 
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.releases.samples import unpack
 from tests.support.checkpoints.portable_helpers import checkpoint as checkpoint_by_hand
 from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
+from tests.support.releases.samples import unpack
 
 
 STREAMING = "spark.sql.streaming"

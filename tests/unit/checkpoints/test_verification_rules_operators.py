@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.releases.samples import unpack
 from tests.support.checkpoints.recorded_damage import Recorded, rewrite, told
+from tests.support.releases.samples import unpack
 
 
 OPERATOR = Path(__file__).resolve().parents[2] / "data" / "operator-v2"

@@ -10,9 +10,9 @@ import zstandard
 
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.releases.samples import unpack
 from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
 from tests.support.checkpoints.state_files import END, pairs
+from tests.support.releases.samples import unpack
 
 
 @pytest.fixture

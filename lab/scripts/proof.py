@@ -1,0 +1,136 @@
+"""``make proof SUITE=scripts``: third-party scripts, unmodified, under a driver and with ``spark-submit``."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from lab import sitting
+from lab.scripts.cases import CASES, SPARK, Case
+from lab.scripts.play import Outcome, play
+from lab.sitting import Sitting, commits, untrue
+from lab.suite import Proof
+from tests.support.clusters import submit_helpers
+from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.lines_server import words
+
+
+SITTING_SECONDS = 3300.0  # no script is begun later: a sitting takes an hour at most
+_COLUMNS = ("script", "spark-submit", "its run under a driver", "printed lines and loggers that differ", "why")
+
+Done = sitting.Done[Outcome]
+Progress = sitting.Progress[Outcome]
+
+
+class Scripts:
+    """The suite.
+
+    :param cases: Which scripts are run.
+    :param sitting: Seconds after which no script is begun.
+    """
+
+    name = "scripts"
+    title = "Third-party scripts under a driver, and with spark-submit"
+
+    def __init__(self, cases: Sequence[Case] = CASES, sitting: float = SITTING_SECONDS) -> None:
+        self._cases, self._sitting = cases, sitting
+
+    @property
+    def about(self) -> str:
+        """What is done and what has to hold."""
+        return (
+            "Each script runs unmodified, with `spark-submit` and as a job that is stopped when it has shown its rows."
+            " Compared are the lines that it prints (numbers count as any number), the loggers that write warnings, the"
+            " variables of its environment, and how it ends. Both print the same, and the run is FINISHED; or a"
+            " difference is intended, and has its reason."
+        )
+
+    def run(self, folder: Path, tell: Callable[[str], None]) -> Proof:
+        """Run the scripts that are left, and again those in which something did not hold."""
+        now, given = Sitting(folder, Progress, Done, self._sitting, tell), folder / "given"
+        there = [case for case in self._cases if case.file(given).is_file()]
+        place = folder / "stage"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        with ExitStack() as stack:
+            zookeeper = stack.enter_context(EmbeddedZooKeeper(place / "zookeeper")).hosts
+            for case in there:
+                if case.name not in now:
+                    now.attempt(case.name, partial(_play, case, given, place, zookeeper))
+        cells = now.cells(case.name for case in self._cases)
+        left = [case.name for case in self._cases if case.name not in cells]
+        lines = [row(case, cells[case.name]) for case in self._cases if case.name in cells]
+        return Proof(_COLUMNS, lines, untrue(cells, now.failed), remark(cells, left))
+
+
+def _play(case: Case, given: Path, stage: Path, zookeeper: str) -> Outcome:
+    place = stage / new_id()[:8]
+    place.mkdir()
+    config = HaConfig.build(
+        zookeeper=zookeeper, storage_root=f"file://{place}/storage", cluster_id=f"c-{new_id()[:12]}"
+    )
+    with ExitStack() as stack:
+        facts, conf = {"port": str(stack.enter_context(words()))}, dict[str, str]()
+        if "{servers}" in case.arguments:
+            kafka = stack.enter_context(broker())
+            facts |= {"servers": kafka.servers, "topic": kafka.new_topic()}
+            stack.enter_context(_fed(kafka, facts["topic"]))
+            conf = {"spark.jars": connector_jars()}
+        client = stack.enter_context(HaClient.open(config))
+        try:
+            said = [str(case.file(given)), *(word.format(**facts) for word in case.arguments)]
+            return play(case, said, conf, client, place)
+        finally:
+            for job_id in client.list_jobs():
+                submit_helpers.kill_all(client.context(job_id))
+
+
+@contextmanager
+def _fed(kafka: Kafka, topic: str) -> Iterator[None]:
+    """Write rows into a topic every second: a script that names no offsets begins with those that come later."""
+    over = threading.Event()
+
+    def feed() -> None:
+        while not over.wait(1):
+            kafka.add(topic, 5)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        feeder.join()
+
+
+def row(case: Case, done: Done) -> tuple[str, ...]:
+    """Return the line of a script. Pure."""
+    seen = done.outcome
+    origin = "Spark" if case.origin == SPARK else case.origin
+    differs = "; ".join(f"`{line}`" for line in seen.differences).replace("|", "\\|") or "none"
+    managed = seen.managed.replace("|", "\\|")
+    return (f"{origin}: `{case.path}`", seen.plain, managed, "-" if case.refused else differs, case.why or "-")
+
+
+def remark(cells: Mapping[str, Done], left: Sequence[str]) -> str:
+    """Return what a reader has to know beside the table. Pure.
+
+    :param left: What has not been run.
+    """
+    found = {name for done in cells.values() for name in done.outcome.variables}
+    more, fewer = (sorted(f"`{name[1:]}`" for name in found if name[0] == sign) for sign in "+-")
+    return (
+        f"Commit {commits(cells)}. PySpark {version('pyspark')}. Variables that only a driver has: "
+        f"{', '.join(more) or 'none'}. Those that only `spark-submit` has are {len(fewer)} of the shell that calls it."
+        " Code of the public repositories is no part of this one: a script of theirs runs where its file lies below"
+        " `build/proofs/scripts/given/OWNER/REPOSITORY`." + (f" **Not run yet:** {', '.join(left)}." if left else "")
+    )
