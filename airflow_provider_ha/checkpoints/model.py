@@ -27,15 +27,15 @@ Segment = Annotated[str, AfterValidator(_segment)]
 
 
 class BatchEntry(Model):
-    """Spark's record of one batch: enough to execute exactly this batch again.
+    """Spark's record of a batch: enough to execute exactly this batch again.
 
     :param batch: Its id.
     :param offsets: Content of ``offsets/<batch>``.
     :param commits: Content of ``commits/<batch>``; ``None`` while it is not committed.
     :param sources: Source directory (``"0"``) -> the file source's own log lines of this batch, in order.
     :param log_offsets: Source directory -> ``logOffset`` that this batch ends with.
-    :param lengths: Source directory -> bytes of the file of each of those lines; ``None`` where that is not known.
-        Spark does not record it: the driver asks the file system.
+    :param lengths: Source directory -> length in bytes of the file on each line, ``None`` if unknown. Spark does not
+        record it: the driver reads it from the file system.
     """
 
     batch: int
@@ -83,12 +83,12 @@ class QuerySink(Model):
 
 
 class QuerySources(Model):
-    """What a query reads, as far as its offsets do not say it.
+    """Facts about a query's sources that its offsets do not record.
 
     :param tables: Source -> directory of the Delta or Iceberg table that it reads, absolute.
     :param brokers: ``host:port,host:port`` of its topics, as the script names them; empty for none, or for several.
     :param topics: Topic -> its id when the run began to read it.
-    :param tolerant: Sources that Spark lets go on where rows are gone (``failOnDataLoss`` is false).
+    :param tolerant: Sources that continue after a loss of rows (``failOnDataLoss`` is false).
     """
 
     tables: dict[str, str] = {}
@@ -104,7 +104,7 @@ class QueryCut(Model):
     :param sink: The state of its sink at that time.
     :param entries: The batches that were recorded since the previous checkpoint (all up to L, ascending).
     :param files: Relative path -> size, of the closure.
-    :param sources: What it reads.
+    :param sources: The sources that it reads.
     """
 
     batch: int
@@ -204,7 +204,7 @@ class ManifestFile(Model):
     :param digest: The digest of another algorithm, in hex digits; empty for none.
     :param algorithm: Which one.
     :param member: In a pool: key of the object, relative to the pool; other savepoints may name the same one.
-    :param etag: In a pool: what the store calls the version of that object.
+    :param etag: In a pool: the store's ETag of the object.
     """
 
     size: int
@@ -228,7 +228,7 @@ class Savepoint(Record):
         and digest.
     :param queries: The cut. Entries hold what is recorded of the batches of its closure.
     :param shares_inodes: Whether its files are hard links of live ones.
-    :param digested: Whether every file has a digest; where one has none, only its size can be compared.
+    :param digested: Whether every file has a digest. A file without a digest is compared by size only.
     :param schedule: Name of the schedule that made it and may remove it; ``None`` when a user owns it.
     """
 
@@ -339,7 +339,7 @@ class Candidate(Model):
 
 
 class KafkaPartition(Model):
-    """One partition of a topic that a query reads: what a restore needs of it, and what the brokers still have.
+    """A partition of a topic that a query reads: the offsets that a restore needs, and the offsets on the brokers.
 
     Offsets count what lies in the partition, markers of transactions included; so rows are at most so many.
 
@@ -352,7 +352,8 @@ class KafkaPartition(Model):
     :param replayed: Rows that are read again.
     :param gone: Rows after the cut that the brokers no longer have.
     :param unread: Rows that no recorded batch has read: they come after the replay, once.
-    :param replaced: Whether its topic is another one of that name, by its id; ``None`` when the brokers do not say it.
+    :param replaced: Whether the topic has been replaced by a topic of the same name, by topic id; ``None`` if the
+        brokers report no id.
     """
 
     topic: str
@@ -370,13 +371,13 @@ class KafkaPartition(Model):
 class SourceInput(Model):
     """The input that one source has to give again.
 
-    :param source: Its name, or its position where it has none.
+    :param source: Its name, or its position if unnamed.
     :param unit: ``"files"``, ``"rows"``, ``"seconds"``, ``"versions"`` of a Delta table, ``"snapshots"`` of an Iceberg
         table; ``None`` for a source whose offsets only it understands, or whose place is not recorded.
     :param amount: How many; ``None`` when that is not known.
-    :param gone: How many of those after the cut the source no longer has; ``None`` when that is unknown.
+    :param gone: Number of rows, files or versions after the cut that are gone from the source; ``None`` if unknown.
     :param partitions: Of Kafka: each partition, once the brokers have answered.
-    :param lost: Of a table: why it does not go on from the cut; empty when it does, or that is unknown.
+    :param lost: For a table: reason why it cannot continue from the cut; empty if it can, or if unknown.
     """
 
     source: str
@@ -390,7 +391,7 @@ class SourceInput(Model):
 class GivenBatches(Model):
     """The batches that a fenced ``foreachBatch`` function was given, of all epochs (``connectors.foreach_batch``).
 
-    :param begun: Highest batch that it was called with; it may have written all, some or nothing of it.
+    :param begun: Highest batch of its calls. It may have written all, some or none of the rows.
     :param finished: Highest batch that it has returned from, with the boundaries that are recorded.
     """
 
@@ -407,7 +408,7 @@ class QueryPlan(Model):
     :param set_aside: Batches of the file sink's log that a drain wrote: batch -> sha256 of exactly that entry.
     :param input_files: Files of file sources to be read again.
     :param inputs: The input that each source has to give again for the replay.
-    :param sink_gone: Whether the sink is not there any more although it had batches.
+    :param sink_gone: Whether the sink is gone although it had batches.
     :param given: The batches that the fenced ``foreachBatch`` function was given; ``None`` without a record.
     :param query_id: Fresh id that the query gets, for a sink that would skip what comes next; ``None`` to keep its own.
     """
@@ -434,7 +435,7 @@ class QueryPlan(Model):
 
 
 class PlanFinding(Model):
-    """One thing that keeps a restore from being SAFE, and what can be done about it.
+    """A reason why a restore is not SAFE, and its remedy.
 
     :param query: The query that it concerns.
     :param verdict: The verdict that follows from it.

@@ -42,7 +42,7 @@ class Link:
     """One exception of a chain.
 
     :param name: Its class with its module; built-in classes and those of the script itself have none.
-    :param message: The first line of what it says.
+    :param message: The first line of its message.
     :param frames: Of Python, outermost first.
     :param worker: Whether a Python worker raised it. Spark leaves its own frames out of that traceback.
     """

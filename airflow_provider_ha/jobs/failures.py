@@ -32,14 +32,14 @@ class Failure(Model):
 
     :param kind: Whose error it was.
     :param error_class: Class of the exception, or Spark's condition in brackets.
-    :param message: The first line of what it says.
+    :param message: The first line of its message.
     :param query: Query that failed; ``None`` when the script did.
-    :param batches: Query -> last committed batch: of the query that failed, else of every query of the run. ``None``
-        when it could not be read.
+    :param batches: Query -> last committed batch: of the query that failed, or of all queries of the run. ``None`` when
+        it could not be read.
     :param location: Innermost line of the application in the traceback; empty without one.
     :param refused: Key of the working directory in which Spark could not start a query; empty for any other failure.
-    :param misfit: Why no retry can help, and the way back: Spark refuses to go on from the checkpoint with this query.
-        Empty for any other failure.
+    :param misfit: Reason why retries cannot help, and the way back: Spark refuses to continue from the checkpoint with
+        this query. Empty for any other failure.
     """
 
     kind: FailureKind = FailureKind.UNKNOWN

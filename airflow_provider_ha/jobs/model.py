@@ -50,7 +50,7 @@ class Artifact(Model):
 
     :param name: File name on the driver's side, without directories.
     :param blob: Its bytes.
-    :param unpack: Whether it is a zipped package directory that is unpacked beside the application.
+    :param unpack: Whether it is a zipped package directory, unpacked into the directory of the application.
     :param alias: Of an archive: the directory that it is unpacked as; its own name when empty.
     """
 
@@ -65,7 +65,7 @@ class Target(Model):
 
     :param engine: Name of the engine that runs them.
     :param master: Spark master of the session: ``--master``.
-    :param deploy_mode: Whether spark-submit itself is the driver (``client``), or asks the cluster for one.
+    :param deploy_mode: Whether spark-submit itself is the driver (``client``), or the cluster starts the driver.
     :param engine_options: Options of the engine for this job; each engine has different ones.
     :param cluster_options: Options that the connection of the submission named for all jobs, where they describe the
         machines of a cluster. They count for a later client whose connection names none.
@@ -83,7 +83,7 @@ class JobGraph(Record):
 
     :param application: The script.
     :param arguments: Its arguments, templates already rendered.
-    :param modules: Sibling modules and zipped packages, put beside the script.
+    :param modules: Sibling modules and zipped packages, copied into the directory of the script.
     :param py_files: ``--py-files``: zips, eggs, wheels, modules.
     :param files: ``--files``: data files, found in the driver's working directory.
     :param jars: ``--jars``.
@@ -260,7 +260,8 @@ class DrainedQuery(Model):
 
     :param batch: The drain's batch.
     :param sink_path: Directory of the file sink, when the query has one.
-    :param sink_entry_sha256: Digest of the sink's log entry of that batch; only exactly this one is set aside later.
+    :param sink_entry_sha256: Digest of the batch's entry in the sink log; a restore later sets aside only this exact
+        entry.
     :param wrote: Whether the sink was given anything: a ``foreachBatch`` function is not called without rows.
     """
 
@@ -320,9 +321,9 @@ class Fallback(Model):
 class AcceptedLoss(Model):
     """Input that a run has gone on without, by consent: the last time, and how often.
 
-    :param queries: Query -> batch from which it went on.
+    :param queries: Query -> batch from which it continued.
     :param reason: The same, for people.
-    :param epoch: Epoch that went on.
+    :param epoch: Epoch that continued.
     :param count: How often the run has done so.
     """
 
@@ -371,19 +372,20 @@ class LeaderInfo(Record):
 
 
 class QueryStatus(Model):
-    """Where one query stands.
+    """Status of a query.
 
     :param planned: Highest batch in ``offsets/``.
     :param committed: Highest batch in ``commits/``.
     :param sink: Where it writes, as text.
     :param replayed: Batches that were executed again at the start.
-    :param batch_at: When the newest batch that Spark has reported began; this and the following are ``None`` before the
-        first one of an epoch, and in records of earlier releases.
+    :param batch_at: Start of the newest batch that Spark has reported. This key and the following are ``None`` before
+        the first batch of an epoch, and in records of earlier releases.
     :param batch_seconds: How long it took.
     :param input_rows: Rows that it read.
     :param input_rate: Rows per second that arrived since the batch before it.
     :param processed_rate: Rows per second that it worked off.
-    :param lag: Rows that its sources had when it was planned, and that it did not read; ``None`` when they do not tell.
+    :param lag: Rows that its sources had when it was planned, and that it did not read; ``None`` if the sources do not
+        report it.
     :param committed_at: When it was committed.
     """
 

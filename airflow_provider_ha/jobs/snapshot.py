@@ -45,7 +45,7 @@ SESSIONS = 3  # attempts to read a job within one session: the order of reads ho
 class JobSnapshot:
     """A job as it was read.
 
-    :param leader: The leader; ``None`` when there is none.
+    :param leader: The leader; ``None`` without a leader.
     :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
     :param epoch_zxid: ZooKeeper transaction of that leadership: orders it against submissions.
     :param run: The newest run.

@@ -114,7 +114,7 @@ class SubmissionExit(Record):
     :param reason: For people, with the last lines that matter.
     :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
     :param failure: The driver's report of its failure; ``None`` for one that was killed, or ended without a report.
-    :param decision: What its user has to decide before the run goes on, and how; empty when nothing.
+    :param decision: The decision that the run needs from its user, and how to make it; empty without one.
     :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
     :param refused: Why no host can run it; ends the run. Empty when nothing.
     :param unfit: Whether its host lacks what another one had for the run.

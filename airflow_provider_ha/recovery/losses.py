@@ -25,7 +25,7 @@ class LastFailure:
 
     :param run: Number of its run when it is an earlier one: the newest run has lost no attempt; else ``None``.
     :param attempt: Its number.
-    :param at: When all its processes were dead; ``None`` when nothing has proven that.
+    :param at: Time at which all its processes were dead; ``None`` without proof.
     :param reason: As its supervisor wrote it.
     :param failure: As the driver reported it; ``None`` for one that was killed.
     :param times: How often the same error has come at the same place; 0 for an end without an error.

@@ -16,7 +16,7 @@ class WrongAclView(View):
 
     :param path: The node.
     :param acl: Its ACL, without the hash of a password.
-    :param refused: Whether the server refuses to read and to set it: what lies below is not known either.
+    :param refused: Whether the server refuses to read and to set it. The nodes below it are then unknown too.
     """
 
     path: str
@@ -28,7 +28,7 @@ class AclsView(View):
     """The result of a check or a repair.
 
     :param nodes: How many nodes were read.
-    :param found: How many of them are wrong, or were wrong before the repair.
+    :param found: Number of wrong nodes, before the repair.
     :param left: How many are still wrong.
     :param wrong: The nodes that are wrong, or were wrong before the repair.
     """

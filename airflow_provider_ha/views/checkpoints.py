@@ -84,7 +84,7 @@ class CheckpointView(View):
     :param created_at: When it was taken.
     :param queries: Query -> its part of the cut.
     :param directory: Key of the working directory that it was taken from.
-    :param pin: Key of the directory with its files; ``null`` while they are only those of the working directory.
+    :param pin: Key of the directory with its files; ``null`` while the files exist only in the working directory.
     :param graph: Digest of the job graph that wrote it.
     :param spark_version: Release that wrote it.
     """

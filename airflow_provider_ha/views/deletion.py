@@ -8,7 +8,7 @@ from airflow_provider_ha.views.view import View
 
 
 class DeletionView(View):
-    """What is deleted of a job, or would be.
+    """The deletion of a job: its plan or its result.
 
     :param job_id: The job.
     :param state: ``planned`` with ``--dry-run``; ``deleted``; ``waiting`` when the job is gone and readers still hold
@@ -17,7 +17,7 @@ class DeletionView(View):
     :param checkpoints: How many checkpoints were retained.
     :param savepoints: Ids of its savepoints.
     :param keep_savepoints: Whether they stay.
-    :param waiting: What is being read.
+    :param waiting: Files that readers still hold.
     """
 
     job_id: str
@@ -30,7 +30,7 @@ class DeletionView(View):
 
 
 class ErasureView(View):
-    """What is erased of a cluster, or would be.
+    """The erasure of a cluster: its plan or its result.
 
     :param cluster: Id of the cluster.
     :param state: ``planned`` with ``--dry-run``; ``erased``.

@@ -24,14 +24,14 @@ class DrillResultView(View):
     :param taken_at: When that was taken.
     :param cut: Query -> batch.
     :param size: Bytes of its files.
-    :param age_seconds: Its age when the drill began: what a disaster at that moment would have cost (RPO).
+    :param age_seconds: Its age when the drill began: the loss of a disaster at that moment (RPO).
     :param started_at: When the drill began.
     :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``spark``, ``load``, ``start``.
     :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
     :param verdict: ``PASSED``, ``FAILED`` or ``UNKNOWN``.
     :param reasons: Why the verdict is not ``PASSED``.
     :param queries: Query -> its result.
-    :param spark_version: The release that was asked.
+    :param spark_version: The Spark release that ran the check.
     """
 
     drill_id: str
@@ -51,7 +51,7 @@ class DrillResultView(View):
 
 
 class DrillView(DrillResultView):
-    """One drill, as the job's record of it says.
+    """A drill, as recorded by the job.
 
     :param requested_by: The requester, with host and process.
     """

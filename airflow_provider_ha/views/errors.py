@@ -11,7 +11,7 @@ class ErrorView(View):
 
     :param type: Class of the error (page Errors).
     :param message: The object and the reason.
-    :param next_step: How to resolve it; empty where no way is known.
+    :param next_step: Steps that resolve the problem; empty if unknown.
     """
 
     type: str

@@ -234,7 +234,7 @@ class GrantedEvent(View):
     :param event: Always ``leadership_granted``.
     :param job_id: The job.
     :param run: Run that it leads.
-    :param attempt: Submission of that run.
+    :param attempt: Number of the submission within the run.
     :param epoch: Epoch of the leadership.
     :param host: Host of the driver.
     :param pid: Its process id.
@@ -257,8 +257,8 @@ class NotInspectedEvent(View):
     :param event: Always ``not_inspected``.
     :param job_id: Empty: it concerns every job.
     :param cluster: The cluster.
-    :param reason: Who leads it, and for how long no job was inspected.
-    :param epoch: Epoch of that leadership of the cluster.
+    :param reason: The leader of the cluster, and the time since the last inspection of a job.
+    :param epoch: Epoch of the leadership of the cluster.
     :param host: Host of the process.
     :param pid: Its process id.
     :param address: Where it is found.
@@ -280,8 +280,8 @@ class AlertEvent(View):
     """A condition of a job that a person should know of.
 
     :param job_id: The job.
-    :param run: Number of the run: the newest one, or one that failed just before it.
-    :param reason: What is wrong, as a sentence without a final stop.
+    :param run: Number of the run: the newest, or a run that failed just before it.
+    :param reason: The problem, as a sentence without a final stop.
     :param lasted: Seconds for which the trigger has seen it.
     """
 
@@ -297,7 +297,7 @@ class RecoveredEvent(View):
     :param event: Always ``recovered``.
     :param job_id: The job.
     :param run: Run that is led.
-    :param attempt: Submission of that run.
+    :param attempt: Number of the submission within the run.
     :param epoch: Epoch of the new leadership.
     :param host: Host of the new driver.
     :param pid: Its process id.
@@ -372,7 +372,7 @@ class CheckpointOldEvent(AlertEvent):
 
     :param event: Always ``checkpoint_old``.
     :param epoch: Epoch of the leader that has written how far the queries are; it leads.
-    :param checkpoint: Number of the newest checkpoint of that run; ``null`` for none.
+    :param checkpoint: Number of the run's newest checkpoint; ``null`` for none.
     :param age: Seconds since that was taken; without one, since the run was made.
     """
 
@@ -383,13 +383,14 @@ class CheckpointOldEvent(AlertEvent):
 
 
 class StalledEvent(AlertEvent):
-    """A live run of which a query has been inside one trigger for longer than the job allows, and commits nothing.
+    """A live run with a query that stays inside a trigger for longer than the job allows, without a commit.
 
     Also one of which two drivers in a row ended themselves for that at the same batch, and none has committed since.
 
     :param event: Always ``stalled``.
-    :param reason: Which query is stalled, since when, and what Spark says that it does.
-    :param epoch: Epoch of the leader that says so; of two drivers in a row, of the last one that has written a status.
+    :param reason: The stalled query, the time of its last progress, and its activity as reported by Spark.
+    :param epoch: Epoch of the leader that reports it; after two drivers in a row, of the last driver that wrote a
+        status.
     :param checkpoint: Number of the run's newest checkpoint; ``null`` for none.
     """
 
@@ -402,8 +403,8 @@ class InputLostEvent(AlertEvent):
     """A live run that has gone on without input that is gone, because its user, its job or its reader allows for it.
 
     :param event: Always ``input_lost``.
-    :param epoch: Epoch that went on.
-    :param queries: Query -> batch from which it went on.
+    :param epoch: Epoch that continued.
+    :param queries: Query -> batch from which it continued.
     """
 
     event: Literal["input_lost"] = "input_lost"
@@ -416,7 +417,7 @@ class DrillAlertEvent(AlertEvent):
 
     :param event: ``drill_failed``, ``recovery_point_exceeded`` or ``recovery_time_exceeded``.
     :param drill_id: The drill.
-    :param source: What was drilled.
+    :param source: The checkpoint or savepoint of the drill.
     :param age_seconds: How old that was: the recovery point.
     :param total_seconds: How long the drill took: the recovery time.
     :param started_at: When it began.

@@ -29,7 +29,7 @@ class GraphView(View):
     :param name: Name of the application.
     :param application: The script.
     :param arguments: Its arguments; values that look like secrets are ``***``.
-    :param modules: Sibling modules and zipped packages, put beside the script.
+    :param modules: Sibling modules and zipped packages, copied into the directory of the script.
     :param py_files: ``--py-files``.
     :param files: ``--files``.
     :param jars: ``--jars``.
@@ -40,8 +40,8 @@ class GraphView(View):
     :param options: Options of the job's high availability.
     :param conf_keys: Keys of its Spark conf, those for OpenLineage included.
     :param env_keys: Names of its environment variables.
-    :param site_conf: Spark's defaults on this host, below the job's own conf; ``null`` where there are none, or they
-        cannot be read.
+    :param site_conf: Spark's defaults on this host, which the job's own conf overrides; ``null`` if missing or
+        unreadable.
     :param sha256: Digest of the graph: the name of its blob.
     :param recovered_by_a_new_leader: Whether a new leader would recover the job from it.
     """

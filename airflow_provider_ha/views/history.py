@@ -24,7 +24,7 @@ class EpochView(View):
 
     :param run: The run.
     :param attempt: Number of the submission within the run.
-    :param engine: What it was given to.
+    :param engine: Engine that received it.
     :param requested_by: Who submitted it: request id, host and process.
     :param submitted_at: When.
     :param epoch: The epoch that it led; ``null`` when it never led.

@@ -37,7 +37,7 @@ class JobRow(View):
     :param state: State of its newest run; ``NO_RUN`` without one, ``UNREADABLE`` for a job that cannot be read.
     :param run: Number of the newest run.
     :param epoch: Epoch of the latest leadership; 0 when the job was never led.
-    :param leader: Its leader, as host and process id; ``null`` when there is none.
+    :param leader: Its leader, as host and process id; ``null`` without a leader.
     :param checkpoint: Number of the newest retained checkpoint.
     :param error: Why the job cannot be read.
     """
@@ -64,7 +64,7 @@ class ResultView(View):
     """How a run ended.
 
     :param state: ``FINISHED``, ``CANCELED`` or ``FAILED``.
-    :param cleanup: ``DIRTY`` until everything that the run no longer needs is removed, then ``CLEAN``.
+    :param cleanup: ``DIRTY`` until all needless files and nodes of the run are removed, then ``CLEAN``.
     :param epoch: Epoch of the leader that wrote it.
     :param reason: For people.
     :param checkpoint: Number of the last checkpoint.
@@ -89,12 +89,12 @@ class LastFailureView(View):
     :param kind: Whose error it was; ``UNKNOWN`` for a driver that reported none.
     :param error_class: Class of the exception, or Spark's condition in brackets.
     :param message: The first line of its message.
-    :param query: Query that failed; ``null`` when the script did, or nothing is known.
+    :param query: Query that failed; ``null`` if the script failed, or if the cause is unknown.
     :param batches: Query -> last committed batch; ``null`` when they could not be read.
     :param location: Innermost line of the application in the traceback.
     :param run: Number of its run when it is an earlier one, which failed; else ``null``.
     :param attempt: Number of the attempt.
-    :param at: When all its processes were dead; ``null`` when nothing has proven that.
+    :param at: Time at which all its processes were dead; ``null`` without proof.
     :param reason: As its supervisor wrote it.
     :param times: How often the same error has come at the same place; 0 for an end without an error.
     :param since: When it came first.
@@ -134,20 +134,20 @@ class JobView(View):
     :param owner: Owner of the job, a DAG id; ``null`` when it is open to all.
     :param claim_mode: Whether the job became the owner of the checkpoint or savepoint that it started from.
     :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
-    :param leader: The leader; ``null`` when there is none.
+    :param leader: The leader; ``null`` without a leader.
     :param result: How the run ended; ``null`` while it is live.
     :param checkpoint: Number of the newest retained checkpoint.
     :param message: The last message of the leader, or the reason of the loss.
     :param outage: The outage that the driver waits out, or that ended it; empty without one.
-    :param decision: What its user has to decide before the run goes on, and how; empty when nothing.
-    :param fallback: Which checkpoint the run went on from in place of its last working directory, why, and which
-        batches were executed again; empty when it never did.
-    :param log: Host and path of the newest log of a driver; of one that has not reported where it runs, where its
-        supervisor prints.
+    :param decision: The decision that the run needs from its user, and how to make it; empty without one.
+    :param fallback: Checkpoint from which the run continued instead of its last working directory, the reason, and the
+        batches that were executed again; empty without such a fallback.
+    :param log: Host and path of the newest driver log. For a driver that has not reported its host: the output of its
+        supervisor.
     :param log_command: The command that prints it on that host.
     :param spark_ui: Spark's web UI of the driver that leads; ``null`` without one.
     :param application_id: Spark's id of the last application of the job; ``null`` when it has reported none.
-    :param queries: Query -> where it stands, of those that the script has started.
+    :param queries: Query -> its status, for each query that the script has started.
     :param not_started: The same, for the queries of earlier epochs that the script has not started yet.
     :param attempts: How often the run was submitted.
     :param failure: How the newest attempt that was lost ended; ``null`` when none was.

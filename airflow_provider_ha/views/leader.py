@@ -18,7 +18,7 @@ class LeaderView(View):
 
     :param epoch: Epoch of this leadership.
     :param run: Run that it leads.
-    :param attempt: Submission of that run; 0 for a process that is no driver.
+    :param attempt: Number of the submission within the run; 0 for a process that is not a driver.
     :param host: Host of the process.
     :param pid: Its process id.
     :param since: When it was granted.
@@ -37,7 +37,7 @@ class JobLeaderView(View):
 
     :param job_id: The job.
     :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
-    :param leader: The leader; ``null`` when there is none.
+    :param leader: The leader; ``null`` without a leader.
     """
 
     job_id: str
@@ -49,10 +49,10 @@ class ClusterShowView(View):
     """The leader of a cluster, which recovers its jobs.
 
     :param cluster_id: The cluster.
-    :param address: Where the leader is found; empty when there is none.
+    :param address: Address of the leader; empty without a leader.
     :param host: Host of its process.
-    :param pid: Its process id; ``null`` when there is none.
-    :param epoch: Epoch of this leadership; 0 when there is none.
+    :param pid: Process id of the leader; ``null`` without a leader.
+    :param epoch: Epoch of this leadership; 0 without a leader.
     :param since: When it was granted.
     :param inspected_at: When it had last inspected a job, to the nearest quarter of a minute.
     :param inspected_seconds_ago: Seconds since then; ``null`` when it has inspected none.

@@ -16,7 +16,7 @@ class LogView(View):
 
     :param job_id: The job.
     :param run: Number of the run.
-    :param attempt: Submission of that run.
+    :param attempt: Number of the submission within the run.
     :param host: Host of the driver.
     :param path: The file there.
     :param lines: The lines, without secrets.
@@ -35,7 +35,7 @@ class LogLineView(View):
 
     :param job_id: The job.
     :param run: Number of the run.
-    :param attempt: Submission of that run.
+    :param attempt: Number of the submission within the run.
     :param line: The line, without secrets.
     """
 

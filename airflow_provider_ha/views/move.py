@@ -35,17 +35,17 @@ class MoveView(View):
     :param origin: The old cluster: hosts of ZooKeeper, and the node below which it keeps jobs.
     :param destination: The new cluster.
     :param place: Where the job works there: work root with the cluster id.
-    :param state: ``planned``: nothing was changed; ``moved``: the job has its run there; ``abandoned``: it may be
-        started at its old place again.
+    :param state: ``planned``: nothing changed yet; ``moved``: the job has its run at the target; ``abandoned``: it may
+        start at its old place again.
     :param move_id: Id of the move, and of the request of its run; ``null`` before it is begun.
-    :param steps: What is left to do, in order; empty once it is moved.
-    :param source: What the job goes on from: ``savepoint-<id>`` or ``checkpoint-<n>``; ``null`` while that is open.
+    :param steps: Remaining steps, in order; empty after the move.
+    :param source: Start of the job after the move: ``savepoint-<id>`` or ``checkpoint-<n>``; ``null`` while undecided.
     :param cut: Query -> last batch that is brought along.
     :param replayed: Query -> batches that are executed again with their own boundaries.
-    :param files: How many files are copied, those of the application included; ``null`` while that is not known.
+    :param files: Number of files to copy, including the application's files; ``null`` while unknown.
     :param bytes: How many bytes they have.
-    :param verdict: Of the restore plan; ``null`` while there is none.
-    :param run: Number of the run there; ``null`` while there is none.
+    :param verdict: Verdict of the restore plan; ``null`` before the plan is made.
+    :param run: Number of the run at the target; ``null`` before the run exists.
     """
 
     job_id: str

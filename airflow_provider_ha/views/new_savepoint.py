@@ -30,10 +30,11 @@ class PoolView(View):
     """A sweep of the pool of savepoints on S3.
 
     :param removed: Files that are gone.
-    :param size: Bytes of them.
+    :param size: Size in bytes.
     :param kept: Files that a savepoint names.
     :param young: Files that no savepoint names, and that are younger than the grace.
-    :param in_use_by: Holders that use or sweep the pool: then nothing was removed, and nothing counted.
+    :param in_use_by: Holders that use or sweep the pool. While there are any, the sweep neither removes nor counts
+        objects.
     """
 
     removed: int
@@ -46,7 +47,7 @@ class PoolView(View):
 class SweptView(View):
     """A pool that was swept.
 
-    :param place: Where the savepoints lie.
+    :param place: Place of the savepoints.
     :param pool: Objects that the sweep removed.
     """
 

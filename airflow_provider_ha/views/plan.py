@@ -33,7 +33,7 @@ class QueryPlanView(View):
     :param set_aside: Batches that are taken out of the file sink's log: batch -> sha256 of exactly that entry.
     :param input_files: Files of file sources that are read again.
     :param inputs: The input that each source has to give again.
-    :param sink_gone: Whether the sink is not there any more although it had batches.
+    :param sink_gone: Whether the sink is gone although it had batches.
     :param given: The batches that a fenced ``foreachBatch`` function was given; ``null`` without notes.
     :param query_id: The fresh id that the query gets; ``null`` to keep its own.
     :param name_by_sink: Name of a query that writes there and that the script does not name; ``null`` where the output
@@ -66,12 +66,12 @@ class PlanView(View):
     :param candidates: Everything that was looked at, newest first.
     :param age_seconds: How old the cut was at *created_at*.
     :param created_at: When the plan was made.
-    :param same_output: Whether the job goes on with the outputs of the source.
+    :param same_output: Whether the job continues the outputs of the source.
     :param findings: The reasons why it is not ``SAFE``.
     :param unknown: Query -> facts that are unknown; not empty: exit code 2, and no restore.
     :param claim_mode: The requested claim mode.
     :param owner: Owner of the source afterwards: ``user`` or ``job``.
-    :param adopted: Query -> where its checkpoint lies, when Spark wrote it elsewhere.
+    :param adopted: Query -> location of its checkpoint, when Spark wrote it outside managed storage.
     :param refusal: Why the restore would be refused at this moment; ``null`` when it would be carried out, and
         always for a path.
     """
@@ -102,7 +102,7 @@ class QueryFiguresView(View):
     :param batch: The cut: the last batch that counts as committed; -1 for none.
     :param replayed: Batches that are executed again with their recorded boundaries.
     :param sink_batch: The highest batch that the sink has; -1 for none.
-    :param sink_gone: Whether the sink is not there any more although it had batches.
+    :param sink_gone: Whether the sink is gone although it had batches.
     :param given: The batches that a fenced ``foreachBatch`` function was given; ``null`` without notes.
     :param inputs: The input that each source has to give again.
     :param input_files: Files of file sources that are read again.
@@ -130,7 +130,7 @@ class PlanFiguresView(View):
     :param age_seconds: How old the cut was when the plan was made.
     :param queries: Query -> the effect of the restore on it.
     :param job_id: The job that gets the new run.
-    :param latest_number: The highest checkpoint number of that job so far.
+    :param latest_number: The job's highest checkpoint number so far.
     """
 
     verdict: Verdict

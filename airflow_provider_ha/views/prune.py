@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class JobPruneView(View):
-    """What the runs of one job that are over have left.
+    """Remaining records of a job's ended runs.
 
     :param job_id: The job.
-    :param runs: How many runs of it are known.
-    :param expendable: How many of them can go: beyond both limits, and nothing needs them.
+    :param runs: Number of recorded runs of the job.
+    :param expendable: Number of runs that can be removed: beyond both limits, and not needed.
     :param submissions: How many submissions these have.
     :param tasks: How many tasks had started or followed them.
     :param outputs: How many claims of outputs are of runs that are over.
     :param leases: How many checkpoints and savepoints that are gone have leases that have expired.
     :param removed: How many runs were removed.
-    :param kept: Run -> why it stays, of those that are old enough to go.
+    :param kept: Run -> reason why it stays, for runs that are old enough to be removed.
     :param left_to: What removes them, when this was not done here; empty when it was.
     :param problem: Why nothing, or not everything, was removed; empty when there is no reason.
     """
@@ -43,12 +43,12 @@ class JobPruneView(View):
 
 
 class BlobPruneView(View):
-    """Blobs of the cluster that nothing names any more, and that are older than 24 hours.
+    """Unreferenced blobs of the cluster that are older than 24 hours.
 
     :param needless: How many there are.
     :param bytes: Their size.
     :param removed: How many were removed.
-    :param problems: What could not be read. While there is one, no blob is removed.
+    :param problems: Records that could not be read. While there are any, blobs stay.
     """
 
     needless: int = 0
@@ -62,9 +62,9 @@ class PruneView(View):
 
     :param retained_runs: How many runs of a job stay, of any age.
     :param retained_days: For how many days a run stays in any case after its end.
-    :param dry_run: Whether nothing was to be removed.
+    :param dry_run: Whether this was a dry run, which removes nothing.
     :param jobs: The jobs, in order.
-    :param blobs: What was found of blobs after that; in a dry run without those that runs still name.
+    :param blobs: Result of the blob removal that follows; a dry run leaves out blobs that runs still name.
     """
 
     retained_runs: int

@@ -17,7 +17,7 @@ class RebuiltJobView(View):
     """The tree of a job after the rebuild.
 
     :param job_id: The job.
-    :param runs: Run -> state that it comes back with; ``LOST`` for the one that can be recovered.
+    :param runs: Run -> its state after the rebuild; ``LOST`` for the run that can be recovered.
     :param recoverable: Whether the newest run has to be recovered.
     :param checkpoints: Numbers of its checkpoints.
     :param savepoints: Ids of its savepoints.
@@ -46,7 +46,7 @@ class AppliedView(View):
     :param job_id: The job.
     :param created: Paths of the nodes that were made.
     :param kept: Paths of nodes that exist and differ from what storage says: they stay.
-    :param epoch: Epoch of the job now; ``null`` when nothing was done.
+    :param epoch: Epoch of the job now; ``null`` if the rebuild changed nothing.
     :param refused: Why nothing, or not everything, was done; empty when it was.
     """
 

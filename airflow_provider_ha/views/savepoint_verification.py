@@ -46,12 +46,12 @@ class SavepointVerificationView(View):
     :param job_id: The managed job that it was taken of; empty when it was taken of any other checkpoint.
     :param layout: ``directory``, or ``pool`` on S3.
     :param location: Its path, or its URI.
-    :param restorable: Whether all of it can be restored; ``null`` when something could not be read.
+    :param restorable: Whether it can be restored completely; ``null`` if parts could not be read.
     :param shares_inodes: Whether its files are hard links of live ones.
     :param digested: Whether every file has a digest.
-    :param not_digested: How many files have none: only their sizes could be compared.
-    :param files: Files that are not as the manifest says. In a directory every byte is compared; in a pool the store
-        says by size and ETag whether an object is still the one that was copied.
+    :param not_digested: Number of files without a digest, compared by size only.
+    :param files: Files that differ from the manifest. In a directory every byte is compared; in a pool, the size and
+        ETag of the objects.
     :param queries: Query -> its judgement.
     """
 

@@ -65,7 +65,7 @@ class SavepointView(View):
     :param queries: Query -> its part of the cut.
     :param files: Path relative to the savepoint -> size and digest.
     :param shares_inodes: Whether its files are hard links of live ones.
-    :param digested: Whether every file has a digest; where one has none, only its size can be compared.
+    :param digested: Whether every file has a digest. A file without a digest is compared by size only.
     :param graph: Digest of the job graph that wrote it.
     :param spark_version: Release that wrote it.
     """

@@ -33,7 +33,7 @@ class ChosenView(View):
 class SelectionView(View):
     """The candidates of a restore, and the chosen one.
 
-    :param chosen: The start of a restore; ``null`` when no candidate can be restored.
+    :param chosen: The start of a restore; ``null`` without a restorable candidate.
     :param candidates: Everything that was looked at, newest first.
     :param job_id: The job.
     :param latest_number: The highest checkpoint number of the job so far.

@@ -19,7 +19,7 @@ class StorageCheckView(View):
     """Storage and work root that work.
 
     :param storage_root: URI of the storage.
-    :param work_root: URI of the working directories; ``null`` when they lie below the storage root.
+    :param work_root: URI of the working directories; ``null`` when they are below the storage root.
     :param notes: The operations that work but are slow, one sentence each.
     """
 
@@ -56,11 +56,11 @@ class OrphansView(View):
     """The result of a scan of the blobs.
 
     :param blobs: How many blobs there are.
-    :param named: How many of them a record names.
+    :param named: Number of blobs that a record names.
     :param young: How many are not named and younger than 24 hours: an upload may be about to name them.
     :param orphans: The others.
-    :param deleted: Keys of those that were deleted.
-    :param problems: Records that could not be read. While there is one, nothing is deleted.
+    :param deleted: Keys of the deleted blobs.
+    :param problems: Records that could not be read. While there are any, all blobs stay.
     """
 
     blobs: int
@@ -87,13 +87,13 @@ def orphans_view(found: Orphans, deleted: Sequence[str]) -> OrphansView:
 
 
 class JobCollectionView(View):
-    """Files of the working directories of one job.
+    """Files of a job's working directories.
 
     :param job_id: The job.
-    :param directories: How many working directories it has, those that are over among them.
+    :param directories: Number of working directories of the job, including ended ones.
     :param files: How many files they have.
     :param bytes: Their size.
-    :param needless: How many of them no batch and no checkpoint needs.
+    :param needless: Number of files without a batch or checkpoint that needs them.
     :param needless_bytes: Their size.
     :param by_reason: Reason -> how many: ``purged`` (Spark would have removed it), ``over`` (its directory is over, and
         no other one names it), ``unfinished`` (its writer died).
@@ -115,7 +115,7 @@ class JobCollectionView(View):
 class CollectionView(View):
     """Working directories that were looked through.
 
-    :param dry_run: Whether nothing was to be removed.
+    :param dry_run: Whether this was a dry run, which removes nothing.
     :param jobs: The jobs, in order.
     """
 

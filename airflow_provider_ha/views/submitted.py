@@ -23,13 +23,13 @@ class SubmittedView(View):
 
 
 class JobSubmittedView(SubmittedView):
-    """The run of a submission from a shell, and where it stood at the end of the wait.
+    """The run of a submission from a shell, and its state at the end of the wait.
 
     :param request_id: Id of the request: repeated, it finds the run again.
     :param state: State of the run.
-    :param epoch: Epoch of its leader, or of the one that wrote its result; ``null`` while there was none.
+    :param epoch: Epoch of its leader, or of the leader that wrote its result; ``null`` before the first leader.
     :param host: Where its leader runs; ``null`` without one.
-    :param checkpoint: Number of the last checkpoint of a run that is over; ``null`` when there is none.
+    :param checkpoint: Number of the last checkpoint of an ended run; ``null`` without a checkpoint.
     :param reason: Why the run has ended; ``null`` while it is live.
     """
 

@@ -47,7 +47,7 @@ class RunReachedView(TaskResultView):
 
     :param job_id: The job.
     :param run: Number of the run.
-    :param epoch: Epoch of the leader: of the one that was RUNNING, or of the one that wrote the result.
+    :param epoch: Epoch of the leader that was RUNNING, or that wrote the result.
     :param state: ``RUNNING`` with ``wait_for="running"``, else ``FINISHED``.
     :param checkpoint: Number of the last checkpoint of a run that FINISHED.
     :param reason: Why the run has ended, for people.
@@ -91,7 +91,7 @@ class StoppedView(OperationResultView):
     """A stop of a run that FINISHED.
 
     :param checkpoint: Number of the last checkpoint; ``null`` for a run that lost its driver before its first one.
-    :param path: Where the checkpoint lies, or the savepoint when one was requested.
+    :param path: Path of the checkpoint, or of the requested savepoint.
     :param savepoint_id: The savepoint, when one was requested.
     :param disposed: Savepoints that its schedule disposed of.
     """
@@ -106,7 +106,7 @@ class CanceledView(OperationResultView):
     """A cancel of a run that is CANCELED.
 
     :param savepoint_id: The savepoint, when one was requested.
-    :param path: Where it lies.
+    :param path: Path of its directory.
     """
 
     savepoint_id: str | None = None
@@ -117,7 +117,7 @@ class SavepointTakenView(OperationResultView):
     """A savepoint of a job.
 
     :param savepoint_id: Its id.
-    :param path: Where it lies.
+    :param path: Path of its directory.
     :param disposed: Older savepoints that the limits of its schedule have disposed of; left out without limits.
     :param checkpoint: The checkpoint that it was copied from, of a job that is over.
     :param new: False when the newest savepoint of its schedule holds that checkpoint already; left out otherwise.
@@ -134,9 +134,9 @@ class CheckpointTakenView(OperationResultView):
     """A checkpoint that was requested of a running job.
 
     :param checkpoint: Its number.
-    :param path: Where it lies.
+    :param path: Path of its directory.
     :param cut: Query -> its newest batch in the checkpoint.
-    :param new: Whether it was taken for the request; false when no batch was committed since the newest one.
+    :param new: Whether it was taken for the request; false without a committed batch since the newest checkpoint.
     """
 
     checkpoint: int

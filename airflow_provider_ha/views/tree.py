@@ -24,7 +24,7 @@ class NodeView(View):
     :param modified_zxid: ZooKeeper transaction that set it last.
     :param ephemeral_owner: Session that it belongs to; 0 for a persistent one.
     :param size: Bytes that it holds.
-    :param sha256: Digest of these bytes.
+    :param sha256: Digest of the bytes.
     :param kind: Kind of its record; left out when it holds none.
     :param record: The fields of the record; left out when it holds none.
     :param text: The content of a node without a record: a number, a time; left out otherwise.

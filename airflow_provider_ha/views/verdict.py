@@ -52,7 +52,7 @@ class BlamedFileView(View):
 class ProofVerdictView(View):
     """Spark's answer about one query.
 
-    :param batch: The batch that it was asked about.
+    :param batch: The batch of the request.
     :param proven: ``true``, ``false`` when Spark refused, ``null`` when there was no answer.
     :param loaded: Outcome of loading the state.
     :param started: Outcome of starting the query.
@@ -109,7 +109,7 @@ class VerdictView(View):
 class DirectoryVerdictView(VerdictView):
     """The result of the verification of a checkpoint directory.
 
-    :param latest: The newest batch that it could be restored to; ``null`` when there is none.
+    :param latest: The newest batch to which it can be restored; ``null`` if it cannot be restored.
     """
 
     latest: int | None
@@ -120,7 +120,7 @@ class CutVerdictView(VerdictView):
 
     :param created_at: When it was taken.
     :param cut: Query -> batch.
-    :param problem: The first thing that keeps it from being restored; ``null`` when there is none.
+    :param problem: The first problem that prevents a restore; ``null`` without a problem.
     :param job_id: The job.
     """
 

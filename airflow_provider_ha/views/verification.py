@@ -55,8 +55,8 @@ class FindingView(View):
     :param message: The found and the expected content, for a log line.
     :param expected: The expected content; empty where none was expected.
     :param found: The content that was found.
-    :param blocks: Whether it keeps Spark from starting, or lets it go on with wrong or lost data; ``null`` when that is
-        not known.
+    :param blocks: Whether it prevents a start of Spark, or makes Spark continue with wrong or lost data; ``null`` if
+        unknown.
     :param meaning: Its meaning for a decision.
     :param next_step: How to resolve it.
     """
@@ -73,15 +73,15 @@ class FindingView(View):
 
 
 class LoadedStateView(View):
-    """The rows that Spark read of one store, variable or set of timers.
+    """The rows that Spark read from a store, a variable or a set of timers.
 
     :param operator: Number of the operator.
     :param operator_name: Its name; empty for releases that record none.
     :param store: Name of the store.
     :param kind: The part that was read: ``store``, ``variable`` or ``timers``.
     :param variable: Name of the variable of ``transformWithState``.
-    :param partitions: Rows of each partition.
-    :param rows: Rows of all of them.
+    :param partitions: Rows per partition.
+    :param rows: Rows in total.
     """
 
     operator: int
@@ -111,7 +111,7 @@ class StartedQueryView(View):
 
     :param query: Its name.
     :param batch: The batch that it committed.
-    :param state_rows: Rows of state of each of its stateful operators after that batch.
+    :param state_rows: Rows of state per stateful operator after the batch.
     """
 
     query: str
@@ -122,8 +122,8 @@ class StartedQueryView(View):
 class StartedView(View):
     """Whether Spark executed the next batch, without input and without a sink.
 
-    :param outcome: ``proven``, ``refuted``, ``unknown``, ``nothing`` or ``not_asked`` (no application was named, or a
-        step before it said no).
+    :param outcome: ``proven``, ``refuted``, ``unknown``, ``nothing`` or ``not_asked`` (without an application, or after
+        an earlier step failed).
     :param reason: Why it is not proven; empty when it is.
     :param query: The actions of the query; ``null`` when it did not commit.
     """
@@ -139,8 +139,8 @@ class ProofView(View):
     :param proven: ``true``, ``false`` when Spark refused or the batch is not restorable, ``null`` when there was no
         answer.
     :param batch: The batch; ``null`` when the checkpoint could not be read.
-    :param spark_version: The release that was asked.
-    :param seconds: How long all of it took.
+    :param spark_version: The Spark release that ran the check.
+    :param seconds: Duration of the whole check in seconds.
     :param loaded: Whether Spark loaded the state.
     :param started: Whether Spark started the query on it.
     :param findings: ``LOAD_REFUSED``, ``START_REFUSED`` or ``NOT_PROVEN``.
@@ -156,16 +156,16 @@ class ProofView(View):
 
 
 class VerificationView(View):
-    """Whether Spark can start from a checkpoint directory as it stands, and what it could be restored to.
+    """Whether Spark can start from a checkpoint directory, and the batches to which it can be restored.
 
     :param startable: ``true``, ``false``, or ``null`` when something that matters could not be read.
     :param restorable: All batch ids that it could be restored to, ascending: every file that a restore takes is whole.
-    :param latest_restorable: The last of them; ``null`` when there is none.
+    :param latest_restorable: The last restorable batch; ``null`` without one.
     :param planned: The highest batch in ``offsets/``; -1 for none.
     :param committed: The highest batch in ``commits/``; -1 for none.
     :param sink: With ``--sink``: the file sink.
     :param batches: Every batch in either log, ascending.
-    :param findings: All findings; those that keep Spark from starting come first.
+    :param findings: All findings, ordered: findings that prevent a start of Spark come first.
     """
 
     startable: bool | None

@@ -65,13 +65,13 @@ TRIGGERS: Mapping[str, Mapping[str, type[View]]] = {
 _HEAD = """\
 # JSON
 
-What commands print with `--json`, what operators and sensors return (XCom), and what an event carries. Moments are
+Documents of `--json`, return values of operators and sensors (XCom), and payloads of events. Moments are
 ISO 8601 with time zone; digests are 64 hex digits. A later release may add keys.
 
-A command that fails prints [an error](#errordocument) in place of its document. No document holds a secret.
+A command that fails prints [an error](#errordocument) instead of its document. Documents contain no secrets.
 
-This page is made by `python -m tests.docs.json_page` from the classes in `airflow_provider_ha/views`. A test holds that
-it is in step.
+`python -m tests.docs.json_page` generates this page from the classes in `airflow_provider_ha/views`. A test checks
+that it is current.
 """
 _PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:\w+ ?\w*:|\n\s*\n|\Z)", re.DOTALL)
 _WORDS: Mapping[Any, str] = {
@@ -96,7 +96,7 @@ def page() -> str:
         _HEAD,
         _table("Commands", "Command", {f"spark-ha {name}": shown for name, shown in COMMANDS.items()}),
         _table("Operators and sensors", "Class", OPERATORS),
-        _table("XCom of a task that has not ended", "Key", XCOMS),
+        _table("XCom of a running task", "Key", XCOMS),
         _table("Events", "Trigger", TRIGGERS),
         "## Documents\n",
         *(_section(model) for model in shown_models()),

@@ -51,7 +51,7 @@ class SourceFacts:
 class Reading:
     """What is recorded of one source, from the cut to the end of what is read again.
 
-    :param name: Its name, or its position where it has none.
+    :param name: Its name, or its position if unnamed.
     :param before: Its offset at the cut; ``None`` when nothing is recorded.
     :param end: Its offset after the last batch that is read again, or else at the cut.
     :param has_log: Whether its offset is a position in a log that the checkpoint keeps for it.

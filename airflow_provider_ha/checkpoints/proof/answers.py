@@ -27,7 +27,7 @@ class SparkError(Model):
     """One throwable.
 
     :param error_class: Spark's condition (``CANNOT_LOAD_STATE_STORE.UNCATEGORIZED``) where it has one, else the class.
-    :param message: The first line of what it says.
+    :param message: The first line of its message.
     """
 
     error_class: str

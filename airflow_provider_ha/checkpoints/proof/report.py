@@ -39,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """The rows that Spark read of one store, variable or set of timers.
+    """The rows that Spark read from a store, a variable or a set of timers.
 
     :param rows: Of each partition, in their order.
     """
@@ -74,7 +74,7 @@ class Proof:
     :param state: The loaded state, in the order of the operators.
     :param started: The actions of the query; ``None`` when it did not commit.
     :param findings: The refusals of Spark, and the questions that stay open.
-    :param spark_version: The release that was asked.
+    :param spark_version: The Spark release that ran the check.
     :param seconds: How long it took.
     """
 

@@ -41,8 +41,8 @@ class RestoreChoices:
 
     :param job_id: Job that will run.
     :param source_job: Job that the cut belongs to.
-    :param same_output: Whether the job goes on with the outputs of the source. If not, nothing is replayed: it starts
-        at the cut, plans the batches after it afresh, and its driver seeds the logs of new file sinks.
+    :param same_output: Whether the job continues the outputs of the source. If not, nothing is replayed: it starts at
+        the cut, plans the batches after it afresh, and its driver seeds the logs of new file sinks.
     :param accept_unverified: Queries for which unverified facts are accepted; it is judged all the same.
     :param reset_query_ids: Query -> fresh query id, so that a table skips none of its batches.
     :param claim_mode: Whether the job becomes the owner of what it starts from.

@@ -48,7 +48,7 @@ class CutPart(Generic[Dir]):
     :param batch: N.
     :param sink: What its sink has.
     :param sink_log: The log of its file sink; ``None`` for any other sink.
-    :param sources: What it reads.
+    :param sources: The sources that it reads.
     """
 
     directory: Dir

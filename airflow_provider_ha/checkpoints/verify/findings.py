@@ -26,8 +26,8 @@ class Finding:
     :param batch: The newest batch that it concerns; ``None`` when it concerns all or none.
     :param found: What is there instead, as a clause without a final stop.
     :param expected: What has to be there, as a clause without a final stop; empty where nothing was expected.
-    :param blocks: Whether it keeps Spark from starting, or lets it go on with wrong or lost data; ``None`` when that
-        is not known.
+    :param blocks: Whether it prevents a start of Spark, or makes Spark continue with wrong or lost data; ``None`` if
+        unknown.
     """
 
     code: Code

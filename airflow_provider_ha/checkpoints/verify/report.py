@@ -102,7 +102,7 @@ class Report:
 
     @property
     def latest_restorable(self) -> int | None:
-        """The newest batch that it could be restored to; ``None`` when there is none."""
+        """The newest batch to which it can be restored; ``None`` if it cannot be restored."""
         return self.restorable[-1] if self.restorable else None
 
     @property

@@ -55,7 +55,7 @@ class DeletionState(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """What is deleted of a job, or would be.
+    """The deletion of a job: its plan or its result.
 
     :param runs: How many runs it has.
     :param checkpoints: How many checkpoints are retained.

@@ -29,7 +29,7 @@ class Pruned:
     :param outputs: How many claims of outputs are of runs that are over.
     :param leases: How many things that are gone have leases that have expired.
     :param removed: How many runs were removed.
-    :param kept: Run -> why it stays, of those that are old enough to go.
+    :param kept: Run -> reason why it stays, for runs that are old enough to be removed.
     :param left_to: What removes it, when this was not done here; empty when it was.
     """
 

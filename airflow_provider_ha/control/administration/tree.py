@@ -39,7 +39,7 @@ class TreeNode:
     :param text: What a node without a record holds: a number, a time; ``None`` when that is not shown.
     :param undecodable: Why it could not be decoded; empty when it could.
     :param size: Bytes that it holds.
-    :param sha256: Digest of these bytes.
+    :param sha256: Digest of the bytes.
     """
 
     path: str

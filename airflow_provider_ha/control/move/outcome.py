@@ -46,7 +46,7 @@ class Move:
     :param place: Where the job works there: work root with the cluster id.
     :param state: ``"planned"``: nothing was changed; ``"moved"``: the job has its run at the new place;
         ``"abandoned"``: it may be started at its old place again.
-    :param steps: What is left to do, in order; empty once it is moved.
+    :param steps: Remaining steps, in order; empty after the move.
     :param source: What it goes on from: ``savepoint-<id>`` or ``checkpoint-<n>``; ``None`` while that is not known.
     :param cut: Query -> last batch that is brought along.
     :param replayed: Query -> batches that are executed again with their own boundaries.

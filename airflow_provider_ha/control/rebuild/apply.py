@@ -42,7 +42,7 @@ class Applied:
 
     :param created: Paths of the nodes that were made.
     :param kept: Paths of nodes that exist and differ from what storage says: left as they are.
-    :param epoch: Epoch of the job now; ``None`` when nothing was done.
+    :param epoch: Epoch of the job now; ``None`` if the rebuild changed nothing.
     :param refused: Why nothing, or not everything, was done; empty when it was.
     """
 

@@ -32,14 +32,14 @@ class DrillVerdict(str, Enum):
 
 
 class DrilledQuery(Model):
-    """The result of one query in a drill.
+    """The result of a query in a drill.
 
-    :param batch: The batch of the cut. A query that had not committed any has nothing to prove, and is left out.
+    :param batch: The batch of the cut. A query without a committed batch is left out.
     :param loaded: ``proven``, ``refuted``, ``unknown``, ``nothing`` (the query has no state) or ``not_asked``.
     :param started: The same, of the start of the job's own application.
     :param state_rows: Rows of state that Spark read.
-    :param partitions: Partitions of state that Spark loaded, each with its own store: what the time of ``load``
-        depends on when the state is small. 0 in records of earlier releases.
+    :param partitions: Partitions of state that Spark loaded, each with its own store. With small state, their number
+        determines the time of ``load``. 0 in records of earlier releases.
     """
 
     batch: int
@@ -56,12 +56,12 @@ class Drill(Record):
     :param taken_at: When that was taken.
     :param cut: Query -> N.
     :param size: Bytes of its files.
-    :param age_seconds: Its age when the drill began: what a disaster at that moment would have cost (RPO).
+    :param age_seconds: Its age when the drill began: the loss of a disaster at that moment (RPO).
     :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``spark``, ``load``, ``start``. In
         records of earlier releases the start of Spark is part of ``load``.
     :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
     :param reasons: Why the verdict is not PASSED, each as a sentence without a final stop.
-    :param spark_version: The release that was asked.
+    :param spark_version: The Spark release that ran the check.
     :param requested_by: The requester, with host and process.
     """
 

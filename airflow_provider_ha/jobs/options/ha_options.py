@@ -15,40 +15,39 @@ class HaOptions(Model):
     :param restart_attempts: How often a lost driver is submitted again before the run fails; -1, the default, for no
         limit. A submission that met an outage (storage, a connection, memory, an executor, a broker, ZooKeeper) is not
         counted.
-    :param restart_delay: Seconds before the next re-submission of a driver that fails by itself, or is lost before the
-        job is RUNNING; doubles with each of these in a row, up to *restart_delay_max*. The first loss, and that of a
-        job that was RUNNING until something from outside ended its driver, is recovered at once when its processes
-        are proven dead.
+    :param restart_delay: Seconds before the next submission after a driver failed, or was lost before the job was
+        RUNNING; doubles with each consecutive failure, up to *restart_delay_max*. A first loss, and a loss of a RUNNING
+        job by an outside cause, is recovered as soon as its processes are proven dead.
     :param restart_delay_max: Upper bound of the delay in seconds.
     :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
     :param restart_in_place: Whether the supervisor of a lost driver starts the next attempt on its host. Without it, a
         waiting task or the cluster leader does, on a host of theirs.
     :param application_failures: How often the same error of the application at the same batch ends a run that has
         worked; -1, the default, for never.
-    :param application_failure_period: Seconds that have to lie between the first and the last of these at least.
-    :param start_timeout: Seconds that a submission may take until it leads, before it is submitted again; one that its
-        engine reports as running is never overdue.
-    :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
-        it had: a name with a time in it begins from nothing, and the query that it replaces stays behind.
+    :param application_failure_period: Minimum seconds between the first and the last of these failures.
+    :param start_timeout: Seconds that a submission may take until it leads, before it is submitted again. A submission
+        that its engine reports as running is never overdue.
+    :param allow_new_queries: Whether the script may start queries of other names after a loss. A name that contains a
+        time begins from nothing, and the replaced query does not continue.
     :param min_batches_to_retain: Spark's ``spark.sql.streaming.minBatchesToRetain``.
-    :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from. Spark's checkpoints do
-        not say it; a restore asks them what they still have.
-    :param kafka_properties: File of client properties, to log in there; on the host that plans a restore.
-    :param allow_remote_executors: Whether the executors may run where no supervisor can prove their death.
-    :param stall_timeout: Seconds after which a job is STALLED, when a query has been inside one trigger all the time
-        and has committed nothing; or nothing is heard before the first batch, of a query or of a script without
-        executors; 0 for never. A query that waits for data is none.
+    :param kafka_bootstrap: Query -> ``host:port,host:port`` of its brokers. Spark's checkpoints do not record them; a
+        restore reads their available offsets.
+    :param kafka_properties: File of client properties for the login to the brokers; on the host that plans a restore.
+    :param allow_remote_executors: Whether executors may run on hosts where a supervisor cannot prove their death.
+    :param stall_timeout: Seconds after which a job is STALLED: a query stays inside one trigger without a commit; or a
+        query, or a script without executors, reports no progress before the first batch. 0 for never. A query that
+        waits for data is not stalled.
     :param restart_stalled: Whether the driver of a stalled job ends itself, so that the job is recovered as after any
         other loss, with the same limits and delays.
     :param metrics_port: Port at which the driver serves its metrics to Prometheus; 0 for any free one, and by default
         none.
-    :param metrics_address: Address of that port. There is no login: by default only its own host reaches it.
+    :param metrics_address: Address of the metrics port. It has no login: by default only its own host reaches it.
     :param accept_duplicates: Whether real-time and continuous queries may run: they write rows again after each loss. A
         request that accepts DUPLICATES_POSSIBLE sets it.
-    :param repeatable: Queries whose output a batch that comes again, with its number and its rows, leaves as it was:
-        the function of ``foreachBatch`` or ``foreach`` writes by key, or consumers drop what they have.
+    :param repeatable: Queries with idempotent output: a repeated batch, with the same number and rows, does not change
+        it. The function of ``foreachBatch`` or ``foreach`` writes by key, or consumers drop duplicates.
     :param driver_log_mb: Size in megabytes (1,000,000 bytes) from which on the log of a driver is rotated.
-    :param driver_log_files: How many files of it there are at most, of each attempt.
+    :param driver_log_files: Maximum number of log files per attempt.
     """
 
     checkpoint_interval: float = Field(default=10.0, ge=0)

@@ -26,10 +26,11 @@ class SweepResult:
     """The result of a sweep.
 
     :param removed: Members that are gone.
-    :param size: Bytes of them.
+    :param size: Size in bytes.
     :param kept: Members that a savepoint names.
     :param young: Members that no savepoint names, and that are younger than the grace.
-    :param in_use_by: Holders that use or sweep the pool: then nothing was removed, and nothing counted.
+    :param in_use_by: Holders that use or sweep the pool. While there are any, the sweep neither removes nor counts
+        objects.
     """
 
     removed: int = 0
