@@ -1,4 +1,4 @@
-"""Each promise of the guarantees page names the test that holds it."""
+"""Every row of the guarantees page names a test that exists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEST = re.compile(r"`((?:lab|tests)/[\w/]+\.py)::(\w+)`")
 def rows() -> list[str]:
     """Return the rows of the table of failures, without its head."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    head = next(number for number, line in enumerate(lines) if line.startswith("| What fails"))
+    head = next(number for number, line in enumerate(lines) if line.startswith("| Failure |"))
     return [line for line in lines[head + 2 :] if line.startswith("| ")]
 
 
