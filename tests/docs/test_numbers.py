@@ -129,7 +129,7 @@ SENTENCES = [
     ("explanation/security-model.md", f"the last {driver_log.TAIL_LINES} lines of a lost driver's log"),
     ("explanation/stores.md", f"within {garbage.GRACE // HOUR} hours before the last commit"),
     ("explanation/stores.md", f"over for less than {garbage.GRACE // HOUR} hours"),
-    ("explanation/stores.md", f"what a batch of the last {purging.KEPT_BATCHES} needs"),
+    ("explanation/stores.md", f"a batch of the last {purging.KEPT_BATCHES} needs"),
     ("explanation/stores.md", f"for {garbage.SLOT_GRACE // DAY} days, the record of the takeover"),
     (
         "explanation/stores.md",
