@@ -13,8 +13,7 @@ from pydantic import BaseModel
 
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.get_provider_info import get_provider_info
-from airflow_provider_ha.views.commands import COMMANDS
-from tests.docs.json_page import OPERATORS, PAGE, described, page, shown_models
+from tests.docs.json_page import COMMANDS, OPERATORS, PAGE, described, page, shown_models
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.verify.observed_releases import SEEN
 from tests.support.checkpoints.old_formats import RELEASES
 from tests.support.releases.installed import SPARKS
 from tests.support.releases.shapes import SHAPES
@@ -30,8 +29,3 @@ def test_each_release_has_its_row() -> None:
         assert releases[".".join(map(str, spark.short))][1].count(spark.version) == 1
     for release in RELEASES:
         assert releases[release.rpartition(".")[0]][4] == release
-
-
-def test_each_rule_says_where_it_was_seen() -> None:
-    told = [tuple(row) for row in ROWS if row in [[seen.rule, seen.releases] for seen in SEEN]]
-    assert told == [(seen.rule, seen.releases) for seen in SEEN]

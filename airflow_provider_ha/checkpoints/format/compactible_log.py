@@ -69,13 +69,6 @@ class CompactibleLog:
         """
         return parse_lines(self.path(entry), read_text(self._directory, self.path(entry)))
 
-    def own_lines(self, entry: int) -> list[str]:
-        """Return the lines of a source's entry that are its own: a compact one also repeats the past.
-
-        A source line says its entry in ``batchId``; a line without it belongs to the entry that it is found in.
-        """
-        return [line for line in self.lines(entry) if json.loads(line).get("batchId", entry) == entry]
-
 
 def check_hidden_sum(directory: Tree, path: str) -> bool:
     """Compare an entry of a log with the checksum that Hadoop wrote beside it; returns whether there is one.

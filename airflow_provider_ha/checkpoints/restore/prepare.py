@@ -14,8 +14,7 @@ from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import METADATA, progress
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
-from airflow_provider_ha.checkpoints.trees.tree import WritableTree
-from airflow_provider_ha.checkpoints.working.batch_log import put_offsets, write_sources
+from airflow_provider_ha.checkpoints.working.batch_log import write_sources
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 from airflow_provider_ha.pointers.ownership import Owner
@@ -105,15 +104,6 @@ def prepare_restore(
             for batch in sorted(part.set_aside, reverse=True):
                 sink.set_aside(batch, part.set_aside[batch])
     return {query: part.batch for query, part in plan.queries.items()}
-
-
-def plan_batch(directory: WritableTree, entry: BatchEntry) -> None:
-    """Plan one recorded batch of a replay: its part of the source logs when that is not there yet, then its offsets.
-
-    :raises CheckpointCorruptError: The checkpoint does not end just before that batch.
-    """
-    write_sources(directory, [entry])
-    put_offsets(directory, entry)
 
 
 def _following(last: int, entries: Iterable[BatchEntry]) -> list[BatchEntry]:

@@ -26,9 +26,9 @@ from typing import Any
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.restore.prepare import plan_batch
 from airflow_provider_ha.checkpoints.restore.start import decide_start
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.working.batch_log import put_offsets, write_sources
 
 
 QUERY = "stats"
@@ -188,7 +188,8 @@ def _continue(path: Path) -> None:
         recorded = [BatchEntry.model_validate(entry) for entry in item["recorded"]]
         for step in decide_start(progress(LocalTree(checkpoint)), recorded, FileSinkLog(out).max_batch()):
             if step.entry is not None:
-                plan_batch(LocalTree(checkpoint), step.entry)
+                write_sources(LocalTree(checkpoint), [step.entry])
+                put_offsets(LocalTree(checkpoint), step.entry)
             writer = _writer(spark, source, out, checkpoint, noop=step.into == "noop")
             writer.trigger(once=True).start().awaitTermination()
             assert progress(LocalTree(checkpoint)).committed == step.batch

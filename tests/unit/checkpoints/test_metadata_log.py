@@ -79,8 +79,3 @@ def test_a_hole_in_a_log_is_named(tmp_path: Path) -> None:
     log = _log(tmp_path, {"0": "v1", "2": "v1"})
     with pytest.raises(FileGoneError, match="/1"):
         log.closure(2)
-
-
-def test_own_lines_leave_out_what_a_compact_entry_repeats(tmp_path: Path) -> None:
-    log = _log(tmp_path, {"1.compact": 'v1\n{"path":"a","batchId":0}\n{"path":"b","batchId":1}'})
-    assert log.own_lines(1) == ['{"path":"b","batchId":1}']

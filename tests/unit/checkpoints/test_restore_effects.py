@@ -1,4 +1,8 @@
-"""The table of a plan's effects is complete, and names components that exist and read the plan."""
+"""Each effect of a restore plan and the component that carries it out, from the request to the end of the run.
+
+The plan decides; these components follow it. The table is complete: it lists every field of a plan, every carrier
+exists and reads its fields, and no module of the driver reads a plan without being listed.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import ast
 import importlib
 import inspect
 import textwrap
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
@@ -13,7 +18,6 @@ import pytest
 
 import airflow_provider_ha
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
-from airflow_provider_ha.checkpoints.restore.effects import EFFECTS, SHOWN_ONLY, Effect
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
@@ -21,6 +25,159 @@ PLAN_FIELDS = set(RestorePlan.model_fields)
 QUERY_FIELDS = set(QueryPlan.model_fields)
 # Hands the plan on as a whole: to its carriers, or into a log line; the last one names its cut in an error.
 HANDS_ON = {"driver/assembly.py", "driver/main.py", "driver/misfit.py"}
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One effect of a plan.
+
+    :param carrier: ``module:name`` below ``airflow_provider_ha``.
+    :param plan: Fields of ``RestorePlan`` that it follows from.
+    :param query: Fields of ``QueryPlan`` that it follows from.
+    """
+
+    what: str
+    carrier: str
+    plan: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
+
+
+EFFECTS = (
+    # The request, before there is a run.
+    Effect(
+        "A plan whose verdicts are not accepted, or with unknown facts, makes no run.",
+        "control.restore.restore:refusal_of",
+        plan=("verdict", "unknown"),
+    ),
+    Effect(
+        "A verdict is accepted by its own name only.",
+        "checkpoints.restore.judgement:not_accepted",
+        plan=("verdict", "findings"),
+    ),
+    Effect(
+        "The run records what it starts from.",
+        "control.restore.restore:restored_start",
+        plan=("source", "source_job", "source_id", "claim_mode"),
+    ),
+    # The driver makes the working directory.
+    Effect(
+        "The directory of the cut is found, and is one of its job.",
+        "driver.start_point:_chosen",
+        plan=("directory", "source_job", "adopted"),
+    ),
+    Effect(
+        "Outputs that the job goes on with are compared; those of another job are not.",
+        "driver.start_point:prepare_start",
+        plan=("same_output", "adopted"),
+    ),
+    Effect(
+        "The restore is refused when an output has changed since.",
+        "driver.start_point:check_facts",
+        plan=("queries", "adopted"),
+        query=("sink", "set_aside"),
+    ),
+    Effect(
+        "The restore is refused when an adopted checkpoint has changed since.",
+        "driver.start_point:check_adopted",
+        plan=("adopted",),
+    ),
+    Effect(
+        "A fallback follows no plan but one that is SAFE.",
+        "driver.fallback:FallbackPlanner._check",
+        plan=("verdict", "unknown"),
+    ),
+    Effect(
+        "A fallback is written down with the batches that are executed again.",
+        "driver.fallback:FallbackPlanner._plan",
+        plan=("queries",),
+        query=("batch", "replay"),
+    ),
+    Effect(
+        "The directory of the cut of a fallback is found, and is one of its job.",
+        "driver.fallback_start:start_from_fallback",
+        plan=("directory", "source_job"),
+    ),
+    Effect(
+        "Each query is forked at its batch, with the recorded input of its replay and a fresh id where it gets one; "
+        "what stays the user's is copied; entries of file sinks are set aside.",
+        "checkpoints.restore.prepare:prepare_restore",
+        plan=("queries", "owner", "adopted"),
+        query=("batch", "replay", "set_aside", "sink", "query_id"),
+    ),
+    Effect(
+        "A query that the script has not started yet lies at rest with the sink of the plan.",
+        "driver.resting:_resting",
+        plan=("same_output",),
+        query=("sink", "sink_gone"),
+    ),
+    # The script starts a query.
+    Effect(
+        "A query whose checkpoint was not named is refused.",
+        "driver.origin:Origin.check_adopted",
+        plan=("adopted",),
+    ),
+    Effect(
+        "The log of a new output is seeded from the log that was kept with the cut, or from the sink's own.",
+        "driver.origin:Origin.sink_log",
+        plan=("adopted",),
+        query=("sink",),
+    ),
+    Effect(
+        "A new output, or one that is gone, gets a log that goes on after the cut.",
+        "driver.query_start:QueryStarter._seed",
+        query=("batch", "sink", "sink_gone"),
+    ),
+    Effect(
+        "Recorded batches are executed again with their own boundaries.",
+        "driver.origin:Origin.recorded",
+        query=("replay",),
+    ),
+    Effect(
+        "Of these, what a fenced function has finished is executed with its output discarded, unless it is repeatable.",
+        "checkpoints.model:QueryPlan",
+        query=("given", "sink", "batch", "replay"),
+    ),
+    Effect(
+        "Batches come again to a function that the plan calls repeatable only where it is declared so now.",
+        "driver.query_start:QueryStarter._finished",
+        query=("sink", "batch", "replay"),
+    ),
+    Effect(
+        "A table is not given again what it has under the id that the query had before.",
+        "driver.query_start:QueryStarter._in_table",
+        query=("batch", "replay", "sink", "query_id"),
+    ),
+    # The first checkpoint of the run.
+    Effect(
+        "The job becomes the owner of what it was restored from.",
+        "driver.publisher:Publisher._claim",
+        plan=("claim_mode",),
+    ),
+    Effect(
+        "The savepoint, or the adopted directories, are claimed in the transaction of that checkpoint.",
+        "checkpoints.retention.claims:Claims.ops",
+        plan=("claim_mode", "adopted", "source", "source_id"),
+    ),
+    # The script has ended well.
+    Effect(
+        "A query of the plan that the script never started is dropped.",
+        "driver.ending:Ending._finish",
+        plan=("queries",),
+    ),
+)
+
+# Fields of both models without an effect: shown and recorded only.
+SHOWN_ONLY = frozenset(
+    {
+        "job_id",
+        "reasons",
+        "candidates",
+        "age_seconds",
+        "created_at",
+        "input_files",
+        "inputs",
+    }
+)
 
 
 def carrier_of(effect: Effect) -> object:
