@@ -10,8 +10,11 @@ import pytest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from tests.conftest import FAST
 from tests.contract.clusters import Cluster, FakeCluster, RealCluster
+from tests.support.clusters.pointer_helpers import leading
 from tests.support.fake import FakeEnsemble
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.s3.s3_server import S3Access, moto_server, real_server
@@ -82,3 +85,23 @@ def hdfs() -> Iterator[Hdfs]:
     """A real name node and data node, for all tests of this process."""
     with hdfs_server() as server:
         yield server
+
+
+@pytest.fixture
+def paths(cluster_paths: ClusterPaths) -> JobPaths:
+    return cluster_paths.job("flights")
+
+
+@pytest.fixture
+def base(coordinator: Coordinator, cluster_paths: ClusterPaths) -> str:
+    coordinator.ensure(cluster_paths.base)
+    return cluster_paths.base
+
+
+@pytest.fixture
+def leadership(
+    backend: str, config: HaConfig, coordinator: Coordinator, ensemble: FakeEnsemble
+) -> Iterator[Leadership]:
+    """The job that this process leads."""
+    with leading(config, coordinator, clock=ensemble.clock if backend == "fake" else None) as led:
+        yield led

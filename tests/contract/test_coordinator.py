@@ -17,7 +17,6 @@ from airflow_provider_ha.coordination.coordinator import (
     SessionState,
     SetData,
 )
-from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import (
     CoordinationError,
@@ -32,12 +31,6 @@ from tests.support.fake import FakeEnsemble
 
 
 BACKENDS = ("fake", "zookeeper")
-
-
-@pytest.fixture
-def base(coordinator: Coordinator, cluster_paths: ClusterPaths) -> str:
-    coordinator.ensure(cluster_paths.base)
-    return cluster_paths.base
 
 
 def test_a_node_is_read_with_its_version_and_owner(coordinator: Coordinator, base: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
-from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import (
     JobStateError,
     ObjectMissingError,
@@ -28,11 +28,6 @@ BACKENDS = ("fake", "zookeeper")
 
 
 OTHER = Blob(sha256="1" * 64, size=1)
-
-
-@pytest.fixture
-def paths(cluster_paths: ClusterPaths) -> JobPaths:
-    return cluster_paths.job("flights")
 
 
 @pytest.fixture

@@ -25,11 +25,6 @@ from tests.support.clusters.jobs_helpers import NOON, Interrupted, a_result, lea
 BACKENDS = ("fake", "zookeeper")
 
 
-@pytest.fixture
-def paths(cluster_paths: ClusterPaths) -> JobPaths:
-    return cluster_paths.job("flights")
-
-
 def ask(
     coordinator: Coordinator, paths: JobPaths, operation_id: str = "op-1", kind: OperationKind = OperationKind.SAVEPOINT
 ) -> Operation:

@@ -6,7 +6,6 @@ The names in brackets are contracts of ``docs/explanation/design.md`` and rules 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,8 +30,7 @@ from airflow_provider_ha.pointers.scan import stable_children
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import ObjectStore
 from tests.support.clusters.coordination_helpers import job_paths
-from tests.support.clusters.pointer_helpers import Before, Failing, Pointers, Raising, leading
-from tests.support.fake import FakeEnsemble
+from tests.support.clusters.pointer_helpers import Before, Failing, Pointers, Raising
 from tests.support.s3.s3_server import s3_store
 
 
@@ -45,15 +43,6 @@ def objects(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Obj
     if backend == "fake":
         return s3_store(request.getfixturevalue("moto"))
     return LocalStore(tmp_path / "root" / "cluster")
-
-
-@pytest.fixture
-def leadership(
-    backend: str, config: HaConfig, coordinator: Coordinator, ensemble: FakeEnsemble
-) -> Iterator[Leadership]:
-    """The job that this process leads."""
-    with leading(config, coordinator, clock=ensemble.clock if backend == "fake" else None) as led:
-        yield led
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
-from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import FAILURE_FILE, read_failure, write_failure
 from airflow_provider_ha.driver.job_writer import JobWriter
@@ -28,11 +28,6 @@ from tests.support.clusters.jobs_helpers import BLOB, lead, submit
 
 BACKENDS = ("fake",)
 SAID, PUBLIC = "no connection to postgres://app:hunter2@db/prod", "no connection to postgres://app:***@db/prod"
-
-
-@pytest.fixture
-def paths(cluster_paths: ClusterPaths) -> JobPaths:
-    return cluster_paths.job("flights")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ On the fake ensemble and on a real one; the names in brackets are rules of Flink
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,10 @@ from airflow_provider_ha.pointers.removal import Remover, WorkedOff
 from airflow_provider_ha.pointers.to_delete import DeletionEntry, ToDelete, waiting
 from airflow_provider_ha.storage.local import LocalStore
 from tests.support.clusters.coordination_helpers import job_paths
-from tests.support.clusters.pointer_helpers import Failing, Pointers, Raising, leading
-from tests.support.fake import FakeEnsemble
+from tests.support.clusters.pointer_helpers import Failing, Pointers, Raising
 
 
 BACKENDS = ("fake", "zookeeper")
-
-
-@pytest.fixture
-def leadership(
-    backend: str, config: HaConfig, coordinator: Coordinator, ensemble: FakeEnsemble
-) -> Iterator[Leadership]:
-    """The job that this process leads."""
-    with leading(config, coordinator, clock=ensemble.clock if backend == "fake" else None) as led:
-        yield led
 
 
 @pytest.fixture

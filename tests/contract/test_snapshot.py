@@ -21,11 +21,6 @@ from tests.support.clusters.jobs_helpers import Interrupted, a_result, an_exit, 
 BACKENDS = ("fake", "zookeeper")
 
 
-@pytest.fixture
-def paths(cluster_paths: ClusterPaths) -> JobPaths:
-    return cluster_paths.job("flights")
-
-
 def states_with(
     coordinator: Coordinator, job: Callable[[int], JobPaths], prepare: Callable[[JobPaths], Callable[[], Any]]
 ) -> set[JobState]:

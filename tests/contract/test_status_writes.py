@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
-from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.job_writer import FIGURES_SECONDS, JobWriter
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
@@ -31,11 +31,6 @@ from tests.support.fake.clock import VirtualClock, to_milliseconds
 BACKENDS = ("fake",)
 QUERY = "hourly"
 AT = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
-
-
-@pytest.fixture
-def paths(cluster_paths: ClusterPaths) -> JobPaths:
-    return cluster_paths.job("flights")
 
 
 @pytest.fixture

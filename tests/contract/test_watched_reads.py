@@ -10,15 +10,8 @@ import pytest
 from airflow_provider_ha.coordination import _kazoo_set_watches
 from airflow_provider_ha.coordination._kazoo_multi_read import MANY, PendingMultiReads
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
-from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.reads import Reads
 from tests.contract.clusters import Cluster
-
-
-@pytest.fixture
-def base(coordinator: Coordinator, cluster_paths: ClusterPaths) -> str:
-    coordinator.ensure(cluster_paths.base)
-    return cluster_paths.base
 
 
 @pytest.fixture

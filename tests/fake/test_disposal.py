@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.disposal import ANSWER_SECONDS, dispose_savepoint
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -30,18 +28,11 @@ from airflow_provider_ha.jobs.model import OperationKind, OperationState, StartK
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.pointers.store import PointerStore
 from tests.conformance.stores.stage import Stage, add_savepoint, savepoints
-from tests.conftest import FAST
 from tests.fake.jobs import RecordingEngine
 from tests.fake.memory_store import MemoryStore
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.clusters.jobs_helpers import a_result, a_run, begin_from_savepoint, submit
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    storage = f"file://{tmp_path}/storage"
-    return Stage(HaConfig.build(zookeeper="fake:1", storage_root=storage, cluster_id="fake", timings=FAST))
 
 
 @pytest.fixture

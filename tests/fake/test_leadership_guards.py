@@ -16,11 +16,6 @@ from tests.support.fake import FakeCoordinator, FakeEnsemble
 
 
 @pytest.fixture
-def ensemble() -> FakeEnsemble:
-    return FakeEnsemble(tick=0.2)
-
-
-@pytest.fixture
 def session(ensemble: FakeEnsemble) -> FakeCoordinator:
     return ensemble.connect(CONFIG, name="leader")
 

@@ -24,11 +24,6 @@ class Note(Record):
 
 
 @pytest.fixture
-def ensemble() -> FakeEnsemble:
-    return FakeEnsemble(tick=0.2)
-
-
-@pytest.fixture
 def session(ensemble: FakeEnsemble) -> FakeCoordinator:
     session = ensemble.connect()
     session.ensure(*PATHS.skeleton)

@@ -48,11 +48,6 @@ def world() -> World:
     return LOST.world()
 
 
-@pytest.fixture
-def job(world: World) -> JobContext:
-    return world.job(world.session("caller"))
-
-
 def driver_leads(world: World) -> None:
     """Let the driver that was taken for lost lead after all."""
     world.lead(world.job(world.session("driver")), run=1, attempt=1)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
@@ -19,7 +17,6 @@ from airflow_provider_ha.errors import LeadershipError, LeadershipLostError, Ope
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from tests.conformance.stores.stage import Stage
-from tests.conftest import FAST
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import submit
 
@@ -78,12 +75,6 @@ class Driver:
         found = operations.read(self.job.coordinator, self.job.paths, "asked")
         assert found is not None
         return found
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    storage = f"file://{tmp_path}/storage"
-    return Stage(HaConfig.build(zookeeper="fake:1", storage_root=storage, cluster_id="fake", timings=FAST))
 
 
 @pytest.fixture

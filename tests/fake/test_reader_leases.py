@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import _Keeper, held
 from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
@@ -16,7 +14,6 @@ from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 from tests.conformance.stores.stage import Stage
-from tests.conftest import FAST
 from tests.fake.jobs import RecordingEngine
 from tests.fake.memory_store import MemoryStore
 from tests.support.clusters.coordination_helpers import JOB
@@ -24,12 +21,6 @@ from tests.support.fake import FakeCoordinator
 
 
 WHAT = "checkpoint-1"
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    storage = f"file://{tmp_path}/storage"
-    return Stage(HaConfig.build(zookeeper="fake:1", storage_root=storage, cluster_id="fake", timings=FAST))
 
 
 @pytest.fixture

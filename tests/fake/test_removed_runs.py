@@ -89,11 +89,6 @@ def world() -> World:
     return OLD.world()
 
 
-@pytest.fixture
-def job(world: World) -> JobContext:
-    return world.job(world.session("caller"))
-
-
 def test_a_request_whose_run_was_removed_makes_no_other(world: World, job: JobContext) -> None:
     remove(job)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
@@ -16,12 +16,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ELECTIONS = 8
 # A round that fails costs initLimit (2 s) twice: here no election needs a second one.
 LONGEST = 4.0
-
-
-@pytest.fixture(scope="module")
-def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedEnsemble]:
-    with EmbeddedEnsemble(tmp_path_factory.mktemp("ensemble")) as ensemble:
-        yield ensemble
 
 
 def lead_and_follow(members: list[Member]) -> bool:

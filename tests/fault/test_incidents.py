@@ -37,12 +37,6 @@ PATIENT = FAST.model_copy(update={"session_timeout": 6.0})
 VERY_PATIENT = FAST.model_copy(update={"session_timeout": 10.0})
 
 
-@pytest.fixture(scope="module")
-def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedEnsemble]:
-    with EmbeddedEnsemble(tmp_path_factory.mktemp("ensemble")) as ensemble:
-        yield ensemble
-
-
 @pytest.fixture
 def timings() -> Timings:
     return FAST

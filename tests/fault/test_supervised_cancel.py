@@ -19,7 +19,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SessionState
+from airflow_provider_ha.coordination.coordinator import Create, SessionState
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import JobStateError
@@ -29,16 +29,6 @@ from airflow_provider_ha.jobs.model import Generation, JobState, Operation, Oper
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
 from tests.support.clusters import submit_helpers as helpers
-
-
-@pytest.fixture
-def job(
-    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[JobContext]:
-    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
-    context = helpers.context(config, coordinator)
-    yield context
-    helpers.kill_all(context)
 
 
 @pytest.fixture

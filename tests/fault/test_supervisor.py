@@ -35,16 +35,6 @@ from tests.support.clusters import submit_helpers as helpers
 
 
 @pytest.fixture
-def job(
-    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[JobContext]:
-    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
-    context = helpers.context(config, coordinator)
-    yield context
-    helpers.kill_all(context)
-
-
-@pytest.fixture
 def start(job: JobContext, tmp_path: Path) -> Callable[[str], None]:
     def start(mode: str) -> None:
         helpers.submit(job, helpers.script(tmp_path), mode=mode)

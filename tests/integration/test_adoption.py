@@ -37,7 +37,7 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
-from tests.support.spark.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, copy_live, copy_output
+from tests.support.spark.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, copy_live
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -51,11 +51,6 @@ def elsewhere(tmp_path: Path) -> Path:
     for path in (directory / "commits").glob(f"*{LAST}*"):
         path.unlink()
     return directory
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return copy_output(tmp_path / "out")
 
 
 def plan(job: JobContext, directory: Path | str, **values: Any) -> RestorePlan:

@@ -31,7 +31,7 @@ from airflow_provider_ha.storage.local_files import LocalFileStore
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.hdfs.hdfs_server import hdfs_server
 from tests.support.s3.s3_server import S3Access, real_server
-from tests.support.spark.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, copy_output, recorded_job
+from tests.support.spark.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, recorded_job
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -86,11 +86,6 @@ def job(config: HaConfig, coordinator: Coordinator, elsewhere: Elsewhere) -> Job
     """A job of a cluster whose connection reaches both stores."""
     there = {"s3": elsewhere.reach.s3, "hdfs": elsewhere.reach.hdfs}
     return helpers.context(config.model_copy(update=there), coordinator, job_id="copy")
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return copy_output(tmp_path / "out")
 
 
 def plan(job: JobContext, elsewhere: Elsewhere, **values: Any) -> RestorePlan:
@@ -188,12 +183,6 @@ def test_wrong_keys_are_named_and_not_told(config: HaConfig, coordinator: Coordi
 
     assert "Check the access key, the secret key and the region" in caught.value.next_step
     assert "wrong-secret" not in str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
 
 
 @pytest.mark.spark

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.jobs.model import JobState, OperationState, StartKind
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters import submit_helpers as helpers
 from tests.support.spark.driver_helpers import CONF
 
 
@@ -32,14 +29,6 @@ words.writeStream.queryName("words").format("json").trigger(processingTime="200 
 spark.streams.awaitAnyTermination()
 spark.stop()
 """
-
-
-@pytest.fixture
-def client(config: HaConfig) -> Iterator[HaClient]:
-    with HaClient.open(config) as opened:
-        yield opened
-        for job_id in opened.list_jobs():
-            helpers.kill_all(opened.job(job_id)._job)
 
 
 def request(tmp_path: Path, request_id: str) -> SubmitRequest:

@@ -23,12 +23,6 @@ from tests.support.clusters.whole_jobs import SAVEPOINT, files_of, whole_job
 ERASE = ("cluster", "erase")
 
 
-@pytest.fixture
-def over(copy: JobContext, tmp_path: Path) -> JobContext:
-    """A job that is over, with everything that a job can have."""
-    return whole_job(copy, helpers.script(tmp_path))
-
-
 def test_everything_goes_but_savepoints_and_epochs(
     spark_ha: Any, over: JobContext, config: HaConfig, coordinator: Coordinator
 ) -> None:

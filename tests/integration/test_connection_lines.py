@@ -16,12 +16,6 @@ from airflow_provider_ha.testing.waiting import wait_until
 
 
 @pytest.fixture
-def proxy(config: HaConfig) -> Iterator[FaultProxy]:
-    with FaultProxy(config.zookeeper) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def session(config: HaConfig, proxy: FaultProxy, caplog: pytest.LogCaptureFixture) -> Iterator[KazooCoordinator]:
     """A session through the proxy; only what is logged after it was opened is in the log."""
     caplog.set_level(logging.INFO)

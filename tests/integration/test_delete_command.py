@@ -40,11 +40,6 @@ YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
 LOSS = ("--accept-verdict", "LOSS_POSSIBLE")  # its last directory is gone, and a function may have had later batches
 
 
-@pytest.fixture
-def over(copy: JobContext, tmp_path: Path) -> JobContext:
-    return whole_job(copy, helpers.script(tmp_path))
-
-
 def nodes(job: JobContext) -> set[str]:
     return set(job.coordinator.children(job.paths.base))
 

@@ -46,11 +46,6 @@ def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[
         yield led
 
 
-@pytest.fixture
-def context(job: Job) -> JobContext:
-    return helpers.context(job.config, job.coordinator, job_id=job.paths.job_id)
-
-
 def ask(drill_id: str = "weekly", **values: Any) -> DrillRequest:
     return DrillRequest(drill_id=drill_id, requested_by="test", options=LOAD_ONLY, **values)
 

@@ -54,11 +54,6 @@ def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[
         yield led
 
 
-@pytest.fixture
-def context(job: Job) -> JobContext:
-    return helpers.context(job.config, job.coordinator, job_id=job.paths.job_id)
-
-
 def ask() -> DrillRequest:
     return DrillRequest(drill_id="weekly", requested_by="test", options=OPTIONS)
 

@@ -26,12 +26,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters.coordination_helpers import HeldClock, ignore, job_paths, lead, session_through
-
-
-@pytest.fixture
-def paths(config: HaConfig) -> JobPaths:
-    return job_paths(config)
+from tests.support.clusters.coordination_helpers import HeldClock, ignore, lead, session_through
 
 
 def test_epochs_count_from_one_and_never_come_back(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,12 +25,11 @@ from airflow_provider_ha.checkpoints.retention.working_directories import superf
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.rebuild.pointers import find_checkpoints
 from airflow_provider_ha.control.reconcile.cleanup import clean_up
 from airflow_provider_ha.control.restore.restore import plan_for
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
+from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RecordCorruptError
 from airflow_provider_ha.jobs.model import Blob, Generation, JobState, Run, RunResult, StartKind, StartPoint
@@ -40,16 +39,10 @@ from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.blobs import put_blob
 from tests.conformance.stores.test_ownership import elsewhere
-from tests.support.checkpoints.checkpoint_helpers import AT, Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import AT, Job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 from tests.support.spark.recorded_job import QUERY
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 @pytest.fixture

@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.cli.follow_run import with_failure
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.overview import read_briefs, read_details
 from airflow_provider_ha.control.submission.recovery import recover
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError
 from airflow_provider_ha.jobs import operations
@@ -30,11 +27,6 @@ from tests.support.clusters.jobs_helpers import MISTAKE, a_result, a_status
 
 
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="java.net.ConnectException", query="rows", batches={"rows": 4})
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 def fail(cluster: Cluster, failure: Failure, times: int, *, ago: float = 0.0, **options: Any) -> None:

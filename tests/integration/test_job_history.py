@@ -28,12 +28,6 @@ def cluster(config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPa
     return cluster_paths
 
 
-@pytest.fixture
-def orders(config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths) -> ShownJob:
-    """A job of no run yet."""
-    return ShownJob(coordinator, open_store(config), cluster_paths, "orders")
-
-
 def test_each_epoch_has_its_leader_its_time_and_why_it_ended(coordinator: Coordinator, cluster: ClusterPaths) -> None:
     newest, first = history_view(read_history(coordinator, cluster.job("orders"))).runs
 

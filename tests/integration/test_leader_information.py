@@ -22,11 +22,6 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.coordination_helpers import HeldClock, ignore, job_paths, lead, session_through
 
 
-@pytest.fixture
-def paths(config: HaConfig) -> JobPaths:
-    return job_paths(config)
-
-
 class Heard:
     """A listener that remembers what it was told."""
 

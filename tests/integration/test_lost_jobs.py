@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.watchers import followed
 from airflow_provider_ha.recovery.conclude import take_lock
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
-from tests.support.clusters.lost_jobs import NUMBER, again, further_clients, lose, other_graph
+from tests.support.clusters.lost_jobs import NUMBER, again, lose, other_graph
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -37,12 +37,6 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def cluster(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Cluster:
     return Cluster(config, coordinator, tmp_path)
-
-
-@pytest.fixture
-def another(config: HaConfig, cluster: Cluster) -> Iterator[Callable[[], HaClient]]:
-    with further_clients(config, cluster) as connect:
-        yield connect
 
 
 def everything(job: JobContext) -> list[str]:

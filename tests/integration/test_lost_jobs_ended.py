@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
-from tests.support.clusters.lost_jobs import NUMBER, again, further_clients, lose, other_graph
+from tests.support.clusters.lost_jobs import NUMBER, again, lose, other_graph
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -32,12 +32,6 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def cluster(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Cluster:
     return Cluster(config, coordinator, tmp_path)
-
-
-@pytest.fixture
-def another(config: HaConfig, cluster: Cluster) -> Iterator[Callable[[], HaClient]]:
-    with further_clients(config, cluster) as connect:
-        yield connect
 
 
 def stop(cluster: Cluster, operation_id: str = "stop-1", **arguments: Any) -> Operation:

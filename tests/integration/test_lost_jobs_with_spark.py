@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import IfLost, SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
@@ -18,18 +16,9 @@ from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration import test_client as words
-from tests.support.clusters import submit_helpers as helpers
 
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-def client(config: HaConfig) -> Iterator[HaClient]:
-    with HaClient.open(config) as opened:
-        yield opened
-        for job_id in opened.list_jobs():
-            helpers.kill_all(opened.job(job_id)._job)
 
 
 def kill_driver(job: JobClient) -> None:

@@ -9,18 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.control.job.context import JobContext
-from tests.support.clusters import submit_helpers as helpers
-from tests.support.clusters.whole_jobs import SAVEPOINT, whole_job
+from tests.support.clusters.whole_jobs import SAVEPOINT
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "retention.md"
 _ROW = re.compile(r"\| `(?P<node>[^`]*<job>[^`]*)` \| (?P<most>[\d,]+)[^|]*\| (?P<why>[^|]*) \|")
 _KEPT = "only with `--keep-savepoints`"
-
-
-@pytest.fixture
-def over(copy: JobContext, tmp_path: Path) -> JobContext:
-    return whole_job(copy, helpers.script(tmp_path))
 
 
 def listed(*, keep_savepoints: bool) -> dict[str, int]:

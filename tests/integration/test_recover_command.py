@@ -6,14 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.model import JobState
@@ -23,11 +20,6 @@ from tests.support.clusters.cluster_helpers import Cluster
 
 YES, NO, UNKNOWN = 0, 1, 2
 MAIN = "from airflow_provider_ha.cli.app import main; main()"
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 @pytest.fixture

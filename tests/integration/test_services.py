@@ -11,7 +11,6 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, write_manifest
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.services import HaServices
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -31,11 +30,6 @@ from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import Cluster
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.docs.blocks import blocks_of
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, s3_proxy
-from tests.support.s3.s3_server import S3Access, real_server
+from tests.support.s3.s3_server import S3Access
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
@@ -26,13 +26,6 @@ ROOT = Path(__file__).parents[2]
 APPS = ROOT / "tests" / "apps"
 IVY = ROOT / "build" / "test-cache" / "ivy"
 ROWS_PER_BATCH = 10
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    """A server that S3A can work with: it does not with moto."""
-    with real_server() as access:
-        yield access
 
 
 def write_conf(folder: Path, s3: S3Access, endpoint: str) -> Path:

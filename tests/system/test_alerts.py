@@ -79,12 +79,6 @@ def airflow(receiver: Received, mailbox: Mailbox, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture(scope="module")
-def client(airflow: SmallAirflow) -> Iterator[HaClient]:
-    with HaClient.open(airflow.config) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def job(airflow: SmallAirflow, client: HaClient) -> Iterator[CountedJob]:
     """A job that no task follows, running."""
     with running(airflow, client, JOB_ID, "told.py", HaOptions(restart_in_place=False)) as counted:

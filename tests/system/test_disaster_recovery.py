@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.rest import FINAL, DagRun
@@ -30,13 +29,6 @@ def airflow() -> Iterator[SmallAirflow]:
     servers = SmallAirflow(REPOSITORY / "build" / "test-airflow-recovery", shipped_dags=True)
     with servers.running("submit_told", "disaster_recovery", "stop_job"):
         yield servers
-
-
-@pytest.fixture(scope="module")
-def zookeeper_session(airflow: SmallAirflow) -> Iterator[Coordinator]:
-    session = KazooCoordinator.connect(airflow.config)
-    yield session
-    session.close()
 
 
 @pytest.fixture(scope="module")

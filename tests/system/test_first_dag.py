@@ -48,12 +48,6 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallAirflow]:
 
 
 @pytest.fixture(scope="module")
-def client(airflow: SmallAirflow) -> Iterator[HaClient]:
-    with HaClient.open(airflow.config) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def run(airflow: SmallAirflow, client: HaClient) -> DagRun:
     """A run of the DAG; its job runs and has a checkpoint, its task is deferred."""
     made = airflow.api.trigger(DAG_ID, "first", {})

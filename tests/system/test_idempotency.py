@@ -9,7 +9,6 @@ import psutil
 import pytest
 
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.servers import REPOSITORY
@@ -32,13 +31,6 @@ def airflow() -> Iterator[SmallAirflow]:
         yield servers
     finally:
         servers.stop()
-
-
-@pytest.fixture(scope="module")
-def zookeeper_session(airflow: SmallAirflow) -> Iterator[Coordinator]:
-    session = KazooCoordinator.connect(airflow.config)
-    yield session
-    session.close()
 
 
 @pytest.fixture

@@ -40,18 +40,6 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallAirflow]:
 
 
 @pytest.fixture(scope="module")
-def client(airflow: SmallAirflow) -> Iterator[HaClient]:
-    with HaClient.open(airflow.config) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def output(airflow: SmallAirflow) -> Output:
-    """Where the job writes: numbers from 0 on, each once."""
-    return Output(airflow.home / "orders")
-
-
-@pytest.fixture(scope="module")
 def job(client: HaClient, output: Output) -> Iterator[CountedJob]:
     """A job that was submitted from outside of Airflow, running."""
     client.job(JOB_ID).submit(

@@ -45,12 +45,6 @@ def airflow(collector: Received) -> Iterator[SmallAirflow]:
 
 
 @pytest.fixture(scope="module")
-def client(airflow: SmallAirflow) -> Iterator[HaClient]:
-    with HaClient.open(airflow.config) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def job(airflow: SmallAirflow, client: HaClient) -> Iterator[CountedJob]:
     """A job that was submitted from outside of Airflow, running."""
     client.job(JOB_ID).submit(

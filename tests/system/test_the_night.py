@@ -48,18 +48,6 @@ def airflow() -> Iterator[SmallAirflow]:
 
 
 @pytest.fixture(scope="module")
-def client(airflow: SmallAirflow) -> Iterator[HaClient]:
-    with HaClient.open(airflow.config) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def output(airflow: SmallAirflow) -> Output:
-    """Where the job writes: numbers from 0 on, each once."""
-    return Output(airflow.home / "orders")
-
-
-@pytest.fixture(scope="module")
 def job(airflow: SmallAirflow, client: HaClient, output: Output) -> Iterator[CountedJob]:
     """A job that no task follows, running."""
     client.job(JOB_ID).submit(

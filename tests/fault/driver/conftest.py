@@ -9,10 +9,14 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from tests.support.clusters import submit_helpers
+from tests.support.clusters.full_disk import SmallDisk, small_disk
 from tests.support.clusters.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.spark.driver_helpers import Stream
+from tests.support.spark.kafka_server import Kafka, broker
 from tests.support.spark.layered_job import on_s3
 from tests.support.spark.supervised_job import SupervisedJob
 
@@ -57,3 +61,29 @@ def client(config: HaConfig) -> Iterator[HaClient]:
 def gated(client: HaClient, tmp_path: Path) -> Callable[..., SupervisedJob]:
     """Make the job with the gated script; it is not submitted yet."""
     return lambda *queries: SupervisedJob(client, Stream(tmp_path), queries or ("windows",))
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Kafka]:
+    """One broker."""
+    with broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hdfs() -> Iterator[Hdfs]:
+    with hdfs_server() as server:
+        yield server
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "work", size="64m", inodes=5000) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A separate ZooKeeper, whose data can be lost."""
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as running:
+        yield running

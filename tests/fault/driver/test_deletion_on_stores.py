@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.spark.driver_helpers import PATIENCE, Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs, on_s3, s3a_class_path
 
@@ -24,12 +22,6 @@ from tests.support.spark.layered_job import LayeredJob, on_hdfs, on_s3, s3a_clas
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 AN_HOUR = 3600.0
 HDFS_CLIENT = {"spark.hadoop.dfs.replication": "1", "spark.hadoop.dfs.client.use.datanode.hostname": "true"}
-
-
-@pytest.fixture(scope="module")
-def hdfs() -> Iterator[Hdfs]:
-    with hdfs_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["s3", pytest.param("hdfs", marks=pytest.mark.hours)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.recovery.restart import outage_of
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters.full_disk import SmallDisk, config_on, small_disk
+from tests.support.clusters.full_disk import SmallDisk, config_on
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import APPS, PATIENCE
 from tests.support.spark.supervised_job import SupervisedJob
@@ -20,12 +20,6 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 Gated = Callable[..., SupervisedJob]
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    with small_disk(tmp_path / "work", size="64m", inodes=5000) as mounted:
-        yield mounted
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
+from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs
 from tests.support.spark.supervised_job import terminate_and_compare
@@ -17,12 +16,6 @@ from tests.support.spark.supervised_job import terminate_and_compare
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 CLIENT = {"spark.hadoop.dfs.replication": "1", "spark.hadoop.dfs.client.use.datanode.hostname": "true"}
-
-
-@pytest.fixture(scope="module")
-def hdfs() -> Iterator[Hdfs]:
-    with hdfs_server() as server:
-        yield server
 
 
 @pytest.fixture

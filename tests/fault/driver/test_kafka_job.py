@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +17,7 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, PATIENCE
-from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.kafka_server import Kafka, connector_jars
 from tests.support.spark.scraped import scraped
 from tests.support.spark.supervised_job import SupervisedJob
 from tests.system.harness.compare import sink_files
@@ -27,13 +27,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000), pytest.mark.long]
 
 
 BEHIND = 400  # rows
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Kafka]:
-    """One broker."""
-    with broker() as running:
-        yield running
 
 
 def test_every_number_is_written_once(gated: Callable[..., SupervisedJob], kafka: Kafka) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.model import JobState
 from tests.support.spark.driver_helpers import APPS, Stream
-from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.kafka_server import Kafka, connector_jars
 from tests.support.spark.layered_job import LayeredJob
 from tests.system.harness.compare import sink_files
 
@@ -23,12 +22,6 @@ pytestmark = [
     pytest.mark.timeout(3000),
     pytest.mark.usefixtures("jobs_on_s3"),
 ]
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Kafka]:
-    with broker() as running:
-        yield running
 
 
 @pytest.fixture

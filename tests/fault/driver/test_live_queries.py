@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
-from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.kafka_server import Kafka, connector_jars
 from tests.support.spark.supervised_job import SupervisedJob
 
 
@@ -26,13 +25,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]
 QUERY = "live"
 ROWS = 20
 ACCEPTED = frozenset({Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE})
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Kafka]:
-    """One broker."""
-    with broker() as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,17 +17,11 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.support.sinks.stage import delta_conf
 from tests.support.spark import iceberg
 from tests.support.spark.driver_helpers import APPS, Stream
-from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.kafka_server import Kafka, connector_jars
 from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Kafka]:
-    with broker() as running:
-        yield running
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from airflow_provider_ha.control.verification.cut_proof import ProofOptions
 from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.storage.open import open_root
-from tests.support.hdfs.hdfs_server import CLIENT, Hdfs, hdfs_server
+from tests.support.hdfs.hdfs_server import CLIENT, Hdfs
 from tests.support.odd_names import ODD, SPARED
 from tests.support.sinks.play import numbers, report
 from tests.support.spark.driver_helpers import APPS, Stream
@@ -27,12 +26,6 @@ from tests.support.spark.layered_job import LayeredJob, on_hdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 QUERY = "numbers"
-
-
-@pytest.fixture(scope="module")
-def hdfs() -> Iterator[Hdfs]:
-    with hdfs_server() as server:
-        yield server
 
 
 @pytest.fixture

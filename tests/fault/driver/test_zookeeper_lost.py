@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,13 +25,6 @@ from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.test_client import feed, request, rows, wait_for_epoch
 from tests.support.clusters import submit_helpers
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A separate ZooKeeper, whose data can be lost."""
-    with EmbeddedZooKeeper(tmp_path / "zookeeper") as running:
-        yield running
 
 
 def drivers(submission: Submission) -> list[psutil.Process]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,25 +22,12 @@ from tests.support.clusters import submit_helpers
 from tests.support.odd_names import ODD
 from tests.support.sinks.stage import delta_conf
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
-from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.kafka_server import Kafka, connector_jars
 from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 QUERIES = ("sink", "function")
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Kafka]:
-    with broker() as running:
-        yield running
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A separate ZooKeeper, whose data can be lost."""
-    with EmbeddedZooKeeper(tmp_path / "zookeeper") as running:
-        yield running
 
 
 def in_table(table: Path) -> Counter[int]:

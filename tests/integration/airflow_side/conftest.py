@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
+from tests.support import airflow_auth
+from tests.support.browser import browser
+from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import connection_json
+from tests.support.mounted_page import Page, page_of
 
 
 # Airflow 3.0 has no pages of plugins, and not all that ours import.
@@ -65,3 +71,31 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.unfreeze()
     yield
     gc.freeze()  # as before: what the tests have imported
+
+
+@pytest.fixture
+def page(config: HaConfig) -> Iterator[Page]:
+    with page_of(config) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A real browser."""
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def application(
+    tmp_path: Path, config: HaConfig, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A script, and a Spark home whose spark-submit is the stand-in; every process of it is gone afterwards."""
+    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
+    yield str(helpers.script(tmp_path))
+    helpers.kill_all(helpers.context(config, coordinator))
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return airflow_auth.auth_manager(monkeypatch)

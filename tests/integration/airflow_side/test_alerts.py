@@ -7,7 +7,6 @@ import inspect
 import json
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from smtplib import SMTPDataError
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.errors import JobError, StorageUnavailableError
@@ -37,11 +34,6 @@ MAIL = {
     "to": "airflow.providers.smtp.notifications.smtp.SmtpNotifier",
     "arguments": {"to": "oncall@example.com", "subject": "{title}", "html_content": "{html}"},
 }
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 def told_by(wanted: int, **kwargs: Any) -> list[dict[str, Any]]:

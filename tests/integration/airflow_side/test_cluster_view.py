@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import StorageUnavailableError
@@ -27,11 +24,6 @@ from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.integration.airflow_side.test_alerts import told_by
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.trigger_helpers import NEVER, cancelled, until
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 @pytest.fixture

@@ -36,11 +36,6 @@ WHOLE = {
 }
 
 
-@pytest.fixture
-def over(copy: JobContext, tmp_path: Path) -> JobContext:
-    return whole_job(copy, helpers.script(tmp_path))
-
-
 def deleting(**kwargs: Any) -> SparkHaDeleteJobOperator:
     return SparkHaDeleteJobOperator(**{"task_id": "task", "job_id": "copy", "poll_interval": 0.1, **kwargs})
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.compat import AIRFLOW_V_3_3_PLUS
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs.jobs import create_job
@@ -21,22 +18,11 @@ from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from tests.integration.airflow_side.task_runner import deferral, run_task
 from tests.support.airflow_exceptions import AirflowFailException
-from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.jobs_helpers import a_result, submit
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
-
-
-@pytest.fixture
-def application(
-    tmp_path: Path, config: HaConfig, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
-    """A script, and a Spark home whose spark-submit is the stand-in; every process of it is gone afterwards."""
-    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
-    yield str(helpers.script(tmp_path))
-    helpers.kill_all(helpers.context(config, coordinator))
 
 
 def following(**kwargs: Any) -> SparkHaFollowOperator:

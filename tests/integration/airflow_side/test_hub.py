@@ -38,12 +38,6 @@ from tests.support.clusters.trigger_helpers import NEVER, cancelled, first_event
 pytestmark = pytest.mark.usefixtures("airflow_connection")
 
 
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    """The cluster that the connection leads to, with jobs whose graphs can be read."""
-    return Cluster(config, coordinator, tmp_path)
-
-
 def no_hub_thread() -> bool:
     return not any(thread.name.startswith("spark-ha-hub") for thread in threading.enumerate())
 

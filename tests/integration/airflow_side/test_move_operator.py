@@ -25,7 +25,6 @@ from tests.support.clusters.airflow_helpers import connection_json, context
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.spark import job_to_move
 from tests.support.spark.job_to_move import moved_to
-from tests.support.spark.recorded_job import copy_output
 
 
 pytestmark = pytest.mark.usefixtures("opened", "connections")
@@ -61,11 +60,6 @@ def connections(here: Cluster, there: Cluster, monkeypatch: pytest.MonkeyPatch) 
         return cluster.open(cluster.coordinator)
 
     monkeypatch.setattr(SparkHaHook, "get_client", client)
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    return copy_output(tmp_path / "out")
 
 
 def moving(**kwargs: Any) -> SparkHaMoveOperator:

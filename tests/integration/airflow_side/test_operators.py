@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,16 +34,6 @@ from tests.support.clusters.jobs_helpers import a_status, lead, submit
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
-
-
-@pytest.fixture
-def application(
-    tmp_path: Path, config: HaConfig, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
-    """A script, and a Spark home whose spark-submit is the stand-in; every process of it is gone afterwards."""
-    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
-    yield str(helpers.script(tmp_path))
-    helpers.kill_all(helpers.context(config, coordinator))
 
 
 def submitting(application: str, *, mode: str = "wait", **kwargs: Any) -> SparkHaSubmitOperator:

@@ -18,7 +18,7 @@ from airflow_provider_ha.jobs.runs import RunStore
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import a_result, a_run, a_status, a_submission, an_exit, lead
 from tests.support.clusters.paged_job import job_maker
-from tests.support.mounted_page import Page, page_of, token_of
+from tests.support.mounted_page import Page, token_of
 
 
 pytestmark = pytest.mark.airflow
@@ -31,17 +31,6 @@ def database() -> Iterator[None]:
     airflow_auth.make_database()
     with airflow_auth.dags("alpha", "beta"):
         yield
-
-
-@pytest.fixture
-def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return airflow_auth.auth_manager(monkeypatch)
-
-
-@pytest.fixture
-def page(config: HaConfig) -> Iterator[Page]:
-    with page_of(config) as served:
-        yield served
 
 
 @pytest.fixture

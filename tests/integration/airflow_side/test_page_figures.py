@@ -21,7 +21,6 @@ from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.plugins._job_page import DRILLS, SHOWN
 from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.views.overview import PAGE
 from tests.conftest import FAST
 from tests.support import airflow_auth
@@ -55,12 +54,6 @@ def pages_of_cluster(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Itera
     airflow_auth.signed_in(app, monkeypatch)
     yield Page(app)
     clusters.close()
-
-
-@pytest.fixture
-def orders(config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths) -> ShownJob:
-    """A job of no run yet."""
-    return ShownJob(coordinator, open_store(config), cluster_paths, "orders")
 
 
 def restarts_of_list(page: Page, **asked: str) -> dict[str, int]:

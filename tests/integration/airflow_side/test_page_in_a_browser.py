@@ -39,7 +39,6 @@ from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
 from tests.support import airflow_auth, shipped_dags
-from tests.support.browser import browser
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.lost_jobs import lose
 from tests.support.clusters.shown_cluster import ShownJob, now, write_cluster
@@ -185,13 +184,6 @@ def keep_loaded(patch: pytest.MonkeyPatch) -> None:
     """Let no page load itself again, which it would do while axe looks at it: test_page_security.py has that header."""
     for module in (_actions, _restore, _tabs):
         patch.setattr(module, "REFRESH_SECONDS", 3600)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """A real browser."""
-    with browser() as started:
-        yield started
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, an_exit, lead, submit
 from tests.support.clusters.paged_job import job_maker
-from tests.support.mounted_page import Page, page_of, token_of
+from tests.support.mounted_page import Page, token_of
 
 
 pytestmark = pytest.mark.airflow
@@ -44,12 +44,6 @@ def database() -> Iterator[None]:
 def erin(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An editor."""
     return airflow_auth.headers_of(airflow_auth.auth_manager(monkeypatch), "erin", "user")
-
-
-@pytest.fixture
-def page(config: HaConfig) -> Iterator[Page]:
-    with page_of(config) as served:
-        yield served
 
 
 @pytest.fixture

@@ -16,20 +16,12 @@ from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.storage.open import open_store
 from tests.support import airflow_auth
-from tests.support.browser import browser
 from tests.support.clusters.shown_cluster import HOURS, ShownJob, a_plan, break_storage, now
 from tests.support.mounted_page import mounted, serving
 
 
 pytestmark = pytest.mark.airflow
 EVERY = 5_000  # milliseconds between two refreshes of a page
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """A real browser."""
-    with browser() as started:
-        yield started
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, an_exit
 from tests.support.clusters.lost_jobs import lose
 from tests.support.clusters.shown_cluster import ShownJob, now
-from tests.support.mounted_page import Page, page_of, served_page_of, token_of
+from tests.support.mounted_page import Page, served_page_of, token_of
 
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(300)]
@@ -93,12 +93,6 @@ def cluster(
     made = Cluster(config, coordinator, tmp_path)
     monkeypatch.setattr(Engines, "of", lambda config: Engines.only(made.engine))
     return made
-
-
-@pytest.fixture
-def page(config: HaConfig) -> Iterator[Page]:
-    with page_of(config) as served:
-        yield served
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from airflow_provider_ha.storage.keys import JobKeys
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import NOON, a_result, lead
 from tests.support.clusters.paged_job import job_maker
-from tests.support.mounted_page import Page, page_of, token_of
+from tests.support.mounted_page import Page, token_of
 
 
 pytestmark = pytest.mark.airflow
@@ -75,11 +75,6 @@ def database() -> Iterator[None]:
 
 
 @pytest.fixture
-def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return airflow_auth.auth_manager(monkeypatch)
-
-
-@pytest.fixture
 def per_dag(monkeypatch: pytest.MonkeyPatch) -> Any:
     return airflow_auth.auth_manager(monkeypatch, PerDag)
 
@@ -89,12 +84,6 @@ def no_dags() -> Iterator[None]:
     """An Airflow that knows no DAG, as a new one."""
     with airflow_auth.no_dags():
         yield
-
-
-@pytest.fixture
-def page(config: HaConfig) -> Iterator[Page]:
-    with page_of(config) as served:
-        yield served
 
 
 @pytest.fixture

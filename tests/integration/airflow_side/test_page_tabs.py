@@ -15,7 +15,7 @@ from airflow_provider_ha.jobs.runs import RunStore
 from tests.integration.airflow_side.test_page_security import PerDag
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import a_run, a_submission
-from tests.support.mounted_page import Page, page_of
+from tests.support.mounted_page import Page
 
 
 pytestmark = pytest.mark.airflow
@@ -34,12 +34,6 @@ def database() -> Iterator[None]:
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
     return airflow_auth.auth_manager(monkeypatch, PerDag)
-
-
-@pytest.fixture
-def page(config: HaConfig) -> Iterator[Page]:
-    with page_of(config) as served:
-        yield served
 
 
 @pytest.fixture

@@ -6,13 +6,11 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
@@ -52,11 +50,6 @@ def reads_of(opened: list[Any]) -> list[str]:
 
     client.read = noted
     return read
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 @pytest.fixture

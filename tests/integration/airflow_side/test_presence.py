@@ -14,7 +14,6 @@ import pytest
 from airflow_provider_ha.cli.airflow_entry import log_to_stderr
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.session_close import close_session
@@ -145,11 +144,6 @@ def test_a_job_that_was_erased_hides_no_other_task(
 
     assert tasks_of(coordinator, paths) == ["first", "second"]
     assert coordinator.find(cluster_paths.job("erased").base) is None
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 @pytest.fixture

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import NotConnectedError, StorageUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
@@ -32,11 +29,6 @@ from tests.support.clusters.trigger_helpers import NEVER, cancelled, first_event
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 class Hanging:

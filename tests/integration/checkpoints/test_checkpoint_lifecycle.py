@@ -6,7 +6,6 @@ our savepoints are the user's and are not among the checkpoints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,12 +30,6 @@ from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import lead
 from tests.support.clusters.pointer_helpers import Failing
 from tests.support.spark.recorded_job import copy_live
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 def numbers(job: Job) -> list[int]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SetData
+from airflow_provider_ha.coordination.coordinator import Delete, SetData
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import (
     CheckpointError,
@@ -17,14 +14,8 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     RecordCorruptError,
 )
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.recorded_job import QUERY
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 def numbers(job: Job) -> list[int]:

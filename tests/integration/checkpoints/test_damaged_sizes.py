@@ -27,11 +27,6 @@ def run_all(*commands: list[str]) -> list[tuple[int, str, str]]:
     return [(code, output, raised) for code, output, raised in json.loads(done.stdout.splitlines()[-1])]
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    return copy_live(tmp_path / "live") / QUERY
-
-
 def newest(directory: Path) -> Path:
     return max((path for path in directory.iterdir() if path.stem.isdigit()), key=lambda path: int(path.stem))
 

@@ -26,17 +26,12 @@ from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ObjectExistsError
-from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
+from tests.support.spark.recorded_job import QUERY, copy_output
 
 
 LAST = 13
 # The cached job is made by Spark when it is not there yet.
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Path:
-    return copy_live(tmp_path / "live")
 
 
 @pytest.fixture

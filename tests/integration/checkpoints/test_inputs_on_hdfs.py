@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -16,19 +15,12 @@ from airflow_provider_ha.checkpoints.restore.judgement import Judgement
 from airflow_provider_ha.storage.file_store import StoredFile
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
+from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.odd_names import ODD
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 NAME = f"in/{ODD}/a.json"
-
-
-@pytest.fixture(scope="module")
-def hdfs() -> Iterator[Hdfs]:
-    """One HDFS for all of them."""
-    with hdfs_server() as server:
-        yield server
 
 
 class Inputs:

@@ -24,11 +24,6 @@ def call(*words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    return copy_live(tmp_path / "live") / QUERY
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_savepoint_is_taken_verified_and_restored_by_the_name_of_the_script(
     name: str, checkpoint: Path, tmp_path: Path

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.errors import RestoreUnknownError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from tests.support.checkpoints.checkpoint_helpers import Job
-from tests.support.spark.kafka_server import PASSWORD, Kafka, broker, connector_jars
+from tests.support.spark.kafka_server import PASSWORD, Kafka, connector_jars
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
@@ -46,13 +46,6 @@ NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 AS_COPY = ("copy", "--from-job", "flights")
 CUT, LAST = 1, 2  # batch 2 is replayed
 ROWS = 30  # ten a batch
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Kafka]:
-    """One broker for all of them."""
-    with broker() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.control.verification.prove import Application, prove
 from tests.support.hdfs.hdfs_server import hdfs_server
-from tests.support.s3.s3_server import S3Access, real_server
+from tests.support.s3.s3_server import S3Access
 from tests.support.spark.corpus import checkpoint_copy, corpus
 
 
@@ -32,12 +32,6 @@ def put(directory: Path, uri: str, reach: Reach) -> tuple[str, Reach]:
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         files.write(str(path.relative_to(directory)), path.read_bytes())
     return uri, reach
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
 
 
 @pytest.fixture

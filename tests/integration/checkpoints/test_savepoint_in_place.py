@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,26 +15,18 @@ from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.savepoints.tree_draft import TreeDraft
 from airflow_provider_ha.checkpoints.working.layered.tree import LayeredTree
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.publisher import Provenance
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.savepoint_job import SavepointJob
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ObjectExistsError
 from airflow_provider_ha.jobs.model import OperationKind
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.checkpoints.layered_files import FIRST, JOB, SECOND, LayeredFiles
 from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 BATCH = 9
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 @pytest.fixture

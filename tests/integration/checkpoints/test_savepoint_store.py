@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
+from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -23,22 +21,11 @@ from airflow_provider_ha.errors import (
     JobStateError,
     LeadershipError,
 )
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
-from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
+from tests.support.checkpoints.checkpoint_helpers import Job
+from tests.support.spark.recorded_job import QUERY, copy_output
 
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Path:
-    return copy_live(tmp_path / "live")
 
 
 def flip_a_bit(path: Path) -> None:

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.format.layout import batches
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.kafka_server import Kafka, connector_jars
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
@@ -57,12 +57,6 @@ class Rows:
             env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
         )
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[Kafka]:
-    with broker() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 
 from tests.support.hdfs.hdfs_server import hdfs_server
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
-from tests.support.s3.s3_server import S3Access, real_server
+from tests.support.s3.s3_server import S3Access
 from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.component_jvm import ComponentJvm, base, component_jvm, java_class
 
@@ -37,13 +37,6 @@ class Store:
     jvm: ComponentJvm
     conf: Any
     uri: str
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    """A server that decides conditional requests in one step."""
-    with real_server() as access:
-        yield access
 
 
 @pytest.fixture(scope="module")

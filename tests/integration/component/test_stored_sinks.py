@@ -6,7 +6,6 @@ Each shape on one side of the log; both sides of all sinks are ``make proof SUIT
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from java.build_component import build
 from tests.support.s3.s3_faults import Exchange, Fault, s3_proxy
-from tests.support.s3.s3_server import S3Access, real_server
+from tests.support.s3.s3_server import S3Access
 from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.stored_sinks import QUERY, Request, epoch, truth, write_input
 
@@ -59,12 +58,6 @@ class Stage:
         self.area.create(NEXT)
         prepare_recovery(self.area, fenced, NEXT)
         return replace(self.request, checkpoint=str(self.root / "work" / NEXT / QUERY))
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
 
 
 @pytest.fixture

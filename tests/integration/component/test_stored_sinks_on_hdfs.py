@@ -5,7 +5,6 @@ Each shape on one side of the entry; both sides of all sinks are ``make proof SU
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkA
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from java.build_component import build
-from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
+from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.spark.stored_sinks import QUERY, Request, epoch, truth, write_input
 
 
@@ -49,12 +48,6 @@ class Stage:
         area.create(NEXT)
         prepare_recovery(area, fenced, NEXT)
         return replace(self.request, checkpoint=str(self.root / "work" / NEXT / QUERY))
-
-
-@pytest.fixture(scope="module")
-def hdfs() -> Iterator[Hdfs]:
-    with hdfs_server() as server:
-        yield server
 
 
 @pytest.fixture

@@ -83,12 +83,6 @@ def config(config: HaConfig) -> HaConfig:
 
 
 @pytest.fixture
-def proxy(config: HaConfig) -> Iterator[FaultProxy]:
-    with FaultProxy(config.zookeeper) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def stage(config: HaConfig, coordinator: Coordinator, proxy: FaultProxy) -> Iterator[Stage]:
     driver = KazooCoordinator.connect(config.model_copy(update={"zookeeper": proxy.hosts}))
     paths = job_paths(config)

@@ -33,7 +33,7 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.names import short_name
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import JOB
-from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
+from tests.support.spark.recorded_job import QUERY, copy_live
 
 
 LATE, LAST = "late", 13
@@ -55,12 +55,6 @@ def live(job: Job, tmp_path: Path) -> Path:
     (live / LATE / "commits" / str(LAST)).unlink()
     assert progress(LocalTree(live / LATE)) == Progress(LAST, LAST - 1)
     return live
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    """The output of the query at rest: its log has the batch that is not committed."""
-    return copy_output(tmp_path / "out")
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from airflow_provider_ha.checkpoints.format.closure import closure
@@ -19,13 +17,6 @@ from tests.support.checkpoints.portable_helpers import QUERY
 
 
 RECORD = FenceRecord(8, "s-1", "5e1c", "2026-01-01T00:00:00+00:00")
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> LayeredFiles:
-    files = LayeredFiles(tmp_path / "cluster")
-    files.run(FIRST)
-    return files
 
 
 def trees(job: LayeredFiles) -> list[Tree]:

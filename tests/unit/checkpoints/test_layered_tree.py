@@ -20,13 +20,6 @@ from tests.support.checkpoints.layered_files import FIRST, JOB, SECOND, THIRD, L
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> LayeredFiles:
-    files = LayeredFiles(tmp_path / "cluster")
-    files.run(FIRST)
-    return files
-
-
 def restorable(tree: Tree) -> Sequence[int]:
     """Return the batches that a verification finds whole."""
     return verify(tree, spark_version="4.2.0").restorable

@@ -37,13 +37,6 @@ class Faster(LocalFileStore):
         super().create(key, data, writer=writer)
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> LayeredFiles:
-    files = LayeredFiles(tmp_path / "cluster")
-    files.run(FIRST)
-    return files
-
-
 @pytest.mark.parametrize(
     ("planned", "committed", "entry"),
     [(-1, -1, "offsets/0"), (4, 4, "offsets/5"), (4, 3, "commits/4"), (0, -1, "commits/0")],

@@ -12,16 +12,9 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.support.checkpoints.portable_helpers import checkpoint as checkpoint_by_hand
 from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
-from tests.support.releases.samples import unpack
 
 
 STREAMING = "spark.sql.streaming"
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Recorded:
-    """Unpacks one of the checkpoints that a release wrote."""
-    return lambda release, shape: unpack(release, tmp_path)[shape]
 
 
 def pin(checkpoint: Path, batch: int, key: str, value: object) -> None:

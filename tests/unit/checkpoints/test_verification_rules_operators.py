@@ -11,17 +11,10 @@ import pytest
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.support.checkpoints.recorded_damage import Recorded, rewrite, told
-from tests.support.releases.samples import unpack
 
 
 OPERATOR = Path(__file__).resolve().parents[2] / "data" / "operator-v2"
 JOIN_STORES = ("left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue")
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Recorded:
-    """Unpacks one of the checkpoints that a release wrote."""
-    return lambda release, shape: unpack(release, tmp_path)[shape]
 
 
 def test_one_store_of_a_join_says_that_there_are_four(recorded: Recorded) -> None:

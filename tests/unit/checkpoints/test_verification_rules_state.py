@@ -12,13 +12,6 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
 from tests.support.checkpoints.state_files import END, pairs
-from tests.support.releases.samples import unpack
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Recorded:
-    """Unpacks one of the checkpoints that a release wrote."""
-    return lambda release, shape: unpack(release, tmp_path)[shape]
 
 
 def above(checkpoint: Path, name: str, content: bytes, *, by: int = 1) -> str:

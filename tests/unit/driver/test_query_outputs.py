@@ -23,11 +23,6 @@ from tests.support.checkpoints.writer_helpers import writer_of
 from tests.support.spark.started_queries import Started, commit, file_writer, plan_of, starter_of
 
 
-@pytest.fixture
-def spark() -> Started:
-    return Started()
-
-
 def test_files_on_s3_are_refused_where_spark_does_not_create_them_exclusively(spark: Started, tmp_path: Path) -> None:
     starter = starter_of(spark, tmp_path, Lifecycle())
 

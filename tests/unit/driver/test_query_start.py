@@ -20,11 +20,6 @@ from tests.support.checkpoints.writer_helpers import writer_of
 from tests.support.spark.started_queries import Started, commit, file_writer, plan_of, starter_of
 
 
-@pytest.fixture
-def spark() -> Started:
-    return Started()
-
-
 def test_a_query_that_was_not_adopted_is_refused_before_it_starts(spark: Started, tmp_path: Path) -> None:
     """Its name was mistyped: it would begin from nothing, and write again what its checkpoint says it has written."""
     lifecycle = Lifecycle()
