@@ -1,1 +1,1 @@
-"""What sinks have and sources still offer: file sink logs, Delta, Kafka, input files."""
+"""Sinks and sources as seen by a restore: file sink logs, Delta, Kafka, input files."""

@@ -1,7 +1,7 @@
-"""The only module that imports confluent-kafka: asks brokers which offsets they have, and translates their errors.
+"""Offsets of Kafka brokers. The only module that imports confluent-kafka; translates its errors.
 
-Invariant: "there is no such topic or partition" is an answer; everything else that goes wrong is none. Nothing is made:
-a describe creates no topic, and no consumer group is joined.
+Invariant: a missing topic or partition is a result; every other failure is an error. The calls have no side effects: a
+describe creates no topic, and consumer groups are not joined.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _Answer = TypeVar("_Answer")
 def held_offsets(
     servers: str, topics: Collection[str], *, properties: Path | None = None, timeout: float = ANSWER_SECONDS
 ) -> dict[Partition, PartitionOffsets]:
-    """Return what the brokers have of *topics*; a topic that is gone has no partition in it.
+    """Return the brokers' offsets of *topics*; a missing topic has no partitions in the result.
 
     :param servers: ``host:port,host:port``.
-    :param properties: File of client properties in librdkafka's names, of this user and readable by no other: what is
-        needed to log in.
-    :param timeout: Seconds for each of the questions.
-    :raises RestoreUnknownError: No broker answered, or it refused: nothing is known about the topics.
+    :param properties: File of client properties in librdkafka's names, of this user and readable by no other: the
+        login.
+    :param timeout: Seconds for each request.
+    :raises RestoreUnknownError: No broker answered, or it refused.
     :raises ConfigurationError: The client library is not installed, or the properties cannot be used.
     """
     return _asked(servers, topics, properties, lambda client: _offsets(client, topics, timeout))
@@ -40,7 +40,7 @@ def held_offsets(
 def topic_ids(
     servers: str, topics: Collection[str], *, properties: Path | None = None, timeout: float = ANSWER_SECONDS
 ) -> dict[str, str]:
-    """Return topic -> its id, of those that are there and have one; with one question, and raises as held_offsets."""
+    """Return the topic ids by topic, for existing topics that have one; one request; raises as held_offsets."""
     described = _asked(servers, topics, properties, lambda client: _described(client, topics, timeout))
     return {topic: found for topic, each in described.items() if (found := _id(each))}
 
@@ -69,7 +69,7 @@ def _asked(servers: str, topics: Collection[str], properties: Path | None, ask: 
 
 
 def _described(client: Any, topics: Collection[str], timeout: float) -> dict[str, Any]:
-    """Return topic -> its description, of those that are there."""
+    """Return the descriptions by topic, for existing topics."""
     from confluent_kafka import TopicCollection  # an extra
 
     asked = client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout).items()
@@ -113,7 +113,7 @@ def _unanswered(servers: str, topics: Collection[str], reason: str) -> RestoreUn
 
 
 def _unless_gone(future: Future[Any], timeout: float) -> Any:
-    """Return the answer about a topic; ``None`` for: there is none."""
+    """Return the response for a topic; ``None`` if the topic does not exist."""
     from confluent_kafka import KafkaError, KafkaException  # an extra
 
     try:

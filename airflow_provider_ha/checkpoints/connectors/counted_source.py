@@ -1,4 +1,4 @@
-"""Sources that count: rate makes the same rows again; a socket, or what is in the driver's memory, cannot."""
+"""Sources that count: rate generates the same rows again; sockets and the driver's memory cannot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CountedSource(SourceType):
         return SourceInput(source=reading.name, unit="rows", amount=amount, gone=amount)
 
     def judges(self, source: SourceInput) -> bool:
-        """One that cannot provide its rows again: all that it has given are gone."""
+        """Match a source that cannot provide its rows again: all its rows are gone."""
         return (
             source.unit == "rows" and not source.partitions and source.gone is not None and source.gone == source.amount
         )

@@ -1,6 +1,6 @@
-"""What a query reads and writes, as OpenLineage names datasets (https://openlineage.io/docs/spec/naming).
+"""Inputs and outputs of a query, as OpenLineage names datasets (https://openlineage.io/docs/spec/naming).
 
-Only what records tell: a name that would have to be guessed is left out. No name holds credentials.
+Only recorded facts are used: a name that would have to be guessed is left out. Names never contain credentials.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KAFKA_PORT = 9092
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatasetName:
-    """The name of one dataset.
+    """The name of a dataset.
 
     :param namespace: Where it is: ``kafka://broker:9092``, ``s3://bucket``, ``file``.
     :param name: Its name there: a topic, a key, an absolute path.

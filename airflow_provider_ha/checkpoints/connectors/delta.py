@@ -1,11 +1,11 @@
-"""What a Delta table has of a query: the ``txn`` actions of its log (Delta protocol, "Transaction Identifiers").
+"""Batches of a query in a Delta table: the ``txn`` actions of its log (Delta protocol, "Transaction Identifiers").
 
 Delta's sink commits each batch with the query's id and the batch's number, and skips a batch that is not above the
-highest number of that id, without executing its plan: so it is for a restart what a file sink's log is.
+highest number of that id, without executing its plan: for a restart, it has the role of a file sink's log.
 
-Invariant: the answer comes from a log that is whole. The newest commit that names the query decides, and usually is one
-of the last; only where older commits were removed is a checkpoint of the log needed, which is Parquet (extra
-``delta``). Only the log is read, never the data.
+Invariant: only a complete log is used. The newest commit with the query's id decides, and usually is recent; only where
+older commits were removed is a checkpoint of the log needed, which is Parquet (extra ``delta``). Only the log is read,
+never the data.
 """
 
 from __future__ import annotations
@@ -81,18 +81,18 @@ class DeltaSink(SinkType):
         return DeltaLog(sink.table, reach) if sink.table is not None else None
 
     def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
-        """It skips what it has."""
+        """Return that the table skips batches it has."""
         return SKIPS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Judge by the highest batch that the table has: it skips what is not above that."""
+        """Judge by the highest batch of the table: it skips every batch that is not above it."""
         if case.top is not None and case.is_known:  # what is not known is a separate finding
             judge_table(sink, case, case.top, findings)
         return {}
 
 
 class DeltaLog:
-    """The log of one table.
+    """The log of a table.
 
     :param table: Directory of the table: a path, or a URI.
     :param reach: How its file system is reached; as the environment says by default.
@@ -103,18 +103,17 @@ class DeltaLog:
         self._reach = reach or Reach()
 
     def exists(self) -> bool:
-        """Whether there is a table: a directory with a commit or a checkpoint in its log.
+        """Return whether there is a table: a directory with a commit or a checkpoint in its log.
 
         :raises StorageUnavailableError: It could not be found out.
         """
         return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names(self._log()))
 
     def last_batch(self, query_id: str) -> int:
-        """Return the highest batch that the table has of a query; -1 when it has none, or is not there.
+        """Return the query's highest batch in the table; -1 without a batch or a table.
 
         :param query_id: ``id`` of the checkpoint's ``metadata``.
-        :raises RestoreUnknownError: The log is not whole or not what Delta writes, or a checkpoint of it cannot be
-            read here.
+        :raises RestoreUnknownError: The log is incomplete or not Delta's, or its checkpoint cannot be read here.
         :raises StorageUnavailableError: It could not be listed.
         """
 
@@ -137,7 +136,7 @@ class DeltaLog:
         return found
 
     def versions(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the versions whose commit is there, and those that a whole checkpoint of the log stands for.
+        """Return the versions with a commit, and the versions with a complete checkpoint of the log.
 
         :raises StorageUnavailableError: The log could not be listed.
         """
@@ -147,10 +146,10 @@ class DeltaLog:
     def _newest(
         self, find: Callable[[Mapping[str, Any]], _Found | None], column: str, fields: Sequence[str]
     ) -> _Found | None:
-        """Return what the newest action says that *find* takes; ``None`` when none does.
+        """Return the result of *find* for the newest matching action; ``None`` without a match.
 
-        :param column: Of a checkpoint: the action that is looked for.
-        :param fields: What of it is read.
+        :param column: Column of a checkpoint with these actions.
+        :param fields: Fields of the action to read.
         """
         found = names(self._log())
         commits: set[int] = _commits(found)
@@ -226,7 +225,7 @@ def _commits(found: list[str]) -> set[int]:
 
 
 def _whole_checkpoints(found: list[str]) -> dict[int, list[str]]:
-    """Return version -> files of one checkpoint of that version, of those whose parts are all there."""
+    """Return the files of a checkpoint by version, for versions with all parts of it."""
     whole: dict[int, list[str]] = {}
     parts: dict[tuple[int, int], list[str]] = {}
     for name in found:

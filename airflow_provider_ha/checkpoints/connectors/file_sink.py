@@ -1,6 +1,6 @@
 """The connector of Spark's file sinks (parquet, orc, json, csv, text), which keep a log in their output directory.
 
-Invariant: Spark skips a batch that is in the log without executing its plan. So what is in it and has no recorded
+Invariant: Spark skips a batch that is in the log without executing its plan. So a batch in it without recorded
 boundaries may hide rows, and is never called safe.
 """
 
@@ -43,7 +43,7 @@ class FileSinks(SinkType):
     """All of Spark's file formats."""
 
     def takes(self, source: str) -> bool:
-        """Any of them, in any case."""
+        """Match every file format, in any case."""
         return source.lower() in FORMATS
 
     def owns(self, sink: QuerySink) -> bool:
@@ -55,7 +55,7 @@ class FileSinks(SinkType):
         return QuerySink(kind=SinkKind.FILE, format=source, path=output_place(path) if path else None)
 
     def named(self, said: str, reach: Reach) -> QuerySink | None:
-        """Return the output directory that is named, with what it has; a name with a slash is one."""
+        """Return the sink of a named output directory with its highest batch; a name with a slash is a directory."""
         if "/" in said:
             path = output_place(said)
             return QuerySink(kind=SinkKind.FILE, path=path, max_batch=FileSink(path, reach).reached())
@@ -67,7 +67,7 @@ class FileSinks(SinkType):
         return None
 
     def name(self, source: str, path: str | None) -> str | None:  # noqa: ARG002  # the directory says it
-        """Return the output directory; ``None`` for one that is relative, or on another file system."""
+        """Return the output directory; ``None`` for a relative path or another file system."""
         place = split(path or "")
         return place.path if place.scheme in LOCAL and place.path.startswith("/") else None
 
@@ -80,7 +80,7 @@ class FileSinks(SinkType):
         return FileSink(sink.path, reach)
 
     def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
-        """It skips what it has."""
+        """Return that the sink skips batches it has."""
         return SKIPS
 
     def remembers_unseen(self, sink: QuerySink) -> bool:  # noqa: ARG002  # all are alike
@@ -96,9 +96,9 @@ class FileSinks(SinkType):
 class FileSink:
     """One output directory (:class:`~airflow_provider_ha.checkpoints.connectors.sink_connector.SinkConnector`).
 
-    :param output: Path or URI, as a ``QuerySink`` has it; ``None`` while the script has not named it: then it has
-        nothing, and nothing is missing.
-    :param reach: How its file system is reached.
+    :param output: Path or URI, as in a ``QuerySink``; ``None`` until the script names it: then it is empty and
+        complete.
+    :param reach: Access to its file system.
     """
 
     output: str | None
@@ -106,7 +106,7 @@ class FileSink:
 
     @property
     def needs_proof(self) -> bool:
-        """Whether the name of an entry is free again once it is set aside: a request on its way would take it."""
+        """Return whether the name of a set-aside entry is free again: a request on its way would take it."""
         return self.output is not None and not is_local(output_place(self.output))
 
     def reached(self) -> int:
@@ -119,7 +119,7 @@ class FileSink:
         return None if name is None else self._digest(name)
 
     def state(self, batch: int, kept: Tree | None) -> SinkState:
-        """Return what the log has."""
+        """Return the state of the log."""
         if self.output is None:
             return SinkState()
         entries = self._entries()
@@ -148,7 +148,7 @@ class FileSink:
         self._log().seed(batch, mode, source)
 
     def judge(self, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Judge what the log has beyond the recorded batches, and what it lacks."""
+        """Judge the log's batches beyond the recorded ones, and its missing batches."""
         if self.output is None:  # guard: outputs-to-come-are-missed
             return {}  # restored from another job, and stopped before its script named its own output
         if case.top is None:
@@ -171,7 +171,7 @@ class FileSink:
         return set_aside
 
     def judge_record(self, case: SinkCase, findings: Findings) -> None:
-        """Judge what the log lacks of the batches up to *top*; what is set aside above it is read no more."""
+        """Judge the log's missing batches up to *top*; batches set aside above it are no longer read."""
         if case.state.gone:
             self._judge_missing_output(case, findings)
             return

@@ -1,7 +1,7 @@
-"""The log of a file sink: which batches an output directory already has.
+"""Log of a file sink: the batches that an output directory already has.
 
 Invariant: Spark skips a batch that is in this log without executing its plan, and compacts the log every tenth entry.
-So what is in it belongs to every cut (spark-facts section 0), an entry is only ever set aside from the top, and a
+So its content belongs to every cut (spark-facts section 0), an entry is only ever set aside from the top, and a
 new directory that continues old batch numbers needs the entries since the last compact one, or Spark dies at its next
 compaction.
 """
@@ -43,11 +43,11 @@ SEEDING = ".seeding"
 
 
 def sink_log(output: str, reach: Reach | None = None) -> Tree:
-    """Return the log of a file sink, by its output; of the output itself nothing is listed.
+    """Return the log of a file sink, by its output; the output itself is not listed.
 
     :param output: A path or a URI.
-    :param reach: How its file system is reached; as the environment says by default.
-    :raises ConfigurationError: It lies on a file system that cannot be read here.
+    :param reach: Access to its file system; by default from the environment.
+    :raises ConfigurationError: Its file system cannot be read here.
     """
     place = output_place(output)
     return LocalTree(Path(place) / LOG) if is_local(place) else log_of_files((reach or Reach()).files(place))
@@ -59,24 +59,24 @@ def log_of_files(files: FileStore) -> Tree:
 
 
 def is_seeding(names: Iterable[str]) -> bool:
-    """Whether a log is being made, by what lies in it: then its entries are not yet those of an output."""
+    """Return whether a log is being seeded, by its names: its entries are not yet those of an output."""
     return SEEDING in names
 
 
 def check_mode(mode: str) -> None:
-    """Refuse what is no output mode.
+    """Check an output mode.
 
-    :raises ConfigurationError: It is not.
+    :raises ConfigurationError: The mode is unknown.
     """
     if mode not in ("continue", "fresh"):
         raise ConfigurationError(f"output mode {mode!r} is not known", next_step="Use 'continue' or 'fresh'")
 
 
 def log_files(log: Tree, batch: int) -> list[str]:
-    """Return the names in a log that are needed to know every file up to *batch*, hidden checksums included.
+    """Return the names in a log that define every file up to *batch*, hidden checksums included.
 
-    :param log: The log itself: of the output beside it nothing is listed.
-    :raises FileGoneError: One of them is not there.
+    :param log: The log itself; the output is not listed.
+    :raises FileGoneError: A name is missing.
     """
     found = set(names(log))
     entries = entry_names(found)
@@ -96,7 +96,7 @@ def needed_entries(log: CompactibleLog) -> dict[int, str]:
 
 
 def missing_entries(log: CompactibleLog) -> dict[int, str]:
-    """Return first batch of each gap in what Spark reads -> which batches are missing, as a sentence."""
+    """Return a sentence about the missing batches of each gap, by the first missing batch."""
     found, expected = {}, 0
     needed = needed_entries(log)
     for entry, name in needed.items():
@@ -108,9 +108,9 @@ def missing_entries(log: CompactibleLog) -> dict[int, str]:
 
 
 def files_of_entry(output: Tree, log: CompactibleLog, entry: int) -> dict[str, int]:
-    """Return the output files that an entry names -> their size in bytes.
+    """Return the output files of an entry with their size in bytes.
 
-    :raises CheckpointCorruptError: It is not what Spark wrote.
+    :raises CheckpointCorruptError: The entry is not Spark's.
     """
     named: dict[str, int] = {}
     for line in log.lines(entry):
@@ -127,9 +127,9 @@ def files_of_entry(output: Tree, log: CompactibleLog, entry: int) -> dict[str, i
 
 
 def damaged_entries(record: Tree) -> dict[int, str]:
-    """Return batch -> what is wrong with it in a log, of all that Spark reads there: the one rule of every judgement.
+    """Return the damages of a log by batch, among the entries that Spark reads: the rule of all judgements.
 
-    :param record: The log itself: of the output beside it nothing is listed.
+    :param record: The log itself; the output is not listed.
     :raises StorageUnavailableError: An entry could not be read.
     """
     log = CompactibleLog(record)
@@ -152,23 +152,23 @@ class FileSinkLog:
         self.path = path
 
     def max_batch(self) -> int:
-        """Return the highest batch that the sink has; -1 when it has none."""
+        """Return the highest batch of the sink; -1 without a batch."""
         return self._log().last()
 
     def entry(self, batch: int) -> bytes | None:
-        """Return the bytes of a batch's entry, or ``None`` when there is none."""
+        """Return the bytes of a batch's entry; ``None`` without an entry."""
         name = self._log().entries.get(batch)
         return None if name is None else read(LocalTree(self.path), f"{LOG}/{name}")
 
     def digest(self, batch: int) -> str | None:
-        """Return the sha256 of a batch's entry, or ``None`` when there is none."""
+        """Return the sha256 of a batch's entry; ``None`` without an entry."""
         data = self.entry(batch)
         return None if data is None else hashlib.sha256(data).hexdigest()
 
     def closure_names(self, batch: int) -> list[str]:
-        """Return the names in the log that are needed to know every file up to *batch*, ascending.
+        """Return the names in the log that define every file up to *batch*, ascending.
 
-        :raises CheckpointCorruptError: One of them is not there.
+        :raises CheckpointCorruptError: A name is missing.
         """
         return [Path(path).name for path in self._log().closure(batch)] if batch >= 0 else []
 
@@ -180,7 +180,7 @@ class FileSinkLog:
         :param batch: Has to be the highest one.
         :param sha256: Digest of the entry that may be taken out.
         :returns: Whether it was there; ``False`` when the log ends before it already.
-        :raises RestoreRefusedError: Another entry has that number, or the log goes on behind it.
+        :raises RestoreRefusedError: Another entry has that number, or the log continues behind it.
         :raises CheckpointCorruptError: Without it the log would not be whole.
         :raises StorageUnavailableError: The file system does not answer.
         """
@@ -201,15 +201,15 @@ class FileSinkLog:
         return True
 
     def seed(self, batch: int, mode: str, source: Tree) -> None:
-        """Make the log of this output directory, a new one that goes on after *batch*; it must not have a log.
+        """Create the log of a new output directory that continues after *batch*; it must not have a log.
 
-        :param batch: N of the cut that is continued; nothing is made for -1.
+        :param batch: N of the continued cut; -1 creates nothing.
         :param mode: ``"continue"`` copies the old entries, which name the old data files, so these must stay;
-            ``"fresh"`` makes empty entries of the same names (only what is new). Spark looks for the files of an
-            output without partitions in its own directory only, unless it is read with ``recursiveFileLookup=true``.
+            ``"fresh"`` creates empty entries of the same names (new files only). Spark looks for the files of an output
+            without partitions in its own directory only, unless it is read with ``recursiveFileLookup=true``.
         :param source: The old log, usually ``sinks/<query>/_spark_metadata`` of a pin or savepoint.
         :raises ObjectExistsError: The target has a log.
-        :raises CheckpointCorruptError: The old log does not hold the closure of *batch*.
+        :raises CheckpointCorruptError: The old log lacks a part of the closure of *batch*.
         """
         check_mode(mode)
         if batch < 0:

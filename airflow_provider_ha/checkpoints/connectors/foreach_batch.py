@@ -1,11 +1,11 @@
-"""What a fenced ``foreachBatch`` function was given: a record beside the job's working directories, one per epoch.
+"""Notes about the batches given to a fenced ``foreachBatch`` function: one record per epoch of a job.
 
-Spark does not record what such a function has seen: a batch is planned before the call and committed after the function
-has returned. So a fenced function notes each batch before and after its call, and a restore knows more than "it may
-have everything that was ever planned" (``driver.context``).
+Spark does not record the batches that such a function has seen: a batch is planned before the call and committed after
+the function has returned. So a fenced function notes each batch before and after its call, and a restore knows more
+than "it may have everything that was ever planned" (``driver.context``).
 
-Invariant: a batch is noted before the function sees it, and the note is on the disk. An epoch writes its own file only,
-so a driver that lost the job cannot hide what its successor was given.
+Invariant: the note of a batch is on the disk before the function sees the batch. An epoch writes only its own file,
+so a driver that lost the job cannot hide the batches given to its successor.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ForeachBatchSink(SinkType):
         )
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Judge what the function may have been given, and gets again: all but what its notes say it has finished."""
+        """Judge the batches that the function may have and gets again: all but those noted as finished."""
         if case.top is not None:
             judge_given(case, case.top, findings)
             reached = case.top if case.noted_to is None else min(case.top, case.noted_to)
@@ -81,9 +81,9 @@ class ForeachBatchRecord(Record):
 
 
 class GivenLog:
-    """The notes about one query. One epoch writes; any process reads.
+    """Notes about one query. One epoch writes; any process reads.
 
-    :param directory: Where the notes about this query lie (``JobKeys.given``).
+    :param directory: Directory of the notes (``JobKeys.given``).
     """
 
     def __init__(self, directory: WritableTree) -> None:
@@ -104,10 +104,10 @@ class GivenLog:
         self._write(now.model_copy(update={"finished": max(batch, now.finished)}))
 
     def epochs(self) -> Mapping[int, ForeachBatchRecord]:
-        """Return epoch -> its note.
+        """Return the notes by epoch.
 
         :raises StorageUnavailableError: They could not be read.
-        :raises RecordCorruptError: One is not what was written.
+        :raises RecordCorruptError: A note differs from the written one.
         """
         found = (match for name in names(self._directory) if (match := _FILE.fullmatch(name)))
         return {int(match[1]): self._read(match[0]) for match in found}
@@ -115,8 +115,8 @@ class GivenLog:
     def finished_in(self, run: int) -> int:
         """Return the highest batch that the function has returned from in the epochs of a run; -1 for none.
 
-        A run goes on with the batches that it has planned. So each number stands for one batch, which may be another
-        one than in the runs before.
+        A run continues the batches that it has planned. So each number represents one batch, which may be another one
+        than in the runs before.
 
         :raises StorageUnavailableError, RecordCorruptError: As :meth:`epochs` does.
         """
@@ -124,12 +124,12 @@ class GivenLog:
         return max((note.finished for note in self.epochs().values() if note.run == run), default=-1)
 
     def needless(self, *, epoch: int, floor: int) -> list[int]:
-        """Return the earlier epochs whose notes no restore can need, ascending.
+        """Return the earlier epochs whose notes are useless for every restore, ascending.
 
-        Such an epoch gave the function nothing from the lowest batch on that a restore can begin after. So its note
-        cannot be the one that shows a batch beyond the recorded ones.
+        Such an epoch called the function only for batches below the lowest restorable cut. So its note cannot show a
+        batch beyond the recorded ones.
 
-        :param epoch: The one that leads, whose note stays.
+        :param epoch: The leading epoch, whose note stays.
         :param floor: Lowest batch of all cuts that can be restored.
         :raises StorageUnavailableError, RecordCorruptError: As :meth:`epochs` does.
         """
@@ -157,10 +157,11 @@ class GivenLog:
 
 
 def summary(notes: Mapping[int, ForeachBatchRecord], turns: Mapping[int, int] | None = None) -> GivenBatches | None:
-    """Return what the function was given in all epochs; ``None`` without a note.
+    """Return a summary of the function's batches in all epochs; ``None`` without a note.
 
-    :param turns: Epoch -> first batch that its run has planned anew. What earlier epochs have finished from there on
-        were other batches.
+    :param turns: First batch that a run planned anew, by epoch. From there on, the batches finished by earlier epochs
+        were
+        different ones.
     """
     if not notes:
         return None

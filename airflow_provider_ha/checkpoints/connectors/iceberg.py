@@ -1,14 +1,14 @@
-"""What an Iceberg table has of a query, by the summaries of its snapshots (``spark.sql.streaming.queryId`` and others).
+"""Batches of a query in an Iceberg table, from its snapshots' summaries (``spark.sql.streaming.queryId`` and others).
 
 Iceberg's sink executes a batch, then looks for the newest snapshot of the query from the current one backwards, and
-drops the rows of a batch that is not above the one that it finds (``SparkWrite.BaseStreamingWrite`` of Iceberg 1.12,
-apache/iceberg#10892). A query that is set back loses the rows of as many batches as the table is ahead, not doubles
-them.
+drops the rows of a batch that is not above that snapshot's batch (``SparkWrite.BaseStreamingWrite`` of Iceberg 1.12,
+apache/iceberg#10892). A query that is set back loses the rows of as many batches as the table is ahead; it does not
+double them.
 
-Invariant: the answer comes from the metadata that is current. A table of a Hadoop catalog, or one that is named by its
-path, says itself which that is (Iceberg specification, "File System Tables"). For every other table its catalog does,
-which is not asked from here. Where snapshots have expired and none of those left names the query, what it has is
-unknown. Only metadata is read, never the data.
+Invariant: only current metadata is used. A table of a Hadoop catalog, or a table named by its path, contains the
+pointer to it (Iceberg specification, "File System Tables"). For every other table its catalog does, which is not
+accessed from here. Where snapshots have expired and the remaining ones lack the query, the batches are unknown. Only
+metadata is read, never the data.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REPAIR = "Repair the table, then plan again"
 
 
 class IcebergSink(SinkType):
-    """Iceberg tables. The place of one is known where it is named by its path, or its driver has found it."""
+    """Iceberg tables. The place of an is known where it is named by its path, or its driver has found it."""
 
     table = "Iceberg table"
 
@@ -62,7 +62,7 @@ class IcebergSink(SinkType):
         return place_of(options) if is_path(named) else named
 
     def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:  # noqa: ARG002  # no conf locks a path
-        """Refuse a table on S3 that is named by its path: two drivers could both write one version of it."""
+        """Refuse a table on S3 named by its path: two drivers could write the same version."""
         return unfenced(path) if is_path(path) and is_s3(path) else None
 
     def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:
@@ -70,18 +70,18 @@ class IcebergSink(SinkType):
         return IcebergMetadata(sink.table, reach) if sink.table is not None else None
 
     def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
-        """It skips what it has."""
+        """Return that the table skips batches it has."""
         return SKIPS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Judge by the highest batch that the table has: it drops the rows of what is not above that."""
+        """Judge by the highest batch of the table: it drops the rows of every batch that is not above it."""
         if case.top is not None and case.is_known:  # what is not known is a separate finding
             judge_table(sink, case, case.top, findings)
         return {}
 
 
 class IcebergMetadata:
-    """The metadata of one table whose directory says which version is current.
+    """The metadata of a table whose directory says which version is current.
 
     :param table: Directory of the table: a path, or a URI.
     :param reach: How its file system is reached; as the environment says by default.
@@ -92,17 +92,17 @@ class IcebergMetadata:
         self._reach = reach or Reach()
 
     def exists(self) -> bool:
-        """Whether there is a table: a directory with metadata.
+        """Return whether there is a table: a directory with metadata.
 
         :raises StorageUnavailableError: It could not be found out.
         """
         return any(_VERSION.fullmatch(name) or _OF_A_CATALOG.fullmatch(name) for name in names(self._tree()))
 
     def last_batch(self, query_id: str) -> int:
-        """Return the highest batch that the table has of a query; -1 when it has none, or is not there.
+        """Return the query's highest batch in the table; -1 without a batch or a table.
 
         :param query_id: ``id`` of the checkpoint's ``metadata``.
-        :raises RestoreUnknownError: The metadata is not what Iceberg writes, or the snapshots that could tell are gone.
+        :raises RestoreUnknownError: The metadata is not Iceberg's, or the relevant snapshots are gone.
         :raises StorageUnavailableError: It could not be read.
         """
         for at, snapshot in self._chain():
@@ -185,7 +185,7 @@ class IcebergMetadata:
 
 
 def is_path(named: str | None) -> bool:
-    """Whether a writer's ``path`` is one; without a slash Iceberg takes it for the name of a table."""
+    """Return whether a writer's ``path`` is one; without a slash Iceberg takes it for the name of a table."""
     return named is not None and "/" in named
 
 

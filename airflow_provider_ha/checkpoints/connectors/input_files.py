@@ -1,7 +1,7 @@
-"""File sources: they record the files of each batch with their time, and these are still there, replaced, or gone.
+"""File sources: they record the files of each batch with their time; a file can be unchanged, replaced, or gone.
 
-Spark records no length. The driver asks the file system for it when a batch is planned (:func:`measure`), and it is
-recorded with the batch where the file has the time that Spark has seen.
+Spark records no length. The driver reads it from the file system when a batch is planned (:func:`measure`), and it is
+recorded with the batch if the file still has the time that Spark has seen.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InputFile(NamedTuple):
     length: int | None = None
 
     def is_same(self, now: Found) -> bool:
-        """Whether the file that is there now is this one: some clocks have whole seconds only."""
+        """Return whether the file that is there now is this one: some clocks have whole seconds only."""
         if self.length is not None and now.length != self.length:  # guard: replaced-inputs-of-one-time-are-the-same
             return False
         if self.timestamp is None or now.mtime == self.timestamp:
@@ -68,12 +68,12 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InputFiles:
-    """Which input files are gone.
+    """Missing input files.
 
-    :param missing: Batch -> the files that are gone, or are others by now.
-    :param asked: Schemes of the files that were looked for.
-    :param error: Why the others could not be looked for.
-    :param replaced: Those of *missing* that are others by now.
+    :param missing: Missing or replaced files by batch.
+    :param asked: Schemes of the checked files.
+    :param error: Why the others could not be checked.
+    :param replaced: The files in *missing* that were replaced.
     """
 
     missing: Mapping[int, tuple[str, ...]]
@@ -113,10 +113,10 @@ def judge_files(
     findings: Findings,
     replaced: frozenset[str] = frozenset(),
 ) -> None:
-    """Judge file sources: what has to be replayed has to be there, and has to be what it was.
+    """Judge file sources: the files to replay must exist and be unchanged.
 
-    :param missing: Batch -> input files that are gone, or are others by now.
-    :param replaced: Those that are others by now.
+    :param missing: Missing or replaced input files by batch.
+    :param replaced: The replaced ones.
     """
     for entry in replay:
         gone = missing.get(entry.batch)
@@ -133,7 +133,7 @@ def judge_files(
 
 
 def judge_unasked(replay: Iterable[BatchEntry], asked: frozenset[str], findings: Findings) -> None:
-    """Judge file sources on file systems that cannot be asked from here: what lies there is not known."""
+    """Judge file sources on file systems that cannot be read from here: their files are unknown."""
     schemes = sorted({urlsplit(file.path).scheme for entry in replay for file in _files(entry)} - asked)
     # guard: inputs-on-other-file-systems-are-there
     for scheme in (scheme for scheme in schemes if scheme not in SCHEMES | {HDFS}):
@@ -145,7 +145,7 @@ def judge_unasked(replay: Iterable[BatchEntry], asked: frozenset[str], findings:
 
 
 def look_for(entries: Iterable[BatchEntry], reach: Reach | None = None) -> InputFiles:
-    """Ask for every input file of some batches: one request for each that lies on S3 or HDFS.
+    """Ask for every input file of some batches: one request for each that is on S3 or HDFS.
 
     :param reach: How S3 and HDFS are reached; as the environment says by default.
     """
@@ -179,12 +179,12 @@ def look_for(entries: Iterable[BatchEntry], reach: Reach | None = None) -> Input
 
 
 def measure(entry: BatchEntry, reach: Reach) -> dict[str, tuple[int | None, ...]]:
-    """Return source -> bytes of each of its files of one batch; ``None`` of one that is not what Spark has seen.
+    """Return the sizes of a batch's files by source, in bytes; ``None`` for a file that changed since Spark saw it.
 
     A batch of more files than :data:`MEASURED_AT_MOST` is not measured.
 
     :raises StorageUnavailableError: A file system does not answer.
-    :raises ConfigurationError: It cannot be reached from here.
+    :raises ConfigurationError: A file system cannot be reached from here.
     """
     files = list(_files(entry))
     if len(files) > MEASURED_AT_MOST:

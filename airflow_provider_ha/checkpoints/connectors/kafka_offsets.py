@@ -1,8 +1,7 @@
-"""Kafka's part of a restore: which rows come after the cut, and which of them the brokers no longer have.
+"""Kafka's part of a restore: the rows after the cut, and which of these rows the brokers no longer have.
 
-Spark's offset log is the truth about what was read: consumer groups are not used. An offset there is the next one to be
-read, so a partition whose earliest offset equals it has lost nothing, and rows that were never read are not part of the
-replay.
+Spark's offset log is the truth about the rows read: consumer groups are not used. An offset there is the next one to
+read, so a partition whose earliest offset equals it has lost nothing, and unread rows are not part of the replay.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _OFFSETS: TypeAdapter[dict[str, dict[Annotated[str, StringConstraints(pattern=r"
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """What the brokers have of one partition.
+    """Offsets of a partition at the brokers.
 
     :param earliest: Its first offset.
-    :param latest: The offset that its next row will get.
-    :param topic_id: Of its topic; empty where the brokers have none.
+    :param latest: Offset of its next row.
+    :param topic_id: Id of its topic; empty where the brokers have no ids.
     """
 
     earliest: int
@@ -54,13 +53,14 @@ def partitions_after(
     held: Mapping[Partition, PartitionOffsets],
     ids: Mapping[str, str] | None = None,
 ) -> tuple[KafkaPartition, ...]:
-    """Return what is needed of each partition after the cut, and what of it is there.
+    """Return the rows of each partition that are needed after the cut, and the existing ones.
 
-    :param start: Partition -> next offset at the cut.
-    :param end: Partition -> next offset after the replay; the same as *start* when nothing is replayed.
-    :param held: What the brokers have, of the partitions that are there. One that no record knows yet is read by Spark
-        from its beginning, which has to be offset 0.
-    :param ids: Topic -> the id that it had when its rows were read.
+    :param start: Next offset at the cut, by partition.
+    :param end: Next offset after the replay, by partition; the same as *start* without a replay.
+    :param held: The brokers' offsets of the existing partitions. Spark reads a new partition from its beginning, which
+        must
+        be offset 0.
+    :param ids: Topic ids at the time the rows were read, by topic.
     """
     known = sorted({*start, *end, *(partition for partition in held if partition not in end)})
     return tuple(
@@ -70,7 +70,7 @@ def partitions_after(
 
 
 def rows_between(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
-    """Return how many rows lie between two recorded offsets."""
+    """Return the number of rows between two recorded offsets."""
     return sum(max(0, reached - start.get(partition, 0)) for partition, reached in end.items())
 
 

@@ -1,9 +1,9 @@
-"""The file of client properties that logs in to Kafka: whose it is, and what it may say.
+"""Client properties file for the login to Kafka: checks of its owner and its content.
 
 The path comes from the author of a job, and the file is opened by the user who plans a restore. Some properties of
 librdkafka run code as that user: ``sasl.kerberos.kinit.cmd`` is a shell command, into which the principal and the
 keytab are pasted; ``plugin.library.paths``, ``ssl.engine.location`` and ``ssl.providers`` load shared objects. So only
-properties are taken that are known to be data, and only from a file of the reader.
+properties known to be data are accepted, and only from a file of the reader.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ _NAME = re.compile(r"[a-z][a-z0-9._]*")
 
 
 def read_properties(path: Path | None) -> dict[str, str]:
-    """Return the client properties of a file of ``name=value`` lines; nothing without a file.
+    """Return the client properties of a file of ``name=value`` lines; empty without a file.
 
-    :raises ConfigurationError: It cannot be read, is not the reader's, others can read it too, a line is no property,
-        or a property is not known to be data; no value is named.
+    :raises ConfigurationError: It cannot be read, is not the reader's, others can read it too, a line is not a
+        property, or a property is not known to be data. The message has no values.
     """
     if path is None:
         return {}

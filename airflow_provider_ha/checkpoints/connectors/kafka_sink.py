@@ -1,4 +1,4 @@
-"""Kafka as a sink: it executes every batch that it is given, and cannot be asked what it has of a query."""
+"""Kafka as a sink: it executes every batch it receives, and cannot report a query's batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_provider_ha.checkpoints.model import QuerySink
 
 
 class KafkaSink(OtherSink):
-    """Topics. What they may have is judged by the checkpoint."""
+    """Topics. Their possible content is judged by the checkpoint."""
 
     def takes(self, source: str) -> bool:
         """The format, in any case."""
@@ -21,5 +21,5 @@ class KafkaSink(OtherSink):
         return SinkType.owns(self, sink)
 
     def identity(self, options: Mapping[str, str]) -> str | None:
-        """Return the topic. The brokers are not part of it: after a disaster they are others."""
+        """Return the topic, without the brokers: they differ after a disaster."""
         return options.get("topic")

@@ -1,4 +1,4 @@
-"""Kafka's source: it records how far each partition was read, and the brokers say what they still have."""
+"""Kafka's source: it records the offsets of each partition, and the brokers report the available ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KafkaSource(SourceType):
         return SourceInput(source=reading.name, unit="rows", amount=amount, gone=gone, partitions=partitions)
 
     def judges(self, source: SourceInput) -> bool:
-        """What the brokers have answered."""
+        """Match sources with offsets from the brokers."""
         return bool(source.partitions)
 
     def judge(self, source: SourceInput, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""Sinks that execute every batch they are given and keep no record: what they may have, judged by the checkpoint."""
+"""Sinks that execute every batch they receive and keep no record: judged by the checkpoint."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class OtherSink(SinkType):
         return super().again(sink)
 
     def remembers_unseen(self, sink: QuerySink) -> bool:
-        """What a sink for a look at rows has ends with the driver."""
+        """Return whether rows outlive the driver; those of a sink for debugging end with it."""
         return (sink.format or "").lower() not in _TRANSIENT_FORMATS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Judge what it may have, and what it is given again."""
+        """Judge the batches that it may have and gets again."""
         if case.top is None or (sink.format or "").lower() in _TRANSIENT_FORMATS:
             return {}
         if sink.unplanned:
@@ -60,10 +60,10 @@ class OtherSink(SinkType):
 
 
 def judge_repeated(sink: QuerySink, batches: tuple[int, int], how: str, findings: Findings) -> None:
-    """Judge what the sink has, or may have, and is given once more.
+    """Judge batches that the sink has, or may have, and gets once more.
 
-    :param batches: First and last of them; none when the last is before the first.
-    :param how: What follows "batches 5 to 9 are".
+    :param batches: First and last batch; empty when the last is before the first.
+    :param how: Text after "batches 5 to 9 are".
     """
     first, last = batches
     if first > last or sink.repeatable:  # guard: batches-come-again-as-safe
@@ -91,7 +91,7 @@ def judge_given(case: SinkCase, top: int, findings: Findings) -> None:
 
 
 def _judge_beyond(case: SinkCase, top: int, findings: Findings) -> None:
-    """Judge what the sink may have beyond the recorded batches; a fenced function's notes say what it has at most."""
+    """Judge the sink's possible batches beyond the recorded ones; a fenced function's notes limit them."""
     last = case.drained[0] - 1 if case.drained is not None else None
     planned_to = case.planned_to if last is None else min(case.planned_to, last)
     if case.noted_to is not None:

@@ -28,10 +28,10 @@ LOCAL = frozenset({"", "file"})
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How this process reaches the file systems that outputs lie on.
+    """Access of this process to the file systems of outputs.
 
-    :param s3: Endpoint and credentials of S3; by default what the environment says.
-    :param hdfs: Web servers of name nodes, and the user of the requests; by default what the environment says.
+    :param s3: Endpoint and credentials of S3; by default from the environment.
+    :param hdfs: Web servers of name nodes, and the user of the requests; by default from the environment.
     """
 
     s3: S3Options | None = None
@@ -39,7 +39,7 @@ class Reach:
 
     @classmethod
     def of(cls, config: HaConfig) -> Reach:
-        """Return what a connection says."""
+        """Return the access of a connection."""
         return cls(config.s3, config.hdfs)
 
     def files(self, output: str) -> FileStore:
@@ -77,19 +77,19 @@ def local_path(path: str) -> Path:
 
 
 def is_local(place: str) -> bool:
-    """Whether *place* is a path or a ``file:`` URI."""
+    """Return whether *place* is a path or a ``file:`` URI."""
     return split(place).scheme in LOCAL
 
 
 def output_place(said: str) -> str:
-    """Return an output in its normal form: two spellings of one directory become one.
+    """Return an output in its normal form, which is the same for all spellings of a directory.
 
-    Two names of one HDFS (a name node's and that of its nameservice, with and without the port) stay two.
+    Different names of an HDFS (of a name node or its nameservice, with and without the port) stay different.
 
-    :param said: As a script or a user names it: a path, ``file:/path``, ``s3a://bucket/key`` (or ``s3``, ``s3n``),
+    :param said: As named by a script or a user: a path, ``file:/path``, ``s3a://bucket/key`` (or ``s3``, ``s3n``),
         ``hdfs://namenode:8020/path``.
     :returns: An absolute path, ``s3://bucket/key`` or ``hdfs://namenode:8020/path``.
-    :raises ConfigurationError: It lies on a file system whose logs cannot be read here, or names no place of one.
+    :raises ConfigurationError: The logs of its file system cannot be read here, or it is not a location.
     """
     if is_local(said):
         return os.path.abspath(local_path(said))  # noqa: PTH100  # links stay as they are, as Spark has it
@@ -114,7 +114,7 @@ def output_place(said: str) -> str:
 
 
 def place_of(options: Mapping[str, str]) -> str | None:
-    """Return the option ``path`` of a writer in its normal form, or as it is where it has none."""
+    """Return the option ``path`` of a writer in its normal form, or unchanged if it has no normal form."""
     path = options.get("path")
     if path is None:
         return None
@@ -125,12 +125,12 @@ def place_of(options: Mapping[str, str]) -> str | None:
 
 
 def is_s3(place: str) -> bool:
-    """Whether *place* is a URI of S3, with the common scheme (``s3``) or one of Hadoop's (``s3a``, ``s3n``)."""
+    """Return whether *place* is a URI of S3, with the common scheme (``s3``) or Hadoop's (``s3a``, ``s3n``)."""
     return split(place).scheme in SCHEMES
 
 
 def is_hdfs(place: str) -> bool:
-    """Whether *place* is a URI of HDFS."""
+    """Return whether *place* is a URI of HDFS."""
     return split(place).scheme == HDFS
 
 
@@ -149,8 +149,8 @@ def directory_at(place: str, options: S3Options | None = None) -> Tree:
     """Return the directory at *place*, to be read. Nothing is read yet.
 
     :param place: A path, ``file:///path``, ``s3://bucket/prefix`` or ``hdfs://namenode:8020/path``.
-    :param options: How to reach S3; by default what the environment says.
-    :raises ConfigurationError: It is neither, or the options cannot be used.
+    :param options: Access to S3; by default from the environment.
+    :raises ConfigurationError: The location has another form, or the options cannot be used.
     """
     if is_s3(place):
         return ObjectTree(S3Reader(s3_uri(place), options or S3Options.from_env()))

@@ -1,6 +1,6 @@
-"""What this package needs of a sink that keeps its own record of batches (``sinks`` finds the connector of a type).
+"""Interface of a sink with its own record of batches (``sinks`` finds the connector of a type).
 
-A connector is bound to the output of one query. Facts are read by ``state``; ``judge`` decides from facts alone.
+A connector is bound to the output of a query. Facts are read by ``state``; ``judge`` decides from facts alone.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ RECORDED_CUT = "restore a cut after which every batch is recorded; the candidate
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """What one output has, and what a cut keeps of it.
+    """State of an output, and the part kept by a cut.
 
-    :param reached: Highest batch that it has; -1 for none.
-    :param digests: Batch -> sha256 of the sink's record of the batch, above the cut.
-    :param gone: Whether its record is not there although the cut has a batch.
-    :param log_kept: Whether its record up to the cut is kept with the cut.
-    :param damaged: Batch -> what is wrong with it in the record, of all that its query reads there.
+    :param reached: Highest batch; -1 without one.
+    :param digests: Sha256 of the sink's record by batch, above the cut.
+    :param gone: Whether the record is missing although the cut has a batch.
+    :param log_kept: Whether the record up to the cut is kept with the cut.
+    :param damaged: Damages by batch, among the records that the query reads.
     """
 
     reached: int = -1
@@ -41,22 +41,23 @@ class SinkState:
 
 @dataclass(frozen=True, slots=True)
 class SinkCase:
-    """A restore, as far as one output is concerned.
+    """A restore from the point of view of an output.
 
     :param batch: N of the cut.
-    :param state: What the output has.
-    :param top: Last batch that is executed again with its recorded boundaries; ``None`` for a job that goes on with
+    :param state: State of the output.
+    :param top: Last batch that is executed again with its recorded boundaries; ``None`` for a job that continues with
         another output.
-    :param drained: Batch that a drain gave to the output, and the digest of its record; ``None`` when there is none.
-    :param writers_dead: Whether every driver that could write to the output is proven dead.
-    :param is_known: Whether it could be found out what an output has that remembers the query.
+    :param drained: Batch that a drain gave to the output, and the digest of its record; ``None`` without one.
+    :param writers_dead: Whether all drivers that could write to the output are proven dead.
+    :param is_known: Whether the state of an output that remembers the query could be read.
     :param has_fresh_id: Whether the query gets a fresh id.
-    :param planned_to: Highest batch that is known to have been planned.
-    :param complete: Whether no higher batch can have been planned.
-    :param noted_to: Highest batch that a fenced function was given; ``None`` without notes of every epoch.
-    :param finished_to: Highest batch that it has finished with the recorded boundaries; -1 for none. It does not get
-        these again.
-    :param drain_wrote: Whether the drain may have given the output anything.
+    :param planned_to: Highest batch known to have been planned.
+    :param complete: Whether higher batches are impossible.
+    :param noted_to: Highest batch that a fenced function received; ``None`` unless every epoch has notes.
+    :param finished_to: Highest batch finished with the recorded boundaries; -1 without one. The function does not get
+        these
+        batches again.
+    :param drain_wrote: Whether the drain may have written to the output.
     """
 
     batch: int
@@ -74,21 +75,21 @@ class SinkCase:
 
 
 class Findings(Protocol):
-    """Where a connector notes what keeps a restore from being SAFE."""
+    """Collector of findings that keep a restore from being SAFE."""
 
     def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:
         """Note a finding."""
 
     def add_unknown(self, reason: str, *ways_out: str) -> None:
-        """Note what could not be found out."""
+        """Add an unknown fact."""
 
 
 class SinkConnector(Protocol):
-    """The record of batches of one output. Nothing is remembered between two calls."""
+    """The record of batches of an output. Nothing is remembered between two calls."""
 
     @property
     def needs_proof(self) -> bool:
-        """Whether a record that was set aside can come back from a writer that is not proven dead."""
+        """Return whether a record that was set aside can come back from a writer that is not proven dead."""
 
     def reached(self) -> int:
         """Return the highest batch that the output has; -1 for none.
@@ -97,12 +98,12 @@ class SinkConnector(Protocol):
         """
 
     def digest(self, batch: int) -> str | None:
-        """Return the sha256 of the output's own record of *batch*; ``None`` when it has none."""
+        """Return the sha256 of the output's record of *batch*; ``None`` without a record."""
 
     def state(self, batch: int, kept: Tree | None) -> SinkState:
-        """Return what the output has, for a cut at *batch*.
+        """Return the state of the output, for a cut at *batch*.
 
-        :param kept: Where the cut keeps the record of the output; ``None`` when nowhere.
+        :param kept: The cut's copy of the output's record; ``None`` without one.
         """
 
     def record(self) -> Tree:
@@ -123,16 +124,16 @@ class SinkConnector(Protocol):
         Where the storage cannot rename, the caller has to know that the process that wrote it is dead.
 
         :returns: Whether it was there.
-        :raises RestoreRefusedError: Another record has that number, or the output goes on behind it.
+        :raises RestoreRefusedError: Another record has that number, or the output continues behind it.
         """
 
     def seed(self, batch: int, mode: str, source: Tree) -> None:
-        """Give a new output the record that its query looks for when it goes on after *batch*.
+        """Give a new output the record that its query expects when it continues after *batch*.
 
-        :param mode: ``"continue"`` keeps what the old record names, ``"fresh"`` begins without it.
-        :param source: The old record, as a cut keeps it.
+        :param mode: ``"continue"`` keeps the entries of the old record, ``"fresh"`` starts without them.
+        :param source: The old record, as kept by a cut.
         :raises ObjectExistsError: The output has a record.
         """
 
     def judge(self, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Note what the output makes of a restore; return what has to be set aside there: batch -> digest. Pure."""
+        """Add the output's findings about a restore; return the digests of batches to set aside, by batch. Pure."""

@@ -1,7 +1,7 @@
-"""What a type of sink is: everything that the rest of the package knows of it (``sinks`` has the list of all types).
+"""Interface of a type of sink, with defaults (``sinks`` has the list of all types).
 
-The defaults are those of a sink of which nothing is known: it executes every batch that it is given, and cannot be
-asked what it has. A type overrides what it knows better.
+The defaults are for unknown sinks: they execute every batch they receive, and cannot report their batches. A type
+overrides what it knows better.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ class QueryMemory(Protocol):
     """An output that remembers the highest batch of each query, by the id of the query."""
 
     def exists(self) -> bool:
-        """Whether the output is there.
+        """Return whether the output is there.
 
         :raises StorageUnavailableError: It could not be found out.
         """
 
     def last_batch(self, query_id: str) -> int:
-        """Return the highest batch that it has of a query; -1 when it has none, or is not there.
+        """Return the query's highest batch in the output; -1 without a batch or an output.
 
-        :raises RestoreUnknownError: What it has cannot be read.
+        :raises RestoreUnknownError: The output's batches cannot be read.
         :raises StorageUnavailableError: It does not answer.
         """
 
 
 class SinkType:
-    """One type of sink.
+    """Type of sink.
 
-    :cvar table: What it calls an output that remembers batches by the query's id; ``None`` when it has no such output.
-    :cvar has_notes: Whether a fenced function of the script may have noted what it was given.
+    :cvar table: Name for an output that remembers batches by the query's id; ``None`` without such outputs.
+    :cvar has_notes: Whether a fenced function of the script may have noted its batches.
     """
 
     table: ClassVar[str | None] = None
     has_notes: ClassVar[bool] = False
 
     def takes(self, source: str) -> bool:
-        """Whether a writer of the format *source* writes to it."""
+        """Return whether a writer of the format *source* writes to it."""
         raise NotImplementedError
 
     def owns(self, sink: QuerySink) -> bool:
-        """Whether a recorded sink is of this type."""
+        """Return whether a recorded sink is of this type."""
         return sink.kind is SinkKind.OTHER and sink.format is not None and self.takes(sink.format)
 
     def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # of those that have one
-        """Return where a writer writes.
+        """Return the sink of a writer.
 
         :param source: Its format.
         :param path: Its option ``path``; ``None`` without one.
-        :raises ConfigurationError: What it has could not be read there.
+        :raises ConfigurationError: Its batches could not be read there.
         """
         return QuerySink(kind=SinkKind.OTHER, format=source)
 
@@ -84,10 +84,10 @@ class SinkType:
         return None
 
     def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:  # noqa: ARG002  # of those that need it
-        """Return why two drivers could not be kept apart there, and the next step; ``None`` where they are.
+        """Return why two drivers could not be kept apart there, and the next step; ``None`` where they can.
 
         :param path: The writer's option ``path``; empty without one.
-        :returns: What follows the name of the query, and what its user can do.
+        :returns: Text after the name of the query, and the next step of its user.
         """
         return None
 
@@ -96,17 +96,17 @@ class SinkType:
         return None
 
     def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:  # noqa: ARG002  # of those that have one
-        """Return the output that remembers the query; ``None`` when it has none, or cannot be read from here."""
+        """Return the output that remembers the query; ``None`` without one, or when it cannot be read from here."""
         return None
 
     def again(self, sink: QuerySink) -> str:
-        """Return what a batch that comes again does to it, as the end of a sentence about the query."""
+        """Return the effect of a repeated batch, as the end of a sentence about the query."""
         return BY_KEY if sink.repeatable else "its sink may have the rows of a batch that comes again twice"
 
     def remembers_unseen(self, sink: QuerySink) -> bool:  # noqa: ARG002  # of those that do not
-        """Whether it may remember batches, or keep rows, in a way that no start of a query looks at."""
+        """Return whether it may remember batches, or keep rows, in a way that no start of a query looks at."""
         return True
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Note what the sink makes of a restore; return what has to be set aside there: batch -> digest. Pure."""
+        """Add the sink's findings about a restore; return the digests of batches to set aside, by batch. Pure."""
         raise NotImplementedError

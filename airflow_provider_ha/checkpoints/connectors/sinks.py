@@ -39,9 +39,9 @@ def type_of(sink: QuerySink) -> SinkType:
 
 
 def what_comes_again(shown: str | None) -> str:
-    """Return what a batch that comes again does to a sink, as the end of a sentence about its query.
+    """Return the effect of a repeated batch on a sink, as the end of a sentence about its query.
 
-    :param shown: The sink as a job's status shows it: the place of an output that knows its batches, or a format.
+    :param shown: The sink as in a job's status: the location of an output that records its batches, or a format.
     """
     if shown is not None and "/" in shown:
         return SKIPS
@@ -71,11 +71,11 @@ def sink_connector(sink: QuerySink, reach: Reach | None = None) -> SinkConnector
 
 
 def sink_record(sink: QuerySink, reach: Reach) -> Tree | None:
-    """Return where an output keeps its record of batches; ``None`` for one that keeps none, or is not named yet."""
+    """Return an output's record of batches; ``None`` for an output that has no record or is not named yet."""
     connector = sink_connector(sink, reach)
     return connector.record() if connector is not None and sink.path is not None else None
 
 
 def query_memory(sink: QuerySink, reach: Reach) -> QueryMemory | None:
-    """Return the output that remembers the query by its id; ``None`` where there is none, or it cannot be read."""
+    """Return the output that remembers the query by its id; ``None`` without one, or when it cannot be read."""
     return type_of(sink).memory(sink, reach)

@@ -1,7 +1,7 @@
-"""What a type of source is: how much a restore reads of it again, and how much of that is gone.
+"""Interface of a type of source: the amount that a restore reads again, and the lost part.
 
-The defaults are those of a source that records something that only it understands: neither the amount nor whether it
-still has its rows is known, and neither is guessed. ``sources`` has the list of all types.
+The defaults are for sources whose offsets only they understand: neither the amount nor the availability of the rows is
+known, and neither is guessed. ``sources`` has the list of all types.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.model import SourceInput
 
 
 class TableHistory(Protocol):
-    """What a table has that is read as a source."""
+    """History of a table that is read as a source."""
 
     def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:
         """Return why rows after an offset may be gone; empty when all are there, and ``None`` when that is unknown.
@@ -28,15 +28,14 @@ class TableHistory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """Facts about the sources beside the records.
+    """Facts about the sources in addition to the records.
 
-    :param initial: Source -> the offset that it began with, of those that keep it (Kafka, rate); ``None`` when it was
-        not read.
-    :param kafka: Partition -> what the brokers have; ``None`` when they did not answer.
-    :param topics: Topic -> the id that it had when its rows were read.
-    :param tables: Source -> what its table has, of those whose place is recorded.
-    :param missing: Batch -> its input files that are gone.
-    :param asked: Schemes of the files that were looked for.
+    :param initial: Initial offset by source, for sources that keep it (Kafka, rate); ``None`` when it was not read.
+    :param kafka: The brokers' offsets by partition; ``None`` when they did not answer.
+    :param topics: Topic ids at the time the rows were read, by topic.
+    :param tables: History of the table by source, for recorded locations.
+    :param missing: Missing input files by batch.
+    :param asked: Schemes of the checked files.
     """
 
     initial: Mapping[str, str] | None = None
@@ -49,13 +48,13 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is recorded of one source, from the cut to the end of what is read again.
+    """Records of a source, from the cut to the end of the replay.
 
-    :param name: Its name, or its position if unnamed.
-    :param before: Its offset at the cut; ``None`` when nothing is recorded.
-    :param end: Its offset after the last batch that is read again, or else at the cut.
+    :param name: Its name, or its position without a name.
+    :param before: Its offset at the cut; ``None`` without a record.
+    :param end: Its offset after the last replayed batch, or else at the cut.
     :param has_log: Whether its offset is a position in a log that the checkpoint keeps for it.
-    :param lines: Batch, and a line of that log, of what is read again.
+    :param lines: Batch and log line of the replayed entries.
     :param is_replayed: Whether any batch is read again.
     """
 
@@ -69,16 +68,16 @@ class Reading:
 
     @property
     def has_read(self) -> bool:
-        """Whether it has an offset: with none (``-``), and with an empty one, it has given nothing yet."""
+        """Return whether it has an offset: with none (``-``), and with an empty one, it has given nothing yet."""
         return any(offset is not None and offset != "{}" for offset in (self.before, self.end))
 
 
 class SourceType:
-    """One type of source.
+    """Type of source.
 
-    :cvar label: What it is, for people.
-    :cvar asked: Which facts a plan asks for.
-    :cvar silence: What it means when there is no answer.
+    :cvar label: Name for people.
+    :cvar asked: Facts that a plan reads.
+    :cvar silence: Meaning of a missing response.
     """
 
     label: ClassVar[str] = "any other (Kinesis, a source written in Python)"
@@ -86,17 +85,17 @@ class SourceType:
     silence: ClassVar[str] = "`unknown`, unless it has read nothing yet"
 
     def takes(self, reading: Reading) -> bool:
-        """Whether what is recorded is a source's of this type."""
+        """Return whether the records are of a source of this type."""
         raise NotImplementedError
 
     def input(self, reading: Reading) -> SourceInput:
-        """Return how much is read again, and how much of it is gone; nothing of a source that has read nothing yet."""
+        """Return the amount that is read again, and the lost part; zero for a source that has read nothing yet."""
         return (
             SourceInput(source=reading.name) if reading.has_read else SourceInput(source=reading.name, amount=0, gone=0)
         )
 
     def judges(self, source: SourceInput) -> bool:
-        """Whether an input is one that :meth:`judge` has to see, also where nothing is read again."""
+        """Return whether :meth:`judge` must see an input, even without a replay."""
         return source.unit is None and source.gone is None
 
     def judge(self, source: SourceInput, findings: Findings) -> None:

@@ -24,11 +24,11 @@ _ANY = SourceType()
 def inputs_of(
     cut: BatchEntry | None, replay: Sequence[BatchEntry], known: SourceFacts | None = None
 ) -> tuple[SourceInput, ...]:
-    """Return what the sources have to provide again for *replay*, in the order of the sources.
+    """Return the rows that the sources must provide again for *replay*, in the order of the sources.
 
-    Without a replay, only sources are returned whose rows after the cut may be gone: all but files.
+    Without a replay, only sources whose rows after the cut may be gone are returned: all but files.
 
-    :param cut: What is recorded of the batch before the first one; ``None`` when nothing is.
+    :param cut: Records of the batch before the first one; ``None`` without records.
     :param replay: The batches that are executed again, ascending.
     """
     known = known or SourceFacts()
@@ -42,7 +42,7 @@ def inputs_of(
 
 
 def judge_inputs(inputs: Sequence[SourceInput], findings: Findings) -> None:
-    """Note what the sources make of a restore. Pure."""
+    """Add the findings of all sources. Pure."""
     for source in inputs:
         kind = next((each for each in SOURCE_TYPES if each.judges(source)), _ANY)
         kind.judge(source, findings)
@@ -56,7 +56,7 @@ def kafka_topics(entries: Sequence[BatchEntry], initial: Mapping[str, str]) -> f
 
 
 def read_tables(entries: Sequence[BatchEntry]) -> dict[str, TableSource]:
-    """Return source -> type of the table that it reads, of those that are recorded in any of *entries*."""
+    """Return the table type by source, for the table sources in *entries*."""
     parsed = [entry for each in entries if (entry := _parsed(each)) is not None]
     offsets = [pair for entry in parsed for pair in zip(entry.sources, entry.offsets, strict=True)]
     return {source: kind for source, offset in offsets if (kind := table_source(offset)) is not None}

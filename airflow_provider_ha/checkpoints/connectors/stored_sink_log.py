@@ -1,12 +1,12 @@
-"""The log of a file sink on storage that cannot rename: S3, and what else is reached as a file store.
+"""Log of a file sink on storage without renames: S3, and other file stores.
 
-Invariant: every step can be repeated after a crash, and takes away nothing but what the step before has copied. An
-entry that is set aside is copied under its hidden name first, exclusively, and only then removed: that very entry, as
-it was when it was read. A seeded log is written from its end to its beginning: until it is whole, the entry that its
-readers begin with is not there, and Spark refuses it instead of reading a part.
+Invariant: every step can be repeated after a crash, and removes only what the step before has copied. An entry that is
+set aside is copied under its hidden name first, exclusively, and only then removed: that very entry, in the version
+that was read. A seeded log is written from its end to its beginning: until it is complete, the entry that its readers
+begin with is missing, and Spark refuses it instead of reading a part.
 
-What no storage without renames can do is to keep a writer out that was frozen in the middle of its request. Who sets
-an entry aside has to know that the writer is dead.
+Storage without renames cannot exclude a writer that was frozen in the middle of its request. The caller that sets an
+entry aside must know that the writer is dead.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StoredSinkLog:
     def set_aside(self, batch: int, sha256: str) -> bool:
         """Take one entry out of the log, when it is exactly that one; as the log of a file system does.
 
-        :raises RestoreRefusedError: Another entry has that number, or the log goes on behind it.
+        :raises RestoreRefusedError: Another entry has that number, or the log continues behind it.
         :raises CheckpointCorruptError: Without it the log would not be whole.
         :raises StorageUnavailableError: Whether it is out of the log is not known.
         """
@@ -77,7 +77,7 @@ class StoredSinkLog:
         self._files.delete(entry.key)
 
     def seed(self, batch: int, mode: str, source: Tree) -> None:
-        """Make the log of a new output that goes on after *batch*; an attempt that crashed is gone on with.
+        """Make the log of a new output that continues after *batch*; an attempt that crashed is gone on with.
 
         :raises ObjectExistsError: The output has a log, or another one is being made there.
         :raises CheckpointCorruptError: The old log does not hold the closure of *batch*.
@@ -94,7 +94,7 @@ class StoredSinkLog:
         self._files.delete(f"{LOG}/{SEEDING}")
 
     def _begin(self, wanted: dict[str, bytes]) -> None:
-        """Say what is being made, before the first entry of it; it is said until the last one is there."""
+        """Record the log to create before its first entry, until the last one is written."""
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in wanted.items()}
         said, there = json.dumps(digests, sort_keys=True).encode(), self._files.names(f"{LOG}/")
         if is_seeding(there):

@@ -1,7 +1,7 @@
-"""What a restore means for a table that remembers the highest batch of each query (Delta, Iceberg).
+"""Effects of a restore on a table that remembers the highest batch of each query (Delta, Iceberg).
 
-Such a table skips, without an error, each batch that is not above the highest one of the query's id: also one that has
-that number again with other rows.
+Such a table skips, without an error, each batch that is not above the highest one of the query's id: even a batch
+that has the number again with other rows.
 """
 
 from __future__ import annotations

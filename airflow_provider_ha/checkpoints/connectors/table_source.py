@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables as sources: the offset names a version, and the table says whether it goes on from there.
+"""Delta and Iceberg tables as sources: the offset names a version, and the table says whether it continues from there.
 
 An offset does not name the place of its table: the driver notes it (``QuerySources.tables``). Only the log or the
 metadata of a table is read, never the data: where ``VACUUM`` has removed a data file of a version that is there, Spark
@@ -24,9 +24,9 @@ _NOTHING_READ = -1  # the snapshot of an offset of Iceberg before the table had 
 
 
 class TableSource(SourceType):
-    """A table whose offsets name a version.
+    """Table whose offsets contain a version.
 
-    :cvar kind: What it is, in a sentence.
+    :cvar kind: Name of the kind, in a sentence.
     """
 
     kind: ClassVar[str]
@@ -42,14 +42,14 @@ class TableSource(SourceType):
         raise NotImplementedError
 
     def history(self, place: str, reach: Reach) -> TableHistory:
-        """Return what the table at *place* has.
+        """Return the history of the table at *place*.
 
-        :raises HaError: It is not known.
+        :raises HaError: It is unknown.
         """
         raise NotImplementedError
 
     def input(self, reading: Reading) -> SourceInput:
-        """Return whether the table has what comes after the cut; no figure where its place is not recorded."""
+        """Return whether the table has the rows after the cut; unknown where its location is not recorded."""
         history = reading.facts.tables.get(reading.name)
         if history is None:
             return SourceInput(source=reading.name)
@@ -59,11 +59,11 @@ class TableSource(SourceType):
         return SourceInput(source=reading.name, unit=self.unit, gone=0 if lost == "" else None, lost=lost or "")
 
     def judges(self, source: SourceInput) -> bool:
-        """One of which something is gone; what is not known is told elsewhere."""
+        """Match tables with lost rows; unknown tables are reported elsewhere."""
         return source.unit == self.unit and bool(source.lost)
 
     def judge(self, source: SourceInput, findings: Findings) -> None:
-        """Note that the table does not go on from the cut."""
+        """Note that the table does not continue from the cut."""
         findings.add(
             Verdict.LOSS_POSSIBLE,  # guard: tables-go-on-from-any-cut
             f"source {source.source}: {source.lost}",
@@ -82,7 +82,7 @@ class DeltaSource(TableSource):
     asked = "the id of the table, and whether its log has every version from that of the cut"
 
     def offset(self, offset: str | None) -> Mapping[str, Any] | None:
-        """Return one with the id and the version of a table."""
+        """Parse an offset with the id and the version of a table."""
         found = _object(offset)
         return found if "reservoirId" in found and isinstance(found.get("reservoirVersion"), int) else None
 
@@ -103,7 +103,7 @@ class IcebergSource(TableSource):
     asked = "whether the snapshot of the cut is there, and the current one comes from it without a gap"
 
     def offset(self, offset: str | None) -> Mapping[str, Any] | None:
-        """Return one with the id of a snapshot, and a position in it."""
+        """Parse an offset with the id of a snapshot, and a position in it."""
         found = _object(offset)
         return found if isinstance(found.get("snapshot_id"), int) and "position" in found else None
 
@@ -119,13 +119,13 @@ TABLE_SOURCES: tuple[TableSource, ...] = (DeltaSource(), IcebergSource())
 
 
 def table_source(offset: str | None) -> TableSource | None:
-    """Return the type of the table that an offset is one of; ``None`` for another source's."""
+    """Return the table type of an offset; ``None`` for other sources' offsets."""
     return next((kind for kind in TABLE_SOURCES if kind.offset(offset) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The history of a table that could not be read: nothing is known of it, and the reason is told elsewhere."""
+    """History of a table that could not be read; the reason is reported elsewhere."""
 
     def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:  # noqa: ARG002  # nothing is known
         """Return ``None``."""
@@ -146,7 +146,7 @@ class _DeltaHistory:
     """The log of a Delta table.
 
     :param commits: Versions whose commit is there.
-    :param whole: Versions that a whole checkpoint of the log stands for.
+    :param whole: Versions that a whole checkpoint of the log represents.
     """
 
     place: str
@@ -155,7 +155,7 @@ class _DeltaHistory:
     whole: frozenset[int]
 
     def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:
-        """Return what is not there of what comes after *start*; without one, the query begins with a whole table."""
+        """Return the missing part after *start*; without *start*, the query begins with the whole table."""
         table = f"Delta table {self.place}"
         if end["reservoirId"] != self.table_id:  # guard: another-delta-table-is-the-same
             return f"{table} was made again since: its id is {self.table_id}, and {end['reservoirId']} was read"
@@ -182,10 +182,10 @@ class _DeltaHistory:
 
 @dataclass(frozen=True, slots=True)
 class _IcebergHistory:
-    """The snapshots of an Iceberg table.
+    """Snapshots of an Iceberg table.
 
-    :param ancestors: The current snapshot and those that it comes from, newest first.
-    :param expired: Ancestor that is not there any more; ``None`` when all are.
+    :param ancestors: The current snapshot and its ancestors, newest first.
+    :param expired: An expired ancestor; ``None`` when all exist.
     """
 
     place: str
@@ -193,7 +193,7 @@ class _IcebergHistory:
     expired: int | None
 
     def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:
-        """Return what is not there of what comes after *start*; without one, all is needed that the table has had."""
+        """Return the missing part after *start*; without *start*, the table's whole history is needed."""
         table = f"Iceberg table {self.place}"
         for at in (_NOTHING_READ if start is None else start["snapshot_id"], end["snapshot_id"]):
             if at == _NOTHING_READ and self.expired is not None:
@@ -204,7 +204,7 @@ class _IcebergHistory:
 
 
 def _is_whole(offset: Mapping[str, Any]) -> bool:
-    """Whether an offset of Delta is a place in a whole table, as a query begins, and not in its changes."""
+    """Return whether an offset of Delta is a place in a whole table, as a query begins, and not in its changes."""
     return bool(offset.get("isStartingVersion", offset.get("isInitialSnapshot")))
 
 

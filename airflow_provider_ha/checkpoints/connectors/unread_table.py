@@ -1,7 +1,7 @@
-"""Tables that remember the batches of a query in a way that is not read here: what they have is unknown.
+"""Tables that remember the batches of a query in a form that is not read here: their batches are unknown.
 
-Such a table skips a batch whose number it has, as Delta does. So no restore plan takes it for one that is given
-every batch again: it says that the facts are unknown, and a user accepts that by name.
+Such a table skips a batch whose number it has, as Delta does. So a restore plan does not treat it as a sink that
+receives every batch again: it reports that the facts are unknown, and a user accepts that by name.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class UnreadTable(SinkType):
         return source.lower() in _FORMATS
 
     def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
-        """It may skip what it has; that is not read here."""
+        """Return that skipping is unknown: it may skip batches it has, which is not read here."""
         return "it is not known whether its table skips a batch that it has"
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:  # noqa: ARG002  # all of it
-        """Judge nothing: what it has is unknown, which is a finding by itself."""
+        """Add no finding: the unknown batches are a separate finding."""
         return {}
