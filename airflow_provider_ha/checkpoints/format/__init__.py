@@ -1,1 +1,1 @@
-"""How Spark writes a checkpoint directory: its logs, its state, its checksums. Reads; decides nothing."""
+"""Format of Spark's checkpoint directories: logs, state, checksums. Reads only; makes no decisions."""

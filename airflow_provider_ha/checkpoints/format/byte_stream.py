@@ -1,7 +1,7 @@
-"""A cursor over bytes that come in pieces: what decoders take from, so that none of them holds a whole file.
+"""Cursor over bytes that arrive in pieces; decoders use it, so that they never hold a whole file.
 
-Invariant: the cursor holds at most the current piece and the bytes of one request. The caller bounds a length that a
-header claims before it requests that many bytes.
+Invariant: the cursor holds at most the current piece and the bytes of a request. The caller limits a length from a
+header before it requests that many bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class StreamCutError(StreamCorruptError):
 
 
 class NotLookedIntoError(ValueError):
-    """The bytes are of a kind, or in pieces of a size, that we do not read: nothing is known about them."""
+    """The bytes are of a kind, or in pieces of a size, that is not read here: they are not judged."""
 
 
 class ByteStream:

@@ -1,8 +1,8 @@
-"""The closure of a batch: the files that Spark needs to go on after it, and no others.
+"""The closure of a batch: the files that Spark needs to continue after it, and no others.
 
 Invariant: with exactly these files in an empty directory, Spark's next batch is the one after N (or exactly the planned
-one again), with the state of N. Everything else is left behind: source entries above the cut would merge files
-into other batches, and state above it is another timeline's (spark-facts section 1).
+one again), with the state of N. Everything else is left behind: source entries above the cut would merge files into
+other batches, and state above it is another timeline's (spark-facts section 1).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _NAMES_IN_OFFSETS = (
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """What a fork, a pin or a savepoint of one batch consists of.
+    """Files of a fork, pin or savepoint of a batch.
 
-    :param batch: N; -1 when nothing is committed.
-    :param files: Path relative to the checkpoint -> size in bytes, checksum files included; in the order in which they
-        are to be copied (logs first, so that nothing later can be torn).
-    :param planned: N + 1 when its entry of the offset log is part of it: Spark executes exactly that batch again.
+    :param batch: N; -1 without a commit.
+    :param files: Sizes in bytes by path relative to the checkpoint, including checksum files, in the order of the copy
+        (logs first, so that later files cannot be torn).
+    :param planned: N + 1 when its entry of the offset log is included: Spark executes exactly that batch again.
     """
 
     batch: int
@@ -53,9 +53,9 @@ def closure(directory: Tree, batch: int, *, with_planned: bool, reader: StateRea
     """Return the closure of *batch*.
 
     :param directory: The checkpoint.
-    :param batch: N, a committed batch; -1 for none.
-    :param with_planned: Whether ``offsets/<N+1>`` belongs to it, when there is one.
-    :param reader: Shares what was read already between the calls for many batches.
+    :param batch: N, a committed batch; -1 for an empty closure.
+    :param with_planned: Whether an existing ``offsets/<N+1>`` belongs to it.
+    :param reader: Shares reads between the calls for many batches.
     :raises CheckpointMissingError: The batch does not exist, or Spark has purged it: choose a newer one.
     :raises CheckpointCorruptError: A file is missing or bad; the first one is named.
     :raises StorageUnavailableError: A file could not be read: nothing is known about the checkpoint.
@@ -121,9 +121,10 @@ def source_files(directory: Tree, offsets: OffsetsEntry) -> list[str]:
 
 
 def _before_compaction(directory: Tree, batch: int) -> list[str]:
-    """Return the source files of the committed batch, beside a planned one that compacts the log.
+    """Return the source files of the committed batch, in addition to a planned one that compacts the log.
 
-    Spark needs only the compact entry. A checkpoint that is taken before that batch is committed needs what it repeats.
+    Spark needs only the compact entry. A checkpoint taken before the planned batch is committed needs the merged
+    entries.
     """
     try:
         return source_files(directory, read_offsets(directory, batch)) if batch >= 0 else []

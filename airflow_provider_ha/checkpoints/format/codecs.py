@@ -1,9 +1,8 @@
-"""The compressed streams that Spark writes state in: LZ4 blocks (default), Zstandard, Snappy, LZF.
+"""Compressed streams of Spark's state: LZ4 blocks (default), Zstandard, Snappy, LZF.
 
 Invariant: a stream is decoded piece by piece, only as far as the caller reads, and its first fault is raised where it
-is reached; the reader of the records decides whether it matters. The first bytes of a file show its codec: the conf
-that named it may have changed. What a header claims is compared with what the file can hold before anything is
-allocated for it.
+is reached; the reader of the records decides whether it matters. The first bytes of a file identify its codec: the conf
+of its writer may have changed. Lengths in a header are compared with the size of the file before anything is allocated.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ _SNAPPY_BLOCK = 32 << 20
 
 
 def decode(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield what a stream of *size* bytes decompresses to.
+    """Yield the decompressed bytes of a stream of *size* bytes.
 
-    :raises StreamCorruptError: It is empty, begins as no stream does, or has a fault where it is read.
-    :raises NotLookedIntoError: It has blocks larger than we hold.
+    :raises StreamCorruptError: It is empty, has an unknown beginning, or a fault at the position of the read.
+    :raises NotLookedIntoError: It has blocks above the memory limit.
     """
     stream = ByteStream(pieces)
     head = stream.peek(len(LZ4_MAGIC))
@@ -84,7 +83,7 @@ def _lz4(stream: ByteStream, size: int) -> Iterator[bytes]:
 
 
 def _lz4_claim(token: int, packed: int, unpacked: int) -> str:
-    """Return what no writer of LZ4 blocks can have meant; Java's reader refuses the same."""
+    """Return why the lengths of an LZ4 block are impossible; Java's reader refuses the same."""
     limit = 1 << (_LZ4_LEVEL_BASE + (token & 0x0F))
     if unpacked > limit:
         return f"claims {unpacked} bytes, its own limit is {limit}"

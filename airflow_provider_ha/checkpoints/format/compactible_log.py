@@ -37,11 +37,11 @@ class CompactibleLog:
         return dict(self._names)
 
     def last(self) -> int:
-        """Return the highest entry; -1 when there is none."""
+        """Return the highest entry; -1 without one."""
         return max(self._names, default=-1)
 
     def newest_compact(self, upto: int) -> int:
-        """Return the newest compact entry that is not above *upto*; -1 when there is none."""
+        """Return the newest compact entry up to *upto*; -1 without one."""
         return max((k for k, name in self._names.items() if name.endswith(COMPACT) and k <= upto), default=-1)
 
     def path(self, entry: int) -> str:
@@ -56,9 +56,9 @@ class CompactibleLog:
         return f"{self._log}{self._names[entry]}"
 
     def closure(self, entry: int) -> list[str]:
-        """Return the paths that are needed to know every file up to *entry*, ascending.
+        """Return the paths that define every file up to *entry*, ascending.
 
-        :raises FileGoneError: One of them is not there.
+        :raises FileGoneError: A path is missing.
         """
         return [self.path(k) for k in range(max(self.newest_compact(entry), 0), entry + 1)]
 
@@ -71,7 +71,7 @@ class CompactibleLog:
 
 
 def check_hidden_sum(directory: Tree, path: str) -> bool:
-    """Compare an entry of a log with the checksum that Hadoop wrote beside it; returns whether there is one.
+    """Compare an entry of a log with the checksum that Hadoop wrote next to it; returns whether there is one.
 
     Spark never does: an offset or a path that lost a bit is another one, silently.
 
@@ -87,7 +87,7 @@ def check_hidden_sum(directory: Tree, path: str) -> bool:
 
 
 def entry_names(found: Iterable[str]) -> dict[int, str]:
-    """Return entry -> name of what Spark would read among *found*; a compact entry wins over a plain one."""
+    """Return the names of the entries that Spark would read among *found*; a compact entry wins over a plain one."""
     entries: dict[int, str] = {}
     for name in sorted(found):
         stem = name.removesuffix(COMPACT)

@@ -1,7 +1,7 @@
-"""Looking into state files: the full depth of a verification.
+"""Content check of state files: the full depth of a verification.
 
-Invariant: a file is looked into once, and the answer is kept: one snapshot carries many batches. It is read once and in
-pieces: what is held does not grow with it.
+Invariant: a file is checked once, and the result is cached, as a snapshot serves many batches. It is read once and in
+pieces: memory does not grow with its size.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class ChecksumMismatchError(CheckpointCorruptError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of looking into one file.
+    """Result of a file's content check.
 
-    :param error: What is wrong with it; ``None`` when nothing is.
+    :param error: The damage; ``None`` without one.
     :param not_looked_into: Why its content could not be judged; empty when it was.
     """
 
@@ -70,7 +70,7 @@ class ContentCheck:
     def __call__(self, file: StateFile) -> None:
         """Look into *file*.
 
-        :raises CheckpointCorruptError: It is not what Spark wrote.
+        :raises CheckpointCorruptError: It is not Spark's content.
         """
         if file.path not in self._seen:
             ask = self.elsewhere.pop(file.path, None)
@@ -106,7 +106,7 @@ class ContentCheck:
         return Answer(None, unknown)
 
     def _problems(self, file: StateFile, read: SinglePass) -> tuple[str, TableDataError | None]:
-        """Look into the content; returns why it could not be judged, and what only a read of the rows would meet."""
+        """Check the content; return why it could not be judged, and the error that only a read of rows meets."""
         try:
             _check_content(file, read, self._release)
             self._check_changed(file, read)  # guard: changed-rows-are-rows
@@ -117,9 +117,9 @@ class ContentCheck:
         return "", None
 
     def _check_changed(self, file: StateFile, read: SinglePass) -> None:
-        """Compare a stream whose codec sums nothing up with the hidden checksum, which Spark does not look at.
+        """Compare a stream without checksums in its codec with the hidden checksum file, which Spark ignores.
 
-        A byte of it that is another one is another row, without an error.
+        A changed byte changes a row without an error.
         """
         place, _, own = file.path.rpartition("/")
         hidden = f"{place}/.{own}.crc"

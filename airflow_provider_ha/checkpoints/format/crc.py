@@ -1,4 +1,4 @@
-"""The two checksums around a file of a checkpoint, and the files that hold them.
+"""Checksums of a checkpoint's files, and the files with them.
 
 CRC32 of every 512 bytes in Hadoop's hidden ``.<name>.crc``; CRC32C of the whole file in Spark's visible ``<name>.crc``
 (4.1 and later). Both are computed while another reader reads the file.
@@ -33,7 +33,7 @@ class _SparkRecord(NamedTuple):
 
 
 class SparkSum:
-    """The checksum of a file whose ``<name>.crc`` Spark wrote.
+    """Checksum of a file with a ``<name>.crc`` of Spark.
 
     :param checksum_file: Content of that file.
     """
@@ -73,10 +73,9 @@ def recorded_crc32c(checksum_file: bytes, size: int) -> int | None:
 
 
 class HadoopSums:
-    """The checksums of a file whose ``.<name>.crc`` Hadoop wrote, as Hadoop compares them.
+    """Checksums of a file with a ``.<name>.crc`` of Hadoop, compared as Hadoop does.
 
-    :param read_at: Reads (offset, length) of that file: its sums are as many as the file has chunks, so they are read
-        as they are needed.
+    :param read_at: Reads (offset, length) of the checksum file: it has a sum per chunk, so sums are read as needed.
     """
 
     def __init__(self, read_at: Callable[[int, int], bytes]) -> None:
@@ -102,7 +101,7 @@ class HadoopSums:
         self._begin(view[whole:])
 
     def problem(self) -> str:
-        """Return why the checksum file does not fit the file; empty when it fits. No byte can be added after it."""
+        """Return why the checksum file does not match the file; empty when it does. Ends the input."""
         if self._filled and not self._problem:
             self._end()
         if not self._problem and self._read_at(self._at, 1):
@@ -124,7 +123,7 @@ class HadoopSums:
 
 
 def was_changed(data: bytes, checksum_file: bytes) -> bool:
-    """Whether a file's *data* was changed after Hadoop wrote its ``.<name>.crc``.
+    """Return whether a file's *data* was changed after Hadoop wrote its ``.<name>.crc``.
 
     A changed content changes all four bytes of a sum (but for 1 in four million). A checksum file that is cut, or
     differs in one byte, was damaged itself: it says nothing about the file.
@@ -145,7 +144,7 @@ def _spark_record(checksum_file: bytes) -> _SparkRecord | None:
 
 
 def _hadoop_head(head: bytes) -> tuple[int, str]:
-    """Return how many bytes a sum is of, and what is wrong with the head of a checksum file."""
+    """Return the number of bytes per sum, and the fault in the head of a checksum file."""
     if len(head) < _HADOOP_HEADER.size:
         return 0, "the hidden checksum file is cut"
     magic, chunk = _HADOOP_HEADER.unpack(head)

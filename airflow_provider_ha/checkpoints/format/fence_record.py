@@ -1,7 +1,7 @@
-"""The record of a takeover in a log: an entry that no release of Spark parses, so that its writer's rival stops.
+"""The record of a takeover in a log: an entry that Spark cannot parse, so that the old driver stops.
 
-Invariant: it is written into the slot that the old driver needs next, and into no other. It is the end of a log and no
-damage: the batches before it are what they were.
+Invariant: it is written only into the slot that the old driver needs next. It is the end of a log and not damage: the
+batches before it are unchanged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FenceRecord:
 def parse_fence(data: bytes) -> FenceRecord | None:
     """Return the record in an entry of a log; ``None`` for any other entry.
 
-    What a later release says beside it is left out; a damaged one is still a fence, of an unknown leader.
+    Fields of later releases are ignored; a damaged record is still a fence, by an unknown leader.
     """
     if not data.startswith(MAGIC):
         return None

@@ -23,9 +23,9 @@ def versions(store: Store) -> list[int]:
 
 
 def chains(store: Store, version: int) -> list[Chain]:
-    """Return the sets of files that *version* can be loaded from, the one that Spark tries first at first.
+    """Return the sets of files that *version* can be loaded from, in Spark's order.
 
-    :raises FileGoneError: A delta is missing, and no snapshot stands in for it.
+    :raises FileGoneError: A delta is missing, without a snapshot in its place.
     """
     first = store.unbroken_from("delta", version)
     snapshots = store.remember("snapshots", lambda: _snapshots(store))

@@ -24,10 +24,10 @@ BEGUN = frozenset({METADATA, OFFSETS, COMMITS})
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a query is.
+    """Progress of a query.
 
-    :param planned: L, the highest batch in the offset log; -1 when there is none.
-    :param committed: C, the highest batch in the commit log; -1 when there is none.
+    :param planned: L, the highest batch in the offset log; -1 without one.
+    :param committed: C, the highest batch in the commit log; -1 without one.
     """
 
     planned: int
@@ -35,7 +35,7 @@ class Progress:
 
     @property
     def in_flight(self) -> bool:
-        """Whether a batch was planned and not committed: Spark executes exactly that batch again."""
+        """Return whether a batch was planned and not committed: Spark executes exactly that batch again."""
         return self.planned > self.committed
 
 

@@ -1,7 +1,7 @@
-"""Which batches have an entry in the logs, and which entry Spark reads beside that of a batch.
+"""Batches with entries in the logs, and the previous entry that Spark reads for a batch.
 
-A query reads the entry of the batch before; with asynchronous progress tracking, which leaves batches out, the newest
-one of the offset log that there is. That tracking purges each log by what it holds itself, so the commit log may reach
+A query reads the entry of the batch before; with asynchronous progress tracking, which skips batches, the newest
+existing entry of the offset log. That tracking purges each log by its own content, so the commit log may reach
 further back (``AsyncProgressTrackingMicroBatchExecution``, the same from 3.4 to 4.2).
 """
 
@@ -15,13 +15,13 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class LogEntries:
-    """The entries of both logs.
+    """Entries of both logs.
 
-    :param planned: Batches that have one in the offset log, ascending.
-    :param committed: Batches that have one in the commit log.
-    :param known: Batches that count as entries of the offset log, ascending: those that were committed belong to them,
-        unless they are older than all that it still has.
-    :param left_out: The (first, last) of every run of batches that neither log has, ascending.
+    :param planned: Batches in the offset log, ascending.
+    :param committed: Batches in the commit log.
+    :param known: Batches that count as entries of the offset log, ascending: committed batches are included unless they
+        are older than the whole offset log.
+    :param left_out: The (first, last) of each run of batches missing in both logs, ascending.
     """
 
     planned: tuple[int, ...]
@@ -40,11 +40,11 @@ class LogEntries:
         return cls(tuple(entries), done, tuple(known), tuple(gaps))
 
     def leaves_out(self, *, beside: int) -> bool:
-        """Whether batches were left out elsewhere than right below *beside*: one gap may be an entry that was lost."""
+        """Return whether batches are missing elsewhere than right below *beside*: one gap may be a lost entry."""
         return any(last != beside - 1 for _, last in self.left_out)  # guard: one-gap-is-asynchronous
 
     def previous(self, batch: int, *, sparse: bool) -> int | None:
-        """Return the batch whose entry Spark reads beside that of *batch*; ``None`` for none.
+        """Return the batch whose entry Spark reads next to that of *batch*; ``None`` for none.
 
         :param sparse: Whether batches may have been left out: only in a query without state.
         """

@@ -19,9 +19,9 @@ _LONG = 7
 
 
 def decode(stream: ByteStream) -> Iterator[bytes]:
-    """Yield the content of every chunk of *stream*.
+    """Yield the contents of the chunks of *stream*.
 
-    :raises StreamCorruptError: One is cut, or is not what LZF writes.
+    :raises StreamCorruptError: A chunk is cut, or is not LZF.
     """
     while stream.peek(1):
         at = stream.position

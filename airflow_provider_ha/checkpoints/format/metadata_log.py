@@ -1,7 +1,7 @@
 """The logs of a checkpoint: ``metadata``, ``offsets/<n>`` and ``commits/<n>``.
 
-Invariant: an entry is either read as Spark reads it or refused with its path and the reason; nothing is guessed.
-Spark writes an entry with a rename, so a short one is a fault of the disk or the file system, never a normal state.
+Invariant: an entry is either read as Spark reads it or refused with its path and the reason, never guessed. Spark
+writes an entry with a rename, so a short one is a fault of the disk or the file system, never a normal state.
 """
 
 from __future__ import annotations
@@ -136,17 +136,17 @@ def read_commits(directory: Tree, batch: int) -> CommitsEntry:
 
 
 def read_query_id(directory: Tree) -> str:
-    """Return the id of the query from ``metadata``: what exactly-once sinks know it by.
+    """Return the id of the query from ``metadata``, by which exactly-once sinks identify it.
 
-    :raises CheckpointCorruptError: It is missing or not what Spark wrote.
+    :raises CheckpointCorruptError: It is missing or not Spark's.
     """
     return parse_query_id(read_text(directory, METADATA))[0]
 
 
 def parse_query_id(text: str) -> tuple[str, str]:
-    """Return the id of the query, and what follows the JSON that holds it: Spark reads no further.
+    """Return the id of the query, and the text after its JSON: Spark reads no further.
 
-    :raises CheckpointCorruptError: It is not what Spark wrote.
+    :raises CheckpointCorruptError: It is not Spark's.
     """
     try:
         document, end = json.JSONDecoder().raw_decode(text.lstrip())

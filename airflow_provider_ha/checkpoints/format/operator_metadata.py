@@ -1,8 +1,8 @@
-"""What Spark has to read about a stateful operator before it opens its state: its metadata, and the schemas it names.
+"""Metadata of a stateful operator and its schemas, which Spark reads before it opens the state.
 
-Metadata of version 1 (4.0 and later) is written again when it is gone, and passed over when it cannot be read. That of
-version 2 (``transformWithState`` since 4.0, joins with state format 3 since 4.1) names the schema files, so an operator
-of that layout does not start without it (``StreamingSymmetricHashJoinExec``, ``TransformWithStateExecBase``,
+Metadata of version 1 (4.0 and later) is written again when it is missing, and skipped when it cannot be read. Version 2
+(``transformWithState`` since 4.0, joins with state format 3 since 4.1) contains the names of the schema files, so an
+operator of that layout does not start without it (``StreamingSymmetricHashJoinExec``, ``TransformWithStateExecBase``,
 ``OperatorStateMetadataV2Reader``).
 """
 
@@ -31,24 +31,24 @@ def first_metadata(operator: int) -> str:
 
 
 def names_schemas(directory: Tree, operator: int) -> bool:
-    """Whether *operator* has the layout whose metadata, of version 2, names its schema files."""
+    """Return whether *operator* has the layout whose metadata, of version 2, names its schema files."""
     place = f"{STATE}/{operator}"
     return bool(names(directory, f"{place}/_stateSchema")) or (directory / place / "_metadata" / "v2").is_directory()
 
 
 def has_own_schema(directory: Tree, operator: int) -> bool:
-    """Whether a store of the first partition has its schema beside it: every layout but that of version 2 has."""
+    """Return whether a store of the first partition has its schema next to it, as in all layouts but version 2."""
     place = f"{STATE}/{operator}/0"
     stores = ["", *(f"/{name}" for name in names(directory, place) if name[:1].isalpha())]
     return any(exists(directory, f"{place}{store}/_metadata/schema") for store in stores)
 
 
 def check_schemas_named(directory: Tree, operator: int, batch: int) -> list[str]:
-    """Look for what an operator that names its schemas needs to go on after *batch*; return schemas that are gone.
+    """Check the files of an operator with named schemas for a start after *batch*; return missing schemas.
 
-    A join writes a schema that is gone again, ``transformWithState`` reads every one of them.
+    A join writes a missing schema again, ``transformWithState`` reads all schemas.
 
-    :param batch: Metadata that was written after it is not read.
+    :param batch: Later metadata is not read.
     :raises CheckpointCorruptError: A file is missing and needed, or cannot be read.
     """
     place = f"{STATE}/{operator}/_metadata/v2"

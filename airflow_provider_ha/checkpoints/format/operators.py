@@ -1,7 +1,7 @@
-"""What Spark recorded about a stateful operator: its name, its stores, how many partitions it has.
+"""Spark's record of a stateful operator: name, stores, number of partitions.
 
-Invariant: absence is an answer. Releases before 4.0 record nothing here, so a missing file means "as the pinned conf
-and the directories say". So does a version 1 file that cannot be read: every release starts without it.
+Invariant: absence is valid. Releases before 4.0 have no such record, so a missing file means "as in the pinned conf and
+the directories". So does an unreadable version 1 file: every release starts without it.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Operator:
     """One stateful operator.
 
     :param number: Its id.
-    :param stores: Its stores; ``default`` lies in the partition's own directory.
+    :param stores: Its stores; ``default`` is in the partition's own directory.
     :param partitions: How many it has; ``None`` when only the pinned conf tells.
-    :param keyless: Whether all its state lies in partition 0, at any number of partitions.
+    :param keyless: Whether all its state is in partition 0, at any number of partitions.
     :param found: How many partitions have a directory.
     """
 
@@ -119,7 +119,7 @@ def substores(directory: Tree, place: str) -> tuple[str, ...]:
 
 
 def _seen_stores(directory: Tree, partition: str) -> tuple[str, ...]:
-    """Return the stores of an operator without metadata, by what lies in its first partition.
+    """Return the stores of an operator without metadata, by what is in its first partition.
 
     One store of a join says that there are four: releases before 4.0 record their names nowhere.
     """
@@ -151,7 +151,7 @@ def _parse(path: str, text: str) -> _Recorded:
 
 
 def _is_keyless(directory: Tree, place: str) -> bool | None:
-    """Whether the operator has no key, by its schema; ``None`` when there is no schema."""
+    """Return whether the operator has no key, by its schema; ``None`` when there is no schema."""
     path = f"{place}/_metadata/schema"
     if not exists(directory, path):
         return None
@@ -161,9 +161,9 @@ def _is_keyless(directory: Tree, place: str) -> bool | None:
 
 
 def _keys_are_empty(directory: Tree, place: str) -> bool:
-    """Whether the first key that the HDFS-backed store at *place* holds is none, or the one null key of a limit.
+    """Return whether the first key that the HDFS-backed store at *place* holds is none, or the one null key of a limit.
 
-    True where no key can be read as well: a partition alone is then taken for all there is.
+    True where no key can be read too: a partition alone is then taken for all there is.
     """
     written = [(int(match[1]), name) for name in names(directory, place) if (match := _WRITTEN.fullmatch(name))]
     for _, name in sorted(written, reverse=True):

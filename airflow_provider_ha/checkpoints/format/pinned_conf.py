@@ -1,9 +1,9 @@
-"""The conf and the times that an entry of the offset log pins, and what a release cannot read of them.
+"""Conf and times pinned by an entry of the offset log, and the values that a release cannot read.
 
-A start sets every conf that its release pins in the session, and a value of the wrong kind ends it
-(``OffsetSeqMetadata.setSessionConf``, ``SQLConf``: 3.2 to 4.3). What a release does not pin, it does not read.
+A start sets all pinned confs of its release in the session, and a value of the wrong kind ends it
+(``OffsetSeqMetadata.setSessionConf``, ``SQLConf``: 3.2 to 4.3). A release reads only the confs it pins.
 
-Invariant: only the entry that is the newest planned one is read so. An older one pins nothing any more.
+Invariant: only the newest planned entry is read this way. Older ones no longer pin a conf.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NOT_READ = "cannot be read by this release"
 
 @dataclass(frozen=True, slots=True)
 class _Pinned:
-    """One conf that is pinned.
+    """A pinned conf.
 
-    :param since: The first release, (major, minor), that reads it.
-    :param accepts: Whether a release takes a value.
-    :param expected: What it takes, as a clause.
+    :param since: First release, (major, minor), that reads it.
+    :param accepts: Whether a release accepts a value.
+    :param expected: Accepted values, as a clause.
     """
 
     since: tuple[int, int]
@@ -44,7 +44,7 @@ class _Pinned:
 
 
 def time_refusals(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yield, as clauses, what no release can read of the times of the newest planned batch."""
+    """Yield, as clauses, the times of the newest planned batch that every release refuses."""
     for time in _TIMES:
         value = metadata.get(time)
         if value is not None and not isinstance(value, int | float):
@@ -71,7 +71,7 @@ def conf_refusals(metadata: Mapping[str, Any], release: Release) -> Iterator[str
 
 
 def is_codec(name: str) -> bool:
-    """Whether Spark can make a codec of this name. That of a class is taken for one: it may lie in any library."""
+    """Return whether Spark can create a codec of this name. Class names pass: any library may have the class."""
     return name.lower() in _CODECS or "." in name
 
 

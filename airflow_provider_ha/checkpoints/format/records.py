@@ -1,8 +1,8 @@
-"""What is inside a delta, a snapshot or a changelog once it is decompressed.
+"""Content of a decompressed delta, snapshot or changelog.
 
-Invariant: a stream of records is whole when its terminator is reached. Spark stops reading there, so what follows it is
-no fault, unless the release has read it before, in search of a version. A record is passed over by its lengths: its
-content is never copied, for any claimed length.
+Invariant: a stream of records is complete when its terminator is reached. Spark stops reading there, so bytes after it
+are not a fault, unless the release read them before, in search of a version. A record is skipped by its lengths: its
+content is never copied, however long it claims to be.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def check_map(pieces: Iterable[bytes]) -> int:
 def check_changelog(pieces: Iterable[bytes], *, reads_version: bool = False) -> int:
     """Return the number of records of a changelog; raises as :func:`check_map` does.
 
-    :param reads_version: Whether the release reads so many bytes as the first two of them say, for a version: of a
-        changelog without records that is all that there is, the end of its stream included.
+    :param reads_version: Whether the release reads a version of the length in the first two bytes: for a changelog
+        without records, this reads everything, including the end of the stream.
     """
     stream = ByteStream(pieces)
     if reads_version:  # guard: ends-of-empty-changelogs-are-not-read
@@ -58,7 +58,7 @@ def check_changelog(pieces: Iterable[bytes], *, reads_version: bool = False) -> 
 
 
 def lineage(pieces: Iterable[bytes]) -> Sequence[tuple[int, str]]:
-    """Return (version, id) of every version back to the snapshot that a changelog of format 2 is based on.
+    """Return (version, id) for all versions back to the base snapshot of a changelog of format 2.
 
     :raises StreamCorruptError: The head of the changelog cannot be read.
     """
@@ -129,7 +129,7 @@ def _skip(stream: ByteStream, length: int) -> None:
 def _pass_over(stream: ByteStream, lead: int) -> int:
     """Pass over the ordinary records that are whole in the buffer, without a call for each; returns their number.
 
-    It stops before everything else: the terminator, a fault, a record that goes on in the next piece.
+    It stops before everything else: the terminator, a fault, a record that continues in the next piece.
 
     :param lead: Bytes before the length of a key: its type, if it has one.
     """

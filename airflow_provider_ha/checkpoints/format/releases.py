@@ -1,7 +1,7 @@
-"""What differs between releases of Spark when a checkpoint is damaged (spark-facts section 7).
+"""Differences between Spark releases for damaged checkpoints (spark-facts section 7).
 
-Invariant: each difference was seen by starting that release on a damaged copy. A release that was not tried is judged
-as the nearest older one that was.
+Invariant: each difference was observed by starting that release on a damaged copy. An untested release is judged as
+the nearest older tested one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DEFAULT = "4.2.0"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """How one release of Spark treats damage.
+    """A Spark release's treatment of damage.
 
     :param version: ``(major, minor)``.
     """
@@ -29,7 +29,7 @@ class Release:
 
     @property
     def needs_query_id(self) -> bool:
-        """Whether a missing ``metadata`` is refused (SPARK-55058); older releases make a new query id."""
+        """Return whether a missing ``metadata`` is refused (SPARK-55058); older releases make a new query id."""
         return self.version >= (4, 2)
 
     def inner_version(self, *, by_id: bool) -> str:
@@ -43,12 +43,12 @@ class Release:
 
     @property
     def knows_changelogs(self) -> bool:
-        """Whether a RocksDB store is loaded from an older zip and the changelogs since; 3.4 knows only zips."""
+        """Return whether a RocksDB store is loaded from an older zip and the changelogs since; 3.4 knows only zips."""
         return self.version >= (3, 5)
 
     @property
     def reads_version_of_changelogs(self) -> bool:
-        """Whether a changelog is taken to begin with its version, as a text of the length that its first bytes say."""
+        """Return whether a changelog is assumed to begin with its version, as a text with its length first."""
         return self.version >= (4, 0)
 
     @property
@@ -58,36 +58,36 @@ class Release:
 
     @property
     def falls_back(self) -> bool:
-        """Whether a store whose newest snapshot is bad is loaded from an older one and the changes since."""
+        """Return whether a store whose newest snapshot is bad is loaded from an older one and the changes since."""
         return self.version >= (4, 2)
 
     @property
     def skips_directories(self) -> bool:
-        """Whether a directory in the place of a snapshot counts as none: 3.3, 3.5 and 4.1 go on, 4.2 and 4.3 fail."""
+        """Return whether a directory as a snapshot is ignored: 3.3, 3.5 and 4.1 continue, 4.2 and 4.3 fail."""
         return self.version < (4, 2)  # guard: directories-are-skipped-for-ever
 
     @property
     def refuses_unfinished_repartition(self) -> bool:
-        """Whether a repartition that was begun and not committed is refused."""
+        """Return whether a repartition that was begun and not committed is refused."""
         return self.version >= (4, 2)
 
     @property
     def accepts_empty_spark_crc(self) -> bool:
-        """Whether an empty checksum file counts as none."""
+        """Return whether an empty checksum file counts as none."""
         return self.version == (4, 1)
 
     def checks_hadoop_crc_of_zip(self, *, by_id: bool) -> bool:
-        """Whether a RocksDB zip is compared with its hidden checksum: 4.1 does it with either format, 4.2 with 1 only.
+        """Return whether a RocksDB zip is compared with its hidden checksum: 4.1 in both formats, 4.2 only in format 1.
 
         :param by_id: Whether the zip belongs to checkpoint format 2.
         """
         return not by_id or self.version < (4, 2)  # guard: zips-by-id-are-not-compared
 
     def checks_spark_crc(self, *, by_id: bool, of_zip: bool) -> bool:
-        """Whether Spark's visible checksum files are enforced.
+        """Return whether Spark's visible checksum files are enforced.
 
-        :param by_id: Whether the file belongs to checkpoint format 2: since 4.2 only those are checked.
-        :param of_zip: Whether it is a RocksDB zip: 4.1 stops reading before the end of one, and compares nothing.
+        :param by_id: Whether the file belongs to checkpoint format 2: since 4.2 other files are not checked.
+        :param of_zip: Whether it is a RocksDB zip: 4.1 stops reading before its end, and does not compare.
         """
         # guard: zips-of-4-1-have-sums
         return (self.version == (4, 1) and not of_zip) or (by_id and self.version >= (4, 2))
@@ -106,7 +106,7 @@ def release(version: str | None) -> Release:
 
 
 def installed_version() -> str:
-    """Return the version of the installed pyspark, read without importing it; the default when there is none."""
+    """Return the version of the installed pyspark, read without importing it; the default without pyspark."""
     try:
         return importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:

@@ -31,9 +31,9 @@ METADATA_LIMIT = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class ZipContent:
-    """What a zip's inner ``metadata`` says.
+    """Content of a zip's inner ``metadata``.
 
-    :param files: Path relative to the store -> size in bytes; ``None`` where the metadata does not say.
+    :param files: Sizes in bytes by path relative to the store; ``None`` if the metadata has no size.
     """
 
     files: dict[str, int | None]
@@ -45,12 +45,12 @@ def versions(store: Store) -> list[int]:
 
 
 def chains(store: Store, version: int, state_id: str | None) -> list[Chain]:
-    """Return the sets of files that *version* can be loaded from, the one that Spark tries first at first.
+    """Return the sets of files that *version* can be loaded from, in Spark's order.
 
-    :param version: What batch ``version`` reads.
+    :param version: Version read by batch ``version``.
     :param state_id: Its id with checkpoint format 2, else ``None``.
-    :raises FileGoneError: There is none.
-    :raises CheckpointCorruptError: A file that names others cannot be read.
+    :raises FileGoneError: There is no such set.
+    :raises CheckpointCorruptError: A file with references to others cannot be read.
     """
     steps = _steps(store, version, state_id)
     found: list[Chain] = []
@@ -95,18 +95,18 @@ def repairs(store: Store, version: int, state_id: str | None) -> list[Chain]:
 
 
 def changelogs_used(store: Store) -> bool:
-    """Whether this store has any changelog: then a missing one is the fault, else the zip is."""
+    """Return whether this store has any changelog: then a missing one is the fault, else the zip is."""
     return any(name.endswith(".changelog") for name in store.names)
 
 
 def has_unique_name(name: str) -> bool:
-    """Whether a file of a store has an id in its name (format 2): no other process ever writes a file of that name."""
+    """Return whether a file name of a store contains an id (format 2): other processes never write the same name."""
     match = _NAME.fullmatch(name)
     return match is not None and match[2] is not None
 
 
 def read_zip(path: str, read: SinglePass) -> ZipContent:
-    """Return what the zip at *path* names.
+    """Return the files in the zip at *path*.
 
     :raises CheckpointCorruptError: It is not a zip, or its inner ``metadata`` cannot be read.
     """
@@ -128,7 +128,7 @@ def read_zip(path: str, read: SinglePass) -> ZipContent:
 
 
 def _steps(store: Store, version: int, state_id: str | None) -> list[tuple[str, str]]:
-    """Return (zip name, changelog name) of every version that can lie below *version*, newest first."""
+    """Return (zip name, changelog name) of the versions that can be below *version*, newest first."""
     if state_id is None:
         # Down to the first changelog that is not there. A query that ran for months is at version 1,000,000.
         lowest = max(store.unbroken_from("changelog", version) - 1, 1)

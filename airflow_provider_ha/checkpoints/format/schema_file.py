@@ -1,7 +1,7 @@
 """State schemas of version 3: one for each column family of a store, as ``SchemaHelper.SchemaV3Reader`` reads them.
 
-A version, a number of column families, and of each its name, and the key, the value and two encodings as JSON in
-chunks. Invariant: a schema is whole when all that it announces is there; what follows is not read.
+A version, a number of column families, and for each family its name, and the key, the value and two encodings as JSON
+in chunks. Invariant: a schema is complete when all announced parts exist; later bytes are not read.
 """
 
 from __future__ import annotations

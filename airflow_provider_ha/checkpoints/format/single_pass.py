@@ -25,8 +25,8 @@ class Sum(Protocol):
 class SinglePass:
     """Reads a file in large pieces and keeps the last one.
 
-    :param file: What is read.
-    :param sums: Each is given every byte, by :meth:`finish` at the latest.
+    :param file: The file.
+    :param sums: Checksums; each receives every byte, by :meth:`finish` at the latest.
     """
 
     def __init__(self, file: OpenFile, sums: Sequence[Sum] = ()) -> None:

@@ -1,8 +1,8 @@
-"""Checking a RocksDB table file by what it says itself: every block of it against the block's own checksum.
+"""Check of a RocksDB table file: each block against the block's checksum.
 
-Invariant: nothing is called corrupt that RocksDB could mean. A table of another format, with checksums of another kind
-or of a later version is left alone and said to be (``NotLookedIntoError``). Found is every damage but of the bytes that
-RocksDB does not read itself: the padding inside the footer (format version 2 to 5), and padding between blocks.
+Invariant: a valid RocksDB table is never reported as corrupt. A table of another format, with checksums of another kind
+or of a later version is not judged (``NotLookedIntoError``). All damage is found except in bytes that RocksDB does not
+read: padding inside the footer (format version 2 to 5), and between blocks.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def _look_for_another(read: SinglePass, candidates: list[bytes]) -> None:
 
 
 class _Table:
-    """A table whose metaindex and properties are read.
+    """A table with its metaindex and properties.
 
-    :raises StreamCorruptError: One of them, or the footer, is damaged.
+    :raises StreamCorruptError: The footer, metaindex or properties are damaged.
     """
 
     def __init__(self, read: SinglePass, raw: bytes) -> None:
@@ -131,7 +131,7 @@ class _Table:
             raise NotLookedIntoError(f"{self._read.size - covered} of its bytes are in no block that is known")
 
     def _check_all(self, blocks: Iterable[Handle], check: Callable[[Handle], None]) -> int:
-        """Check blocks, and return how many bytes they have. An index that names one of them often is not followed."""
+        """Check blocks, and return their size in bytes. Stops at an index that repeats blocks."""
         covered = 0
         for block in blocks:
             check(block)
@@ -159,7 +159,7 @@ class _Table:
         return [self._handles(top) for top in divided]
 
     def _handles(self, index: Handle) -> Iterator[Handle]:
-        """Yield what an index names; nothing when it cannot be read for a reason that is no fault of it."""
+        """Yield the blocks of an index; empty when it cannot be read although it is not damaged."""
         try:
             block = self._content(index)
             if self._number(_DELTA_ENCODED):
@@ -183,7 +183,7 @@ class _Table:
         return varint(self._properties[name], 0)[0] if name in self._properties else 0
 
     def _content(self, block: Handle) -> bytes:
-        """Return the content of a block that has to be held; nothing of it is believed before its checksum fits."""
+        """Return the content of a block held in memory; its checksum is verified first."""
         self._verify(block)
         if block.size > HELD:
             raise NotLookedIntoError(f"its index has {block.size} bytes")

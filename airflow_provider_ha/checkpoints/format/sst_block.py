@@ -1,7 +1,7 @@
-"""A block of a RocksDB table file: its place, its compression, and the entries of those that name other blocks.
+"""Block of a RocksDB table file: position, compression, and entries of index blocks.
 
-Written after RocksDB's ``table/format.cc`` and ``table/block_based``. Every block is followed by five bytes: how it is
-compressed, and a checksum of its bytes with that one.
+Written after RocksDB's ``table/format.cc`` and ``table/block_based``. Every block is followed by five bytes: its
+compression, and a checksum over block and compression.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _NAME = 256
 
 
 class Handle(NamedTuple):
-    """Where a block is.
+    """Position of a block.
 
-    :param offset: Its first byte.
-    :param size: Bytes, without the five that follow it.
+    :param offset: First byte.
+    :param size: Bytes, without the trailer of five bytes.
     """
 
     offset: int
@@ -115,10 +115,10 @@ def handle(data: bytes, at: int = 0) -> tuple[Handle, int]:
 
 
 def entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values of a block; of a long key only the beginning, for no name is long.
+    """Yield the keys and values of a block; long keys are cut, as names are short.
 
-    :raises StreamCorruptError: Its entries do not fit it.
-    :raises NotLookedIntoError: It has a layout that is not known here.
+    :raises StreamCorruptError: The entries do not match its size.
+    :raises NotLookedIntoError: Its layout is unknown here.
     """
     at, end, key, key_length = 0, _entries_end(block), b"", 0
     while at < end:

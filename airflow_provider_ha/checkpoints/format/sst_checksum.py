@@ -1,6 +1,6 @@
-"""The checksums of the blocks of a RocksDB table file, of every kind that RocksDB writes.
+"""Checksums of blocks in a RocksDB table file, of all kinds that RocksDB writes.
 
-Written after ``ComputeBuiltinChecksum`` of RocksDB's ``table/format.cc``.
+Follows ``ComputeBuiltinChecksum`` of RocksDB's ``table/format.cc``.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _STATES: dict[int, Callable[[], _State]] = {
 
 
 class BlockSum:
-    """RocksDB's checksum of a block and of the byte after it, in 32 bits.
+    """RocksDB's checksum of a block and the byte after it, in 32 bits.
 
-    :param kind: One of :data:`SUMS`.
+    :param kind: A kind in :data:`SUMS`.
     """
 
     def __init__(self, kind: int) -> None:
@@ -85,7 +85,7 @@ def block_sum(kind: int, block: bytes) -> int:
 
 
 def context(base: int, offset: int) -> int:
-    """Return what is added to the checksum of the block at *offset*, so that a block in a wrong place is seen.
+    """Return the addend of the checksum of the block at *offset*, which detects misplaced blocks.
 
     :param base: From the footer; 0 before format version 6.
     """

@@ -1,8 +1,8 @@
-"""Every state file that a batch needs, of every operator, partition and store.
+"""State files that a batch needs, of all operators, partitions and stores.
 
-Invariant: batch N writes state version N + 1, and the query goes on only when every store has it. Which stores there
-must be is read from what Spark recorded (ids of the commit, operator metadata, pinned conf), not from what is found:
-a directory that is missing must be seen.
+Invariant: batch N writes state version N + 1, and the query continues only when every store has it. The list of stores
+comes from Spark's records (ids of the commit, operator metadata, pinned conf), not from existing directories: a
+missing directory must be noticed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HDFS_PROVIDER = "HDFSBackedStateStoreProvider"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A version of one store that a batch needs. Called, it returns the ways to load it; raises as the reader does.
+    """A version of a store that a batch needs. Called, it returns the ways to load it; raises as the reader does.
 
     :param place: The partition, or the store in it, relative to the checkpoint.
     :param version: Of the state.
@@ -42,7 +42,7 @@ class Need:
     _repairs: Callable[[], list[Chain]] = field(compare=False, default=list)
 
     def __call__(self) -> list[Chain]:
-        """Return the ways to load it, the one that Spark tries first at first."""
+        """Return the ways to load it, in Spark's order."""
         return self._find()
 
     def repairs(self) -> list[Chain]:
@@ -51,7 +51,7 @@ class Need:
 
 
 class StateReader:
-    """Finds the state of any batch of one checkpoint; remembers names and zips, so it is made again for each look.
+    """Finds the state of any batch of a checkpoint; remembers names and zips, so it is made again for each look.
 
     :param directory: The checkpoint.
     :param accept: Looks at a state file and raises ``CheckpointCorruptError`` when it is bad; without it, only an empty
@@ -68,7 +68,7 @@ class StateReader:
     def files(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[StateFile]:
         """Yield the files of the state after the batch of these entries.
 
-        :raises CheckpointCorruptError: A file is missing, is not what names it says, or cannot be read.
+        :raises CheckpointCorruptError: A file is missing, does not match its reference, or cannot be read.
         """
         for find in self.stores_needed(offsets, commits):
             yield from self.first_whole(find())
@@ -98,10 +98,10 @@ class StateReader:
                 yield Need(place, version, provider, partial(self._by_number, self.store(place), version, provider))
 
     def lacks(self, need: Need) -> CheckpointCorruptError | None:
-        """Return what is wrong with the files that a fork takes for a store, ``None`` when nothing is; looked at once.
+        """Return the damage in the files that a fork uses for a store, or ``None``; cached.
 
-        A fork looks at names and sizes alone. It takes the first way that is whole by these, and no file of an older
-        one: when its content is bad, there is nothing that Spark could go on from.
+        A fork checks only names and sizes. It takes the first way that is complete by these, and no file of an older
+        way: with bad content, Spark could not continue from the fork.
         """
         key = need.place, need.version, need.which  # hashed faster than a dataclass is
         try:
@@ -119,11 +119,11 @@ class StateReader:
         return None
 
     def first_whole(self, chains: list[Chain]) -> list[StateFile]:
-        """Return the files of the first way to load a store that is whole.
+        """Return the files of the first complete way to load a store.
 
-        An older way is as good: a fork holds nothing of the newer one, so Spark finds only this one there.
+        An older way is equivalent: a fork has no files of the newer one, so Spark finds only this one.
 
-        :raises CheckpointCorruptError: None is; says what is wrong with the first.
+        :raises CheckpointCorruptError: All ways are damaged; the message is about the first.
         """
         return self._first_whole(chains, self._accept)
 
@@ -196,7 +196,7 @@ def _accepted(chain: Chain, accept: Callable[[StateFile], None]) -> list[StateFi
 
 
 def check_not_empty(file: StateFile) -> None:
-    """Refuse what no state file can be; archived logs of RocksDB may be empty.
+    """Refuse an empty state file; archived logs of RocksDB may be empty.
 
     :raises CheckpointCorruptError: The file has no bytes.
     """

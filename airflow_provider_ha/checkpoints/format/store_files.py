@@ -1,4 +1,4 @@
-"""One state store of one partition: its directory, its names, and the files that a version is made of.
+"""One state store of a partition: its directory, its names, and the files that a version is made of.
 
 Invariant: the names are read once. A file that Spark purges afterwards is missing when its size is read, never half
 seen.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Kind(str, Enum):
-    """What a state file is."""
+    """Kind of a state file."""
 
     DELTA = "delta"
     SNAPSHOT = "snapshot"
@@ -64,7 +64,7 @@ class Store:
 
     @classmethod
     def open(cls, directory: Tree, place: str) -> Store:
-        """Read the names of the store at *place*; a store that is not there has none."""
+        """Read the names of the store at *place*; a missing store has no names."""
         return cls(directory, place, frozenset(files.names(directory, place)))
 
     def path(self, name: str) -> str:

@@ -40,10 +40,10 @@ class ZipCorruptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """What is in a zip.
+    """Members of a zip.
 
-    :param sizes: Name -> unpacked bytes.
-    :param kept: Name -> content, of the requested members.
+    :param sizes: Unpacked bytes by name.
+    :param kept: Content of the requested members by name.
     """
 
     sizes: dict[str, int]
@@ -51,12 +51,12 @@ class Members:
 
 
 def read_members(pieces: Iterable[bytes], size: int, keep: Mapping[str, int]) -> Members:
-    """Read every member to its end, and compare each with its checksum.
+    """Read all members to their end, and compare them with their checksums.
 
     :param pieces: The bytes of the zip.
-    :param size: How many they are.
-    :param keep: Name -> the most bytes that it may have, for members whose content is wanted.
-    :raises ZipCorruptError: No member is there, one is cut or garbled, or claims what it cannot have.
+    :param size: Size of the zip in bytes.
+    :param keep: Maximum size in bytes by name, for the requested members.
+    :raises ZipCorruptError: The zip is empty, or a member is cut, garbled, or has an impossible header.
     """
     stream, found = ByteStream(pieces), Members({}, {})
     try:
