@@ -1,1 +1,1 @@
-"""Which checkpoint is restored, what that would do, and how it is prepared and started."""
+"""Restore: selection of a checkpoint, plan of the effects, preparation and start."""

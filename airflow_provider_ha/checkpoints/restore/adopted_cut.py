@@ -1,8 +1,8 @@
-"""A checkpoint directory that Spark wrote elsewhere, looked at as the cut of a job that has never seen it.
+"""Checkpoint directory that Spark wrote elsewhere, read as the cut of a job that did not write it.
 
-Invariants: only reads. The cut is the last committed batch, verified to the last byte; what was planned after it is
-recorded, so that exactly that batch is executed again. A directory whose query goes on while it is looked at is
-refused: two queries would write to one output.
+Invariants: only reads. The cut is the last committed batch, verified to the last byte; the batch planned after it is
+recorded, so that exactly that batch is executed again. A directory whose query runs during the read is refused: two
+queries would write to the same output.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCut:
-    """What one directory holds.
+    """Content of a directory.
 
-    :param cut: Its last committed batch, with the record of it and of the one that was planned after it.
-    :param adopted: Where it lies, and how far its query was.
+    :param cut: Its last committed batch, with its record and that of the batch planned after it.
+    :param adopted: Its location, and the progress of its query.
     :param candidate: The same, for the plan.
-    :param created_at: When the batch was committed, as far as that can be known.
+    :param created_at: When the batch was committed, if known.
     """
 
     cut: QueryCut
@@ -39,14 +39,14 @@ class DirectoryCut:
 
 
 def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verify) -> DirectoryCut:
-    """Look at the directory of one query. Changes nothing.
+    """Read the directory of a query. Changes nothing.
 
-    :param directory: It, as it is now.
+    :param directory: Its current state.
     :param place: Its absolute path, or URI.
-    :param verify: Says what can be restored from it.
+    :param verify: Verifies the restorable batches.
     :raises CheckpointMissingError: Its query has not committed a batch yet.
     :raises CheckpointCorruptError: Its last committed batch cannot be restored, with the file.
-    :raises JobStateError: Its query goes on at this moment.
+    :raises JobStateError: Its query is running.
     :raises StorageUnavailableError: It could not be read.
     """
     before = progress(directory)

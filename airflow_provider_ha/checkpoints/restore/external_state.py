@@ -1,8 +1,8 @@
 """The external state that decides what a restore does: brokers, tables, notes of fenced functions.
 
-Invariant: an answer is used, and a missing answer is reported. What could not be found out becomes part of the facts,
-with its reason, and is never guessed: the plan can be shown with it, and is refused until it is known or accepted as
-unverified (``judgement``).
+Invariant: a fact is used, and a missing fact is reported. An unknown fact becomes part of the facts, with its reason,
+and is never guessed: the plan can be shown with it, and is refused until it is known or accepted as unverified
+(``judgement``).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, PartitionOffsets]]
 
 @dataclass(frozen=True, slots=True)
 class ExternalQueries:
-    """Asks what lies outside of the checkpoint.
+    """Queries for facts outside of the checkpoint.
 
-    :param ask_kafka: Asks the brokers of a query.
-    :param ask_inputs: Asks for input files; ``None`` where nothing will be replayed.
-    :param given: Query -> where notes about its fenced function lie; ``None`` when there can be none.
+    :param ask_kafka: Reads the offsets of a query's topics from the brokers.
+    :param ask_inputs: Checks input files; ``None`` where nothing will be replayed.
+    :param given: Returns the notes about a query's fenced function; ``None`` when there can be none.
     """
 
     ask_kafka: AskKafka
@@ -48,11 +48,11 @@ class ExternalQueries:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """One fact that could not be found out.
+    """An unknown fact.
 
-    :param reason: What, and why.
-    :param next_step: How it can be found out.
-    :param retryable: Whether it may be known when it is asked for again.
+    :param reason: The fact, and why it is unknown.
+    :param next_step: How it can be determined.
+    :param retryable: Whether a retry may determine it.
     """
 
     reason: str
@@ -62,18 +62,18 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What was found around one query.
+    """External facts about a query.
 
-    :param initial: Source -> offset that it began with, of those that keep it (Kafka, rate).
-    :param kafka: Partition -> what the brokers have of the topics that are recorded; ``None`` when that is not known.
-    :param sink_gone: Whether the table is not there, although the cut has a batch.
-    :param table_batch: Highest batch that a table has of this query; ``None`` when the sink is none, or not known.
-    :param given: Epoch -> what its fenced ``foreachBatch`` function was given.
-    :param unknown: What could not be found out.
-    :param missing: Batch -> input files of its record that are gone, or are others by now.
-    :param asked: Schemes of the input files that were looked for; ``None`` when none had to be.
-    :param replaced: Those of *missing* that are others by now.
-    :param tables: Source -> what its table has, of those whose place is recorded.
+    :param initial: Initial offset by source, for sources that keep it (Kafka, rate).
+    :param kafka: The brokers' offsets of the recorded topics, by partition; ``None`` if unknown.
+    :param sink_gone: Whether the table is missing, although the cut has a batch.
+    :param table_batch: Highest batch of this query in the table; ``None`` when the sink is not a table, or if unknown.
+    :param given: Notes about the batches given to its fenced ``foreachBatch`` function, by epoch.
+    :param unknown: Unknown facts.
+    :param missing: Missing or replaced input files of its record, by batch.
+    :param asked: Schemes of the checked input files; ``None`` without a check.
+    :param replaced: The files in *missing* that were replaced.
+    :param tables: History of the table by source, for recorded locations.
     """
 
     initial: Mapping[str, str] = field(default_factory=dict)
@@ -97,12 +97,12 @@ def look_around(
     external: ExternalQueries,
     reach: Reach | None = None,
 ) -> Surroundings:
-    """Return what lies around one query. Changes nothing.
+    """Return the external facts about a query. Changes nothing.
 
     :param directory: The query in the chosen pin or savepoint.
     :param cut: Its part of the cut.
-    :param entries: Everything that is recorded of the cut and of what came after it.
-    :param reach: How the file systems of outputs are reached; as the environment says by default.
+    :param entries: All records of the cut and the later batches.
+    :param reach: Access to the file systems of outputs; by default from the environment.
     :raises StorageUnavailableError: The checkpoint itself could not be read.
     """
     sink = cut.sink
@@ -122,7 +122,7 @@ def look_at_sources(
     external: ExternalQueries,
     reach: Reach | None = None,
 ) -> Surroundings:
-    """Return what the sources of one query have; parameters and errors as of :func:`look_around`."""
+    """Return the facts about the sources of a query; parameters and errors as :func:`look_around`."""
     around = Surroundings(initial=_initial_offsets(directory))
     topics = kafka_topics(entries, around.initial)
     if topics:

@@ -1,7 +1,7 @@
-"""The facts that the plan of a restore follows from: records, sinks and inputs as they were read (``gather``).
+"""Facts behind the plan of a restore: records, sinks and inputs as they were read (``gather``).
 
-Invariant: facts are complete before a plan is made of them, and neither is changed afterwards. A fact that is missing
-in a plan is a fact that ``gather_facts`` has to read.
+Invariant: facts are complete before they become a plan, and neither is changed afterwards. If a plan needs a further
+fact, ``gather_facts`` must read it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """What is known about one query.
+    """Facts about a query.
 
     :param cut: Its part of the chosen cut.
-    :param history: Recorded batch -> its entry: what the sinks were given last.
-    :param planned_to: Highest batch that is known to have been planned, readable or not.
-    :param complete: Whether no higher batch can have been planned.
-    :param sink: What its sink has, and what the cut keeps of it.
-    :param drain: What a drain wrote beyond the cut, or may have written when it was not finished.
+    :param history: Entry by recorded batch: the last version given to the sinks.
+    :param planned_to: Highest batch known to have been planned, readable or not.
+    :param complete: Whether higher batches are impossible.
+    :param sink: State of its sink, and the part kept by the cut.
+    :param drain: Output of a drain beyond the cut, or its possible output when it did not finish.
     :param epochs: Epochs that may have given a batch after the cut to the sink.
-    :param around: What was found around it; ``None`` when it was not collected.
-    :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` when none has.
-    :param turns: Epoch -> first batch that its run has planned anew.
-    :param writers_dead: Whether every driver that could write to its sink is proven dead.
-    :param entry: What the directory of the cut says of its batch; ``None`` when it was not read.
+    :param around: External facts; ``None`` when they were not collected.
+    :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` without one.
+    :param turns: First batch that a run has planned anew, by epoch.
+    :param writers_dead: Whether all drivers that could write to its sink are proven dead.
+    :param entry: The cut's entry of its batch in the directory; ``None`` when it was not read.
     """
 
     cut: QueryCut
@@ -52,25 +52,25 @@ class QueryFacts:
 
     @property
     def own_entry(self) -> BatchEntry | None:
-        """What the cut itself says of its batch: its record, or its directory where an older record has the batch."""
+        """The cut's entry of its batch: its record, or its directory where an older record has the batch."""
         # guard: cuts-without-a-batch-have-read-nothing
         return next((entry for entry in self.cut.entries if entry.batch == self.cut.batch), self.entry)
 
     @property
     def notes(self) -> Mapping[int, ForeachBatchRecord]:
-        """What a fenced function was given, by the epochs that may have given it something after the cut."""
+        """Notes of a fenced function, for epochs that may have given it a batch after the cut."""
         notes = self.around.given if self.around is not None else {}
         return {epoch: note for epoch, note in notes.items() if epoch in self.epochs}
 
     @property
     def planned_at_least(self) -> int:
-        """Highest batch that is known to have been planned: what a fenced function was given was planned before."""
+        """Highest batch known to have been planned: a batch given to a fenced function was planned before."""
         # guard: notes-count-only-together
         return max((self.planned_to, *(note.begun for note in self.notes.values())))
 
     @property
     def given(self) -> GivenBatches | None:
-        """What a fenced function was given; ``None`` without a note."""
+        """Batches given to a fenced function; ``None`` without a note."""
         return summary(self.notes, self.turns)
 
     @property
@@ -83,16 +83,16 @@ class QueryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreFacts:
-    """Everything that the plan of a restore follows from, beside what the request chooses.
+    """All facts behind the plan of a restore, except the choices of the request.
 
     :param chosen: The cut.
-    :param at: When the facts were read.
-    :param queries: Query -> what is known about it.
-    :param candidates: What was looked at before the choice, newest first.
-    :param adopted: Query -> checkpoint of another owner, as it was looked at.
+    :param at: Time at which the facts were read.
+    :param queries: Facts by query.
+    :param candidates: Cuts examined before the choice, newest first.
+    :param adopted: Checkpoint of another owner by query, as examined.
     :param claimed: Whether an earlier restore has claimed the chosen savepoint.
-    :param has_state: Whether the job has its own checkpoints, beside the adopted ones.
-    :param begun_later: Query of the last run that the cut does not hold -> highest batch that its sink was given.
+    :param has_state: Whether the job has checkpoints in addition to the adopted ones.
+    :param begun_later: Highest batch given to the sink, by query of the last run that is missing in the cut.
     """
 
     chosen: Chosen

@@ -1,6 +1,6 @@
-"""Gathers the facts of a restore: the one function that reads for its plan.
+"""Collection of the facts of a restore: the only function that reads for its plan.
 
-Invariant: only reads. What could not be found out becomes part of the facts, with its reason, and is never guessed.
+Invariant: only reads. An unknown fact becomes part of the facts, with its reason, and is never guessed.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreCase:
-    """A chosen cut, and where the facts about it are read.
+    """A chosen cut, and the locations of its facts.
 
     :param chosen: The cut.
     :param at: The current time.
     :param root: Directory of the cut: one directory per query, and the logs of its file sinks. ``None`` for adopted
-        checkpoints, which keep no such logs and lie in *directories*.
-    :param directories: Query -> its directory, where it is not below *root*.
-    :param payloads: Every payload of the source job (``CheckpointStore.payloads``).
+        checkpoints, which have no such logs and use *directories*.
+    :param directories: Directory by query, if not below *root*.
+    :param payloads: All payloads of the source job (``CheckpointStore.payloads``).
     :param last: Last working directory of the source job; ``None`` when it never had one.
-    :param last_run: Newest run of a source job that was deleted with its directories; ``None`` of every other.
-    :param unrecorded: Whether those directories had batches that no payload records (:class:`LastTraces`).
-    :param starts: Where the runs of the source job began.
-    :param drained: Query -> what the drain wrote that ended the source job's last run.
-    :param candidates: What was looked at before the choice, newest first.
-    :param adopted: Query -> checkpoint of another owner, as it was looked at.
+    :param last_run: Newest run of a source job that was deleted with its directories; otherwise ``None``.
+    :param unrecorded: Whether those directories had batches without a record in a payload (:class:`LastTraces`).
+    :param starts: Starts of the runs of the source job.
+    :param drained: Output of the drain that ended the source job's last run, by query.
+    :param candidates: Cuts examined before the choice, newest first.
+    :param adopted: Checkpoint of another owner by query, as examined.
     :param claimed: Whether an earlier restore has claimed the chosen savepoint.
-    :param has_state: Whether the job has its own checkpoints, beside the adopted ones.
-    :param begun_later: Query of the last run that the cut does not hold -> highest batch that its sink was given.
-    :param external: Asks brokers and input files; ``None`` leaves out everything around the queries.
-    :param reach: How the file systems of outputs are reached.
-    :param writers_dead: Whether every driver of the source job's last run is proven dead.
+    :param has_state: Whether the job has checkpoints in addition to the adopted ones.
+    :param begun_later: Highest batch given to the sink, by query of the last run that is missing in the cut.
+    :param external: Queries to brokers and input files; ``None`` skips all external facts.
+    :param reach: Access to the file systems of outputs.
+    :param writers_dead: Whether all drivers of the source job's last run are proven dead.
     """
 
     chosen: Chosen
@@ -134,7 +134,7 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
 
 
 def _own_entry(directory: Tree, batch: int) -> BatchEntry | None:
-    """Return what the directory of a cut says of its batch: a record has only what is new since the one before it."""
+    """Return a cut's entry of its batch from its directory: a record has only changes since the previous one."""
     if batch < 0:
         return None
     try:

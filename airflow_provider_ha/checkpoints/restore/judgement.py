@@ -13,7 +13,7 @@ _SEVERITY = (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE, V
 
 @dataclass(slots=True)
 class Judgement:
-    """What was decided about one query so far."""
+    """Judgement of a query so far."""
 
     query: str
     findings: list[PlanFinding] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Judgement:
         )
 
     def add_unknown(self, reason: str, *ways_out: str) -> None:
-        """Note what could not be found out: at worst rows are lost, and a plan never guesses that they are not."""
+        """Add an unknown fact: at worst rows are lost, and a plan never guesses that they are not."""
         name = f"name the query (--accept-unverified {self.query}) and LOSS_POSSIBLE to go on without knowing"
         self.unknown.append(reason)
         self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out, name)  # guard: unknown-is-safe

@@ -1,4 +1,4 @@
-"""What the payloads of a job record of its queries' batches. Keeps nothing else of them: a job may have thousands."""
+"""Records of batches in the payloads of a job. Keeps only these: a job may have thousands of payloads."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class NewestPayload:
 
 @dataclass(frozen=True, slots=True)
 class PayloadRecords:
-    """What the payloads record.
+    """Records in the payloads.
 
-    :param entries: Query -> epoch -> batch -> its entry.
-    :param cuts: Query -> epoch -> batch of its highest cut.
-    :param runs: Epoch -> its run.
-    :param newest: ``None`` when there is no payload.
+    :param entries: Entry by query, epoch and batch.
+    :param cuts: Batch of the highest cut by query and epoch.
+    :param runs: Run by epoch.
+    :param newest: ``None`` without a payload.
     """
 
     entries: Mapping[str, Mapping[int, Mapping[int, BatchEntry]]]

@@ -1,7 +1,7 @@
-"""What a restore will do to each query and its output: decided before anything is changed, from facts alone.
+"""Plan of a restore's effects on queries and outputs, decided from facts before any change.
 
-Invariant: SAFE means that every batch that a sink has is executed again with the boundaries that it had, or not at all.
-A boundary that is lost is LOSS_POSSIBLE, never SAFE: rows that Spark puts into a batch that the sink has are skipped
+Invariant: SAFE means that every batch of a sink is executed again with its previous boundaries, or not at all. A
+boundary that is lost is LOSS_POSSIBLE, never SAFE: rows that Spark puts into a batch that the sink has are skipped
 silently (design, section 5; spark-facts section 2).
 """
 
@@ -37,16 +37,16 @@ from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreChoices:
-    """What the request decides about a restore.
+    """Choices of the request for a restore.
 
-    :param job_id: Job that will run.
-    :param source_job: Job that the cut belongs to.
+    :param job_id: The job to run.
+    :param source_job: The job of the cut.
     :param same_output: Whether the job continues the outputs of the source. If not, nothing is replayed: it starts at
         the cut, plans the batches after it afresh, and its driver seeds the logs of new file sinks.
-    :param accept_unverified: Queries for which unverified facts are accepted; it is judged all the same.
+    :param accept_unverified: Queries for which unverified facts are accepted; they are still judged.
     :param reset_query_ids: Query -> fresh query id, so that a table skips none of its batches.
-    :param claim_mode: Whether the job becomes the owner of what it starts from.
-    :param repeatable: Queries whose output a batch that comes again leaves as it was, as the job declares.
+    :param claim_mode: Whether the job becomes the owner of its restore source.
+    :param repeatable: Queries whose output a repeated batch leaves unchanged, as declared by the job.
     """
 
     job_id: str
@@ -59,7 +59,7 @@ class RestoreChoices:
 
 
 def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
-    """Return what a restore would do. Pure: the plan is complete, and is never changed afterwards."""
+    """Return the plan of a restore. Pure: the plan is complete, and is never changed afterwards."""
     queries, judgements = {}, []
     for name, known in facts.queries.items():
         judgement = Judgement(name)
@@ -114,7 +114,7 @@ def _begun_later(query: str, batch: int) -> Judgement:
 
 
 def _owner(facts: RestoreFacts, choices: RestoreChoices) -> Owner:
-    """Return the owner of what is restored from, once the restore is done."""
+    """Return the owner of the restore source, once the restore is done."""
     if facts.chosen.source == CHECKPOINT:
         return Owner.JOB  # in either mode: it is subsumed as every checkpoint is
     return Owner.JOB if facts.claimed or choices.claim_mode is ClaimMode.CLAIM else Owner.USER
@@ -154,9 +154,9 @@ def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str |
 
 
 def _judge_shared(facts: QueryFacts, judgement: Judgement, *, has_fresh_id: bool) -> None:
-    """Judge a sink of which nothing shows where it writes, as a function: the other job may write to the same place.
+    """Judge a sink of unknown location, like a function: the other job may write to the same place.
 
-    The driver itself compares directories of files, and looks what a table has of the query, by the id that it had.
+    The driver itself compares directories of files, and reads a table's batches by the query's previous id.
     """
     cut, drained = facts.cut, facts.drain
     looked_at = cut.sink.table is not None and not has_fresh_id
@@ -225,14 +225,14 @@ def judge_sources(
     *,
     is_due: Callable[[SourceInput], bool] = lambda _: True,
 ) -> tuple[SourceInput, ...]:
-    """Judge what the sources have of what comes after a cut: the one rule for a restore and for a recovery. Pure.
+    """Judge the availability of the sources after a cut, for a restore and for a recovery. Pure.
 
-    :param sources: What is recorded of them beside their offsets.
-    :param around: What they have; ``None`` when it was not collected.
-    :param cut: What is recorded of the batch of the cut; ``None`` when nothing is.
+    :param sources: Records of the sources in addition to their offsets.
+    :param around: External facts; ``None`` when they were not collected.
+    :param cut: Entry of the cut's batch; ``None`` without a record.
     :param replay: The batches that are executed again, ascending.
     :param is_due: Whether an input counts.
-    :returns: What each of them has to give again.
+    :returns: Inputs that the sources must provide again.
     """
     found = around or Surroundings()
     asked = found.asked or frozenset()

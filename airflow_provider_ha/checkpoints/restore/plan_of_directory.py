@@ -1,7 +1,7 @@
-"""The plan to continue from a batch of one checkpoint, on this host or on S3, that belongs to no known job.
+"""The plan to continue from a batch of a checkpoint, on this host or on S3, that belongs to no known job.
 
-Invariant: only reads, and the decision is that of every restore (``plan``). Nothing is known but what lies there: no
-payloads of purged batches, no drain, no epochs. Facts that could not be queried are reported as not known.
+Invariant: only reads, and the decision is that of every restore (``plan``). Only the directory is known: no payloads of
+purged batches, no drain, no epochs. Facts that could not be queried are reported as unknown.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def plan_directory(
     """Return the plan to continue from a checkpoint into the same output. Changes nothing.
 
     :param query: Its name in the plan.
-    :param sink: Where the query writes, as the user names it.
+    :param sink: The query's sink, as named by the user.
     :param batch: The cut; the newest restorable batch by default.
     :param accept_unverified: Queries for which unverified facts are accepted.
-    :param repeatable: Whether a batch that comes again leaves the output as it was.
-    :raises CheckpointMissingError: There is no such batch, or none that can be restored; each is named with its reason.
-    :raises JobStateError: The query goes on at this moment.
-    :raises StorageUnavailableError: The checkpoint could not be read: nothing is chosen.
+    :param repeatable: Whether a repeated batch leaves the output unchanged.
+    :raises CheckpointMissingError: The batch does not exist, or no batch is restorable; the message has the reasons.
+    :raises JobStateError: The query is running.
+    :raises StorageUnavailableError: The checkpoint could not be read.
     """
     before = progress(directory)
     report = verify(directory, depth="full")
@@ -107,7 +107,7 @@ def sink_at(said: str) -> QuerySink:
 
 
 def _candidates(query: str, directory: Tree, report: Report, batch: int | None) -> Iterator[Candidate]:
-    """Yield what was looked at, newest first, the chosen one last; nothing when something could not be read."""
+    """Yield the examined cuts, newest first, the chosen one last; empty after a failed read."""
     for verdict in reversed(report.batches):
         if batch is not None and verdict.batch != batch:
             continue

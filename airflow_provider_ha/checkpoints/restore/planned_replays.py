@@ -21,15 +21,15 @@ log = logging.getLogger(__name__)
 def read_plan(store: ObjectStore, sha256: str) -> RestorePlan:
     """Return a restore plan.
 
-    :raises ObjectMissingError: It is gone.
-    :raises RecordCorruptError: It is not what was written.
+    :raises ObjectMissingError: It is missing.
+    :raises RecordCorruptError: It is damaged.
     :raises StorageUnavailableError: It could not be read.
     """
     return RestorePlan.from_bytes(get_blob(store, sha256), source=f"restore plan {sha256}")
 
 
 def planned_replays(store: ObjectStore, sha256: str | None) -> Mapping[str, Sequence[BatchEntry]]:
-    """Return query -> recorded batches of a plan; nothing for no plan, and for one that cannot be read any more.
+    """Return the recorded batches of a plan by query; empty without a plan, or if it is missing or damaged.
 
     :raises StorageUnavailableError: It could not be read.
     """
@@ -49,10 +49,10 @@ def batches_in_common(plan: RestorePlan) -> dict[str, int]:
 
 
 def common_batches(store: ObjectStore, sha256: str | None, noted: Mapping[str, int] | None) -> Mapping[str, int]:
-    """Return the same for a run: as its record says it, else from its plan; nothing for a plan that cannot be read.
+    """Return the highest common batches of a run: from its record, else from its plan; empty for a damaged plan.
 
-    :param sha256: Plan of a run that began from its own job; ``None`` for every other run.
-    :param noted: What the record says; ``None`` in one of an earlier release.
+    :param sha256: Plan of a run that started from its own job; ``None`` for every other run.
+    :param noted: Batches in the record; ``None`` in a record of an earlier release.
     :raises StorageUnavailableError: The plan could not be read.
     """
     if sha256 is None:

@@ -32,15 +32,15 @@ def prepare_recovery(
     dispensable: Collection[str] = (),
     anew: Collection[str] = (),
 ) -> dict[str, int]:
-    """Fork every query of a lost epoch with its planned batch; return query -> last committed batch.
+    """Fork all queries of a lost epoch with their planned batches; return the last committed batch by query.
 
-    :param area: Holds both directories.
-    :param fenced: Key of the lost epoch's working directory, as the fence returned it.
+    :param area: Work area of both directories.
+    :param fenced: Key of the lost epoch's working directory, as returned by the fence.
     :param target: Key of the new epoch's working directory.
-    :param recorded: Query -> recorded batches of the run's restore plan: when the loss came in the middle of a replay,
-        the rest of it still needs its part of the source logs.
-    :param dispensable: Queries that begin anew where they cannot be continued.
-    :param anew: Those of them that begin anew in any case: Spark has refused them.
+    :param recorded: Recorded batches of the run's restore plan by query: when the loss happened in the middle of a
+        replay, the rest of the replay still needs its part of the source logs.
+    :param dispensable: Queries that start anew if they cannot be continued.
+    :param anew: The subset of *dispensable* that Spark has refused: they start anew in any case.
     :raises CheckpointCorruptError: Another query cannot be continued; restore the job from a checkpoint.
     """
     committed = {}
@@ -68,22 +68,21 @@ def prepare_recovery(
 def prepare_restore(
     area: WorkArea, source: str, plan: RestorePlan, target: str, reach: Reach | None = None
 ) -> dict[str, int]:
-    """Fork every query of the plan at its cut; return query -> N.
+    """Fork the queries of the plan at their cuts; return N by query.
 
-    Source logs are continued up to the last batch to be replayed, and what a drain added to the file sinks' logs is set
-    aside, and a fresh query id is given where the plan has one. Can be repeated with another target after a crash.
+    Continues the source logs up to the last batch to be replayed, sets aside a drain's entries in the logs of file
+    sinks, and assigns fresh query ids from the plan. Can be repeated with another target after a crash.
 
-    What is and stays the user's is copied: a file that its owner edits in place changes nothing of the run, and the
-    other way round. What is the job's own is linked, which takes milliseconds at any size.
+    Files that stay the user's are copied: an edit in place by their owner does not affect the run, and vice versa. The
+    job's files are linked, which takes milliseconds at any size.
 
-    :param area: Holds both directories.
+    :param area: Work area of both directories.
     :param source: Key of the chosen closure (pin or savepoint): one directory per query. Not used for a plan that
         adopts directories from elsewhere.
-    :param plan: What was decided; the caller has checked its verdict.
+    :param plan: The plan; the caller has checked its verdict.
     :param target: Key of the new epoch's working directory.
-    :param reach: How the file systems of outputs, and of what is adopted, are reached; as the environment says by
-        default.
-    :raises RestoreRefusedError: An output has changed since the plan was made.
+    :param reach: Access to the file systems of outputs and adopted checkpoints; by default from the environment.
+    :raises RestoreRefusedError: An output has changed since the plan was created.
     """
     for query, part in plan.queries.items():
         if query in plan.adopted:

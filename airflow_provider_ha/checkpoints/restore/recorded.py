@@ -1,8 +1,8 @@
-"""What is recorded of each query's batches, in the payloads of its job and in its last working directory.
+"""Records of the queries' batches, from the payloads of the job and its last working directory.
 
-Invariant: only reads. Records come from every payload in storage, whether its pointer is still there or not, and from
-the last working directory, which alone knows the batches after the last payload; it is looked for under its fenced name
-as well. What cannot be read because of damage is left out and makes a gap; what could not be read at all is raised.
+Invariant: only reads. Records come from all payloads in storage, with or without a pointer, and from the last working
+directory, the only source for batches after the last payload; it is also searched under its fenced name. Damaged
+records are left out and leave a gap; failed reads are raised.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class LastDirectory:
 
 @dataclass(frozen=True, slots=True)
 class QueryRecords:
-    """What is recorded of one query.
+    """Records of a query.
 
-    :param history: Recorded batch -> its entry: what the sinks were given last.
-    :param planned_to: Highest batch that is known to have been planned, readable or not; -1 for none.
-    :param complete: Whether no higher batch can have been planned.
+    :param history: Entry by recorded batch: the last version given to the sinks.
+    :param planned_to: Highest batch known to have been planned, readable or not; -1 without one.
+    :param complete: Whether higher batches are impossible.
     :param epochs: Epochs that may have given a batch after the cut to the sink.
-    :param drained: Batch that an unfinished drain may have given to the sink; ``None`` when there is none.
-    :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` when none has.
-    :param turns: Epoch -> first batch that its run has planned anew.
+    :param drained: Batch that an unfinished drain may have given to the sink; ``None`` without one.
+    :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` without one.
+    :param turns: First batch that a run has planned anew, by epoch.
     """
 
     history: Mapping[int, BatchEntry]
@@ -71,9 +71,9 @@ class QueryRecords:
 
 @dataclass(frozen=True, slots=True)
 class LastTraces:
-    """What the last working directory alone shows, and has to outlive it when its job is deleted.
+    """Facts found only in the last working directory, which must outlive it when its job is deleted.
 
-    :param drained: Query -> batch that an unfinished drain may have given to its sink.
+    :param drained: Batch that an unfinished drain may have given to its sink, by query.
     :param unrecorded: Whether batches after the newest payload were planned, or may have been.
     """
 
@@ -90,15 +90,15 @@ def read_records(
     unrecorded: bool = False,
     starts: RunStarts | None = None,
 ) -> dict[str, QueryRecords]:
-    """Return query -> what is recorded of it.
+    """Return the records by query.
 
-    :param payloads: Every payload of the source job (``CheckpointStore.payloads``).
+    :param payloads: All payloads of the source job (``CheckpointStore.payloads``).
     :param last: Last working directory of the source job; ``None`` when it never had one.
-    :param last_run: Newest run of a source job that was deleted with its directories, while that counts; ``None`` of
-        every other. Then *last* is what a run after the deletion has made.
-    :param unrecorded: Whether those directories had batches that no payload records (:class:`LastTraces`).
-    :param starts: Where the runs began.
-    :raises StorageUnavailableError: Something could not be read.
+    :param last_run: Newest run of a source job that was deleted with its directories, while that counts; otherwise
+        ``None``. With it, *last* is the directory of a run after the deletion.
+    :param unrecorded: Whether those directories had batches without a record in a payload (:class:`LastTraces`).
+    :param starts: Starts of the runs.
+    :raises StorageUnavailableError: A record could not be read.
     """
     recorded = read_payloads(payloads, chosen.queries)
     shown = _LastEpoch.read(last) if last is not None else None
@@ -120,13 +120,13 @@ def read_records(
 
 
 def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> LastTraces:
-    """Return what a restore would find in the last working directory of a job, and nowhere else.
+    """Return the facts that a restore would find only in the last working directory of a job.
 
-    The checkpoint of a stop has a cut of every query that its run has started: of one without a cut, the directory is
-    what the run was made with, and nothing has worked in it.
+    The checkpoint of a stop has a cut of every query that its run has started: a query without a cut never ran, and its
+    directory is unchanged.
 
-    :param payloads: Every payload of the job (``CheckpointStore.payloads``).
-    :raises StorageUnavailableError: Something could not be read.
+    :param payloads: All payloads of the job (``CheckpointStore.payloads``).
+    :raises StorageUnavailableError: A record could not be read.
     """
     shown = _LastEpoch.read(last)
     roots = [root for root in (shown.directory, shown.drain) if root is not None]
@@ -156,7 +156,7 @@ def _recordings(
     recorded: PayloadRecords,
     last: LastDirectory | None,
 ) -> dict[int, dict[int, BatchEntry]]:
-    """Return epoch -> batch -> entry: what the cut itself records, the payloads, and the plan of the last run."""
+    """Return the entries by epoch and batch: from the cut, the payloads, and the plan of the last run."""
     found = own
     for epoch, entries in recorded.entries[query].items():
         found.setdefault(epoch, {}).update(entries)
@@ -168,10 +168,10 @@ def _recordings(
 
 @dataclass(frozen=True, slots=True)
 class _LastEpoch:
-    """What the last working directory shows.
+    """Content of the last working directory.
 
-    :param directory: Under the name that it has now; it may be gone.
-    :param carried: Query -> batches of earlier epochs that no payload holds.
+    :param directory: Directory under its current name; it may be gone.
+    :param carried: Batches of earlier epochs without a payload, by query.
     :param drain: Newest fork of a drain.
     """
 
@@ -214,7 +214,7 @@ def _query_records(
     runs: KnownRuns,
     complete: bool,
 ) -> QueryRecords:
-    """Return what is recorded of a query, for a cut.
+    """Return the records of a query, for a cut.
 
     :param at: Batch and run of the cut.
     """

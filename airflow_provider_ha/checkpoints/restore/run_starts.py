@@ -1,10 +1,10 @@
-"""Where the runs of a job began, and which cuts a later run has left behind.
+"""Starts of the runs of a job, and the cuts that a later run has left behind.
 
-A run goes on from a cut and executes again what is recorded after it: up to there its batches are those of the runs
-before it. What it plans after that are its own batches, under numbers that earlier runs may have used. So a cut of an
-earlier run beyond that point is no state of the outputs any more, and what was recorded there is never executed again.
+A run continues from a cut and executes the recorded batches after it again: up to there it shares its batches with the
+runs before it. Afterwards it plans new batches, under numbers that earlier runs may have used. So a cut of an earlier
+run beyond that point is no longer a state of the outputs, and its records are never executed again.
 
-Invariant: a run whose batches are not known counts as one that has planned some, if a driver has led it.
+Invariant: a run with unknown batches counts as having planned some, if a driver has led it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _NONE = -1  # common with the runs before, of a query that began from nothing
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """Where a run began.
+    """Start of a run.
 
-    :param common: Query -> highest batch in common with the runs before it; one that is not named began from nothing.
+    :param common: Highest batch in common with the runs before it, by query; a missing query started from nothing.
     :param led: Whether a driver is known to have led it.
     """
 
@@ -38,10 +38,10 @@ RunStarts = Mapping[int, RunStart]
 
 @dataclass(frozen=True, slots=True)
 class KnownRuns:
-    """What is known of the runs whose batches are recorded.
+    """Known runs of recorded batches.
 
-    :param of_epoch: Epoch -> its run.
-    :param whole: Run of which every batch is known; ``None`` for none.
+    :param of_epoch: Run by epoch.
+    :param whole: Run with completely known batches; ``None`` without one.
     """
 
     of_epoch: Mapping[int, int] = field(default_factory=dict)
@@ -65,9 +65,9 @@ class KnownRuns:
         return found
 
     def kept(self, planned: Mapping[int, int], turns: Mapping[int, int], *, run: int) -> Mapping[int, int]:
-        """Return *planned* without the batches that a run up to *run* has given up with its start.
+        """Return *planned* without the batches that a run up to *run* abandoned with its start.
 
-        Who submitted that run has accepted what the sinks have of them.
+        The submitter of that run has accepted the sinks' copies of these batches.
 
         :param turns: As :meth:`turns` returns them.
         """

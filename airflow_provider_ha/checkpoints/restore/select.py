@@ -1,7 +1,7 @@
-"""Which checkpoint or savepoint to restore from: newest first, each verified, each rejection with its file and reason.
+"""Selection of the checkpoint or savepoint for a restore: newest first, verified, rejections with file and reason.
 
-Invariant: known bad may fall back to the next older one, and the selection says so; what could not be read says nothing
-about the checkpoint and stops the selection with its own error (design, contract 6).
+Invariant: after a bad candidate, the next older one may follow, and the selection reports it; a failed read gives no
+information about the checkpoint and stops the selection with its error (design, contract 6).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from airflow_provider_ha.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The start of a restore.
+    """Start of a restore.
 
     :param source: ``"checkpoint"`` or ``"savepoint"``.
     :param source_id: Number of the checkpoint, or id of the savepoint.
-    :param directory: Key of the directory with the closure of every query.
+    :param directory: Key of the directory with the closures of the queries.
     :param queries: The cut.
-    :param graph: Digest of the job graph that wrote it.
+    :param graph: Digest of the job graph of its writer.
     """
 
     source: str
@@ -111,19 +111,19 @@ def select(
     now: datetime | None = None,
     passed_over: Mapping[str, str] | None = None,
 ) -> Selection:
-    """Return the newest candidate that can be restored, with every one that was looked at before it.
+    """Return the newest restorable candidate, with the candidates examined before it.
 
-    :param area: Holds what is retained, and the savepoints.
+    :param area: Work area with the retained directories and savepoints.
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"`` (:mod:`.wanted`).
-    :param fallback: Whether a candidate that is known to be bad may be passed over for the next older one.
-    :param depth: How deep each candidate is verified; the digests of a savepoint are compared when ``"full"``.
-    :param spark_version: The release that is to start from it; the installed one when not given.
-    :param verify: Verification of one query's directory, in place of the usual one.
-    :param now: The current time, for a time of day; the host's when not given.
-    :param passed_over: Candidate -> why it is not looked at, as ``checkpoint-12``.
-    :raises ConfigurationError: *start_from* names nothing.
+    :param fallback: Whether to skip a bad candidate for the next older one.
+    :param depth: Depth of the verification; the digests of a savepoint are compared when ``"full"``.
+    :param spark_version: The release for the start; by default the installed one.
+    :param verify: Verification of a query's directory, in place of the default.
+    :param now: The current time, for a time of day; by default the host's.
+    :param passed_over: Reasons to skip candidates, by name such as ``checkpoint-12``.
+    :raises ConfigurationError: *start_from* has no such form.
     :raises CheckpointMissingError: The named checkpoint or savepoint does not exist.
-    :raises StorageUnavailableError: A candidate could not be read: nothing is known about it, so nothing is chosen.
+    :raises StorageUnavailableError: A candidate could not be read.
     """
     look = verify or verifier(depth, spark_version)
     selector = _Selector(checkpoints, savepoints, area, depth, look, passed_over or {})
@@ -132,7 +132,7 @@ def select(
 
 @dataclass(frozen=True, slots=True)
 class _Selector:
-    """Looks at the checkpoints and savepoints of one job."""
+    """Looks at the checkpoints and savepoints of a job."""
 
     _checkpoints: CheckpointStore
     _savepoints: SavepointStore
@@ -153,7 +153,7 @@ class _Selector:
         return Selection(tuple(candidates), None, self._checkpoints.job_id, wanted)
 
     def _looks(self, wanted: Wanted) -> Iterator[Callable[[], _Look]]:
-        """Yield one function per candidate, newest first, beginning with what is wanted."""
+        """Yield a function per candidate, newest first, beginning with the wanted one."""
         if wanted.savepoint_id is not None:
             first = named_savepoint(self._savepoints, wanted.savepoint_id)
             older = [pointer for pointer in self._savepoints.list() if pointer.created_at < first.created_at]
@@ -166,7 +166,7 @@ class _Selector:
             yield from self._by_number(wanted.number)
 
     def _by_number(self, highest: int | None) -> Iterator[Callable[[], _Look]]:
-        """Checkpoints by their number, then savepoints: a number is an order that no clock can confuse."""
+        """Yield checkpoints by number, then savepoints: numbers are an order independent of clocks."""
         checkpoints, savepoints = self._checkpoints.list(), self._savepoints.list()
         looks: dict[int, Callable[[], _Look]] = {
             pointer.number: _bind(self._look_at_checkpoint, pointer) for pointer in checkpoints

@@ -1,4 +1,4 @@
-"""Whether a cut is part of what the sinks were given, of any type."""
+"""Judgement whether a cut is on the sinks' timeline, for sinks of any type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider_ha.checkpoints.restore.judgement import Judgement
 
 
 def judge_timeline(facts: QueryFacts, judgement: Judgement) -> None:
-    """Judge whether the cut is part of what the sinks were given."""
+    """Judge whether the cut is on the sinks' timeline."""
     if facts.left_by is not None:  # guard: cuts-that-a-later-run-has-left-are-safe
         judgement.add(
             Verdict.LOSS_POSSIBLE,

@@ -1,7 +1,7 @@
-"""What has to be executed again before a query starts: decided at every start, also after a plain kill.
+"""Batches to execute again before a query starts: decided at every start, also after a plain kill.
 
-Invariant: no batch that the sink has is planned again with other boundaries, and none that a file sink has reaches the
-real sink again. Spark skips such a batch without executing its plan: no state is written, and a stateful query with
+Invariant: a batch of the sink is never planned again with other boundaries, and a batch of a file sink never reaches
+the real sink again. Spark skips such a batch without executing its plan: no state is written, and a stateful query with
 checkpoint format 2 then never starts again (spark-facts section 0). So it runs into a noop sink first.
 """
 
@@ -18,11 +18,11 @@ from airflow_provider_ha.errors import CheckpointCorruptError, RestoreRefusedErr
 
 @dataclass(frozen=True, slots=True)
 class ReplayStep:
-    """One batch to be executed with ``Trigger.Once`` before the query starts as the script wants it.
+    """Batch to execute with ``Trigger.Once`` before the query starts with the script's trigger.
 
-    :param batch: Its id.
-    :param entry: What to plan first (``archive.put_offsets``); ``None`` when the checkpoint plans it already.
-    :param into: ``"noop"``: state is rebuilt and the output is left alone; ``"sink"``: the script's own sink.
+    :param batch: Id of the batch.
+    :param entry: Entry to plan first (``archive.put_offsets``); ``None`` when the checkpoint plans it already.
+    :param into: ``"noop"``: state is rebuilt without output; ``"sink"``: the script's sink.
     """
 
     batch: int
@@ -33,15 +33,14 @@ class ReplayStep:
 def decide_start(
     progress: Progress, recorded: Iterable[BatchEntry], sink_max: int, *, query: str = "(unnamed)"
 ) -> tuple[ReplayStep, ...]:
-    """Return the batches to be executed first, ascending; usually none.
+    """Return the batches to execute first, ascending; usually empty.
 
-    :param progress: L and C of the directory that the query starts in.
-    :param recorded: Recorded batches of the run's restore plan; those that are committed already are passed over.
-    :param sink_max: Highest batch in the file sink's log; -1 for an empty one, and for every sink that executes each
-        batch it is given.
+    :param progress: L and C of the query's directory.
+    :param recorded: Recorded batches of the run's restore plan; committed ones are skipped.
+    :param sink_max: Highest batch in the file sink's log; -1 for an empty log, and for sinks that execute all batches.
     :param query: Name of the query, for the error.
-    :raises RestoreRefusedError: The file sink has a batch whose boundaries are not known (LOSS_POSSIBLE): executed with
-        others, its new rows would be skipped silently.
+    :raises RestoreRefusedError: The file sink has a batch with unknown boundaries (LOSS_POSSIBLE): executed with other
+        boundaries, its new rows would be skipped silently.
     :raises CheckpointCorruptError: More than one batch is planned and not committed, or a commit has no plan.
     """
     _check_progress(query, progress, sink_max)

@@ -1,9 +1,9 @@
-"""One history out of the records of several epochs.
+"""Merge of the records of several epochs into one history.
 
-Invariant: a batch of the history is what the sinks were given last. A later epoch that was recovered or replayed has
-the same entry for the same batch; one that was rewound and planned afresh has another one, and then everything that
-older epochs recorded from there on belongs to a timeline that was given up. The entries do not always show that: a run
-that began anew may have come to none of the batches that are recorded of the runs before it (:mod:`run_starts`).
+Invariant: a batch of the history is the last version given to the sinks. A later epoch that was recovered or replayed
+has the same entry for the same batch; after a rewind and new planning the entry differs, and then all later records of
+older epochs belong to an abandoned timeline. The entries do not always show that: a run that started anew may have
+reached fewer batches than are recorded for the runs before it (:mod:`run_starts`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from airflow_provider_ha.checkpoints.model import BatchEntry
 def merge(
     recordings: Mapping[int, Iterable[BatchEntry]], turns: Mapping[int, int] | None = None
 ) -> dict[int, BatchEntry]:
-    """Return batch -> entry of the one history, ascending; it may have gaps.
+    """Return the merged history as entries by batch, ascending; it may have gaps.
 
-    :param recordings: Epoch -> what it recorded of one query.
-    :param turns: Epoch -> first batch that its run has planned anew, where that is known.
+    :param recordings: Records of a query by epoch.
+    :param turns: First batch that a run has planned anew, by epoch, if known.
     """
     history: dict[int, BatchEntry] = {}
     for epoch in sorted(recordings):

@@ -16,11 +16,11 @@ _BEFORE = re.compile(r"before[ -](?P<moment>\S.*)")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is wanted; everything ``None`` is the latest.
+    """Wanted cut; all fields ``None`` mean the latest.
 
     :param number: The checkpoint of that number, or an older one when it is bad.
-    :param savepoint_id: The savepoint of that id, with an id that begins so, or with that label.
-    :param before: What was taken before that moment, the newest of it first.
+    :param savepoint_id: The savepoint with that id, id prefix or label.
+    :param before: Cuts taken before that moment, newest first.
     """
 
     number: int | None = None
@@ -29,15 +29,15 @@ class Wanted:
 
 
 def parse_wanted(text: str, *, now: datetime) -> Wanted:
-    """Return what *text* names.
+    """Parse *text*.
 
-    A moment without a zone is one of this host's local time. A time of day without a date is the last one that is over.
+    A moment without a zone is in this host's local time. A time of day without a date is the most recent one.
 
     :param text: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also with the beginning of an id, or with a
         label), or ``"before <moment>"`` where the moment is ``14:05``, ``2026-11-21T14:05`` or
         ``2026-11-21T14:05:00+00:00``.
     :param now: The current time, with its zone.
-    :raises ConfigurationError: It names nothing, or a moment in the future.
+    :raises ConfigurationError: It has another form, or the moment is in the future.
     """
     kind, _, name = text.partition("-")
     if text == LATEST:
