@@ -1,1 +1,1 @@
-"""Checkpoints that are kept: payloads, pointers, what is no longer needed, and its removal."""
+"""Retained checkpoints: payloads, pointers, retention rules, and removal."""

@@ -1,10 +1,10 @@
-"""What a job has claimed: noted with a run's first checkpoint, subsumed like its oldest one, removed pointer first.
+"""Claims of a job: recorded with a run's first checkpoint, subsumed like its oldest one, removed pointer first.
 
-Invariants: ownership passes in the transaction that makes the first checkpoint of the restored run known. Before it the
-restore may still fail, and all is the user's; after it the job has its own checkpoint, which no crash removes. A thing
-is claimed once. What was claimed is marked for deletion when as many checkpoints as are retained were taken after it,
-the newest of them with its files pinned; until then a restore would fall back to it. The list of deletions removes it,
-and the leases of its readers hold it there.
+Invariants: ownership passes in the transaction that publishes the first checkpoint of the restored run. Before it the
+restore may still fail, and the user owns everything; after it the job has a checkpoint that survives crashes. A source
+is claimed once. It is marked for deletion when as many checkpoints as are retained were taken after it, the newest with
+pinned files; until then a restore would fall back to it. The list of deletions removes it, once its readers' leases
+have ended.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class _Claimed:
 
 
 class Claims:
-    """The claims of one job. Owns nothing; for one thread at a time.
+    """Claims of a job. For one thread at a time.
 
-    Only the leader of the job claims, with its first checkpoint: what there is to subsume is read once, after it.
+    Only the leader of the job claims, with its first checkpoint: the claims to subsume are read once, after it.
     """
 
     def __init__(self, coordinator: Coordinator, paths: JobPaths, to_delete: ToDelete, clock: Clock) -> None:
@@ -68,9 +68,9 @@ class Claims:
         self._open: list[_Claimed] | None = None
 
     def ops(self, plan: RestorePlan, *, run: int, epoch: int) -> list[Op]:
-        """Return what makes the job the owner of what *plan* restores from, for the transaction of a first checkpoint.
+        """Return operations of the first checkpoint's transaction that make the job the owner of *plan*'s source.
 
-        Nothing for ``NO_CLAIM``, for a checkpoint, which is the job's anyway, and for what was claimed before.
+        Empty for ``NO_CLAIM``, for a checkpoint, which the job owns anyway, and for an existing claim.
         """
         if plan.claim_mode is not ClaimMode.CLAIM:  # guard: unclaimed-savepoints-go
             return []
@@ -94,11 +94,11 @@ class Claims:
         keep: int,
         pinned: Callable[[CheckpointPointer], bool],
     ) -> tuple[str, ...]:
-        """Mark for deletion what is outlived by checkpoints; return what was marked.
+        """Mark claims for deletion that checkpoints have outlived; return them.
 
         :param pointers: The job's checkpoints, newest first.
-        :param keep: How many checkpoints are retained.
-        :param pinned: Whether a checkpoint has its files under its own name.
+        :param keep: Number of retained checkpoints.
+        :param pinned: Whether a checkpoint's files are pinned.
         :raises LeadershipError: This process may no longer write for the job.
         """
         if self._open is None:
@@ -118,9 +118,9 @@ class Claims:
     def remove(self, what: str, adopted: AdoptedCheckpoint) -> None:
         """Remove a directory outside of the cluster, for an entry of the list of deletions.
 
-        :param what: What the entry is about: ``claim-<run>``.
-        :raises RecordCorruptError: That run has not claimed it, or the job has not given it up; nothing is removed.
-        :raises StorageUnavailableError: It could not be read or removed: the next call goes on.
+        :param what: Target of the entry: ``claim-<run>``.
+        :raises RecordCorruptError: That run has not claimed it, or the job still needs it; it is kept.
+        :raises StorageUnavailableError: It could not be read or removed: the next call continues.
         """
         kind, _, run = what.partition("-")
         number = node_number(run) if kind == _CLAIM else None
@@ -169,7 +169,7 @@ class Claims:
 
 
 def claims_of_runs(coordinator: Coordinator, paths: JobPaths) -> dict[int, ScannedPointer[Claim]]:
-    """Return the directories that runs have claimed, by run, also those that were given up.
+    """Return the directories claimed by runs, by run, including those no longer needed.
 
     :raises RecordCorruptError: A claim cannot be read.
     """

@@ -1,11 +1,10 @@
-"""One pass over the payloads of a job: what no restore can need goes, what has to stay for long is archived.
+"""One pass over the payloads of a job: removes those useless for restores, and archives those to keep for long.
 
-Invariant: an archive is written and read back before the first of its payloads goes, so a crash leaves both, and the
-next pass removes the payloads that the archive holds. The leadership is proven before removals: storage itself knows no
-fence.
+Invariant: an archive is written and read back before its first payload is removed, so a crash leaves both, and the next
+pass removes the archived payloads. The leadership is proven before removals: storage has no fencing.
 
-The batches of one epoch ascend, so its first payload that is needed ends the search. A pass reads one payload of each
-epoch, and the head of each archive, once.
+The batches of an epoch ascend, so its first needed payload ends the search. A pass reads one payload per epoch, and
+each archive's head, once.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ Item = PayloadName | ArchiveName
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may go.
+    """Bounds of removable payloads.
 
-    :param last: Highest number that nothing refers to and that is not being made.
-    :param floor: Query -> lowest batch of all cuts that can be restored.
+    :param last: Highest number that is unreferenced and not in progress.
+    :param floor: Lowest batch of all restorable cuts, by query.
     """
 
     last: int
@@ -50,7 +49,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class _Found:
-    """What is there; ordered, and each can be taken out at once."""
+    """Existing payloads and archives; ordered, with fast removal."""
 
     payloads: dict[PayloadName, None] = field(default_factory=dict)
     archives: dict[ArchiveName, None] = field(default_factory=dict)
@@ -63,14 +62,14 @@ class _Found:
 
     @property
     def count(self) -> int:
-        """How many payloads there are, in archives or not."""
+        """Number of payloads, archived or not."""
         return len(self.payloads) + sum(archive.count for archive in self.archives)
 
 
 class Collection:
     """The passes over one job's payloads; remembers how far each thing reaches, so that it is read once.
 
-    :ivar bounds: To be set before a pass begins or goes on.
+    :ivar bounds: To be set before a pass begins or continues.
     :ivar kept: How many payloads stayed below the last number, after a pass.
     """
 
@@ -83,10 +82,10 @@ class Collection:
         self._unavailable = 0
 
     def steps(self, leadership: Leadership) -> Iterator[None]:
-        """Yield after each step of a pass; a step is one request or a thousand names.
+        """Yield after each step of a pass; a step is a request or a thousand names.
 
-        :raises LeadershipError: This process may no longer write for the job; nothing was removed after that.
-        :raises StorageUnavailableError: Storage could not be read or written; what was archived stays so.
+        :raises LeadershipError: This process may no longer write for the job; removals stopped then.
+        :raises StorageUnavailableError: Storage could not be read or written; existing archives stay.
         """
         found, self._unavailable = _Found(), 0
         yield from self._name(found)

@@ -1,12 +1,11 @@
-"""Removes payloads and pins that no pointer refers to and no restore could need, and archives what stays for long.
+"""Removal of payloads and pins without pointers and use for restores; archiving of payloads kept for long.
 
-Invariant: only what is known to be needless goes. While one pointer cannot be read, its cut is unknown and every
-payload stays; a payload that cannot be read stays as well (contract 6). Numbers above the counter belong to a
-checkpoint that is just being made. Entries of the list of deletions are left to the process that works it off: they may
-be leased.
+Invariant: only payloads known to be useless are removed. While a pointer cannot be read, its cut is unknown and all
+payloads stay; an unreadable payload stays too (contract 6). Numbers above the counter belong to a checkpoint in
+progress. Entries of the list of deletions are left to their processor: they may be leased.
 
-A collection is one pass over everything; it can be interrupted after each step and goes on with the next call, under
-the bounds that hold then.
+A collection is one pass over all payloads; it can be interrupted after each step and continues with the next call,
+under the current bounds.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ MANY = 10_000  # payloads that one savepoint keeps: a day at a checkpoint every 
 
 
 class PayloadCollector:
-    """Collector of one job. For one thread at a time.
+    """Collector of a job. For one thread at a time.
 
-    :param directories: Those of the cluster, pins among them.
+    :param directories: Directories of the cluster, including pins.
     """
 
     def __init__(
@@ -90,12 +89,12 @@ class PayloadCollector:
         return True
 
     def floor(self) -> dict[str, int] | None:
-        """Return query -> lowest batch of all cuts that can be restored; ``None`` when one of them cannot be read."""
+        """Return the lowest batch of all restorable cuts by query; ``None`` when a cut cannot be read."""
         bounds = self._look()[2]
         return None if bounds is None else bounds.floor
 
     def _look(self) -> tuple[int, set[int], Bounds | None]:
-        """Return the counter, the numbers that something refers to, and what may go: ``None`` when that is unknown."""
+        """Return the counter, the referenced numbers, and the bounds of a removal: ``None`` when they are unknown."""
         count = read_counter(self._coordinator, self._paths.checkpoint_id_counter)
         checkpoints = self._listing(self._paths.checkpoints, CheckpointPointer, is_checkpoint)
         savepoints = self._listing(self._paths.savepoints, SavepointPointer, is_plain)

@@ -1,8 +1,8 @@
-"""The payloads of a job in storage: each as a separate object, or together with others in an archive.
+"""Payloads of a job in storage: separate objects, or grouped in archives.
 
-Invariant: payloads are named first and archives afterwards. An archive is complete before the first of its payloads
-goes, so a reader that misses a payload finds the archive; what is in both counts once. What is damaged is left out and
-logged, what could not be read is raised (contract 6).
+Invariant: payloads are listed first and archives afterwards. An archive is complete before its first payload is
+removed, so a reader that misses a payload finds the archive; a payload in both counts once. Damaged ones are left out
+and logged, failed reads are raised (contract 6).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class PayloadName(NamedTuple):
 
 
 class PayloadHistory:
-    """The payloads and archives of one job. Owns nothing; safe in any thread."""
+    """The payloads and archives of a job. Owns nothing; safe in any thread."""
 
     def __init__(self, store: ObjectStore, keys: JobKeys) -> None:
         self._store = store
         self._keys = keys
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """Yield every payload once: those that are separate objects first, ascending by number.
+        """Yield every payload once: separate objects first, ascending by number.
 
         :raises StorageUnavailableError: Storage could not be read.
         """
@@ -92,8 +92,8 @@ class PayloadHistory:
     def read(self, payload: PayloadName) -> Checkpoint:
         """Return a payload that is a separate object.
 
-        :raises RecordCorruptError: It is not what its writer wrote.
-        :raises ObjectMissingError: It is not there.
+        :raises RecordCorruptError: It is damaged.
+        :raises ObjectMissingError: It is missing.
         :raises StorageUnavailableError: It could not be read.
         """
         key = self._keys.payload(payload.number, payload.epoch)
@@ -104,12 +104,12 @@ class PayloadHistory:
         self._store.delete(self._keys.payload(payload.number, payload.epoch))
 
     def head(self, name: ArchiveName) -> ArchiveHead:
-        """Return what is known of an archive; raises as :meth:`read`."""
+        """Return the head of an archive; raises as :meth:`read`."""
         key = self._keys.archive_head(name.text)
         return ArchiveHead.from_bytes(self._store.read(key), source=key)
 
     def content(self, name: ArchiveName) -> tuple[Checkpoint, ...]:
-        """Return what is in an archive; raises as :meth:`read`."""
+        """Return the payloads in an archive; raises as :meth:`read`."""
         head, key = self.head(name), self._keys.archive(name.text)
         data = self._store.read(key)
         if hashlib.sha256(data).hexdigest() != head.sha256:
@@ -119,7 +119,7 @@ class PayloadHistory:
     def archive(self, checkpoints: list[Checkpoint]) -> ArchiveName:
         """Write an archive of payloads, data first, and read it back. Repeatable; removes nothing.
 
-        :raises StorageError: It could not be written, or is not what was written: its payloads have to stay.
+        :raises StorageError: It could not be written, or reads back differently: its payloads must stay.
         """
         head, data = make_archive(checkpoints)
         name = head.name
@@ -144,7 +144,7 @@ class PayloadHistory:
         self._store.delete(self._keys.archive(name.text))
 
     def leftovers(self, *, before: datetime) -> list[ArchiveName]:
-        """Return what has data and no head, and was last written *before*: that head will not be written any more."""
+        """Return archives without a head, whose data was written *before*: their heads will never be written."""
         prefix = self._keys.archive_data
         data = [info for info in self._store.list(prefix) if info.modified < before]
         names = {parse_name(info.key.removeprefix(prefix).removesuffix(".json")) for info in data}

@@ -21,10 +21,10 @@ UnreadablePointer = Unreadable
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[P]):
-    """All pointers below one node; iterating it yields those that could be read, newest first.
+    """Pointers below a node; iterates over the readable ones, newest first.
 
-    :param pointers: What could be read, newest first.
-    :param unreadable: What could not.
+    :param pointers: Readable pointers, newest first.
+    :param unreadable: Unreadable pointers.
     """
 
     pointers: tuple[P, ...]
@@ -38,10 +38,10 @@ class Listing(Generic[P]):
 
 
 def read_listing(pointers: PointerStore[P], *, newest: Callable[[P], Any]) -> Listing[P]:
-    """Read every pointer, as all of them were at one moment.
+    """Read all pointers, consistent at one moment.
 
     :param newest: Sort key: the greater, the newer.
-    :raises CoordinationError: ZooKeeper could not be read: nothing is known about the pointers.
+    :raises CoordinationError: ZooKeeper could not be read.
     """
     seen = pointers.scan()
     return Listing(tuple(sorted((item.record for item in seen.found), key=newest, reverse=True)), seen.unreadable)

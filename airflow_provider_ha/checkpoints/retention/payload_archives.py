@@ -1,7 +1,7 @@
-"""What an archive is: the records of many payloads in one object, and a small head that describes it.
+"""Archive of payloads: the records of many payloads in one object, and a small head that describes it.
 
-Invariant: the name of an archive ends with the digest of its data, so two processes that archive the same payloads make
-the same objects. The data is written before the head and removed after it; without a head it is not an archive.
+Invariant: the name of an archive ends with the digest of its data, so two processes that archive the same payloads
+write the same objects. The data is written before the head and removed after it; without a head it is not an archive.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Archive(Record):
 
 
 class Span(Model):
-    """Neighbours in an archive that one epoch and one job graph wrote.
+    """Neighbours in an archive that were written by the same epoch and job graph.
 
-    :param first: Number of the first of them.
-    :param first_at: When it was taken.
+    :param first: Number of the first payload.
+    :param first_at: Its time.
     """
 
     run: int
@@ -55,10 +55,10 @@ class Span(Model):
 
 
 class ArchiveHead(Record):
-    """What is known of an archive without reading it.
+    """Summary of an archive.
 
-    :param epoch: Highest epoch of a payload in it.
-    :param reach: Query -> highest batch that a record in it is about.
+    :param epoch: Highest epoch of its payloads.
+    :param reach: Highest recorded batch by query.
     :param sha256: Digest of the data.
     :param size: Bytes of the data.
     """
@@ -87,12 +87,12 @@ class ArchiveHead(Record):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveName:
-    """What the name of an archive says.
+    """Fields in the name of an archive.
 
     :param text: The name.
     :param first: Number of its first payload.
-    :param epoch: Highest epoch of a payload in it.
-    :param count: How many payloads it holds.
+    :param epoch: Highest epoch of its payloads.
+    :param count: Number of payloads.
     """
 
     text: str
@@ -103,7 +103,7 @@ class ArchiveName:
 
 
 def parse_name(text: str) -> ArchiveName | None:
-    """Return what a name says; ``None`` when it is not that of an archive."""
+    """Parse the name of an archive; ``None`` for any other name."""
     found = _NAME.fullmatch(text)
     return ArchiveName(text, int(found[1]), int(found[2]), int(found[3]), int(found[4])) if found else None
 

@@ -1,4 +1,4 @@
-"""What a checkpoint's pointer is made of and called, and how all of them are read to the end."""
+"""Pointers of checkpoints: content, names, and a complete read."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from airflow_provider_ha.storage.keys import JobKeys
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Everything that a job has, read to the end.
+    """Checkpoints of a job, read completely.
 
-    :param checkpoints: Pointer and payload, ascending by number; the last one is the latest that can be read.
-    :param unreadable: Pointers and payloads that cannot be read; any of them may be newer.
+    :param checkpoints: Pointer and payload, ascending by number; the last one is the latest readable one.
+    :param unreadable: Unreadable pointers and payloads; each may be newer.
     """
 
     checkpoints: tuple[tuple[CheckpointPointer, Checkpoint], ...]

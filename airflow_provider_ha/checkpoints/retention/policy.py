@@ -1,12 +1,12 @@
-"""Which checkpoints, pins, payloads and scheduled savepoints are no longer needed: decisions, without any I/O.
+"""Retention of checkpoints, pins, payloads and scheduled savepoints: decisions, without any I/O.
 
-Invariants: the newest checkpoint stays at any request (contract 7), and so does the newest savepoint of
-a schedule; what a reader holds a lease on stays. A payload also holds the record of its batches, so it outlives its
-pointer while an older checkpoint or savepoint would have to replay them.
+Invariants: the newest checkpoint stays at any request (contract 7), and so does the newest savepoint of a schedule;
+objects with a reader's lease stay. A payload also has the record of its batches, so it outlives its pointer while an
+older checkpoint or savepoint would have to replay them.
 
-Of Flink's subsume rules (C2) the half about savepoints arises for claimed ones only: any other savepoint is its user's,
-or that of the schedule that made it, lies elsewhere, and neither counts against *keep* nor is ever subsumed. A stop
-checkpoint counts and is subsumed like any other: it is sharp, but its successor begins from it and is newer.
+Flink's subsume rules (C2) apply to claimed savepoints only: any other savepoint belongs to its user or schedule, is
+stored elsewhere, and neither counts against *keep* nor is ever subsumed. A stop checkpoint counts and is subsumed like
+any other: it has no planned batch, but its successor starts from it and is newer.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MOST_DAYS = 36_500
 
 @dataclass(frozen=True, slots=True)
 class SavepointRetention:
-    """How long a schedule keeps its savepoints. Each limit is ``None`` for none.
+    """Limits of a schedule's savepoints. ``None`` is unlimited.
 
-    :param schedule: Whose savepoints. Those of another schedule or of a user are never touched.
-    :param count: How many stay.
-    :param max_age: How old they may become.
+    :param schedule: The schedule. Savepoints of other schedules and users are never touched.
+    :param count: Maximum number.
+    :param max_age: Maximum age.
     """
 
     schedule: str
@@ -42,18 +42,18 @@ def superfluous(pointers: Sequence[CheckpointPointer], keep: int, leased: Abstra
     """Return the checkpoints to be removed, oldest first.
 
     :param pointers: Newest first.
-    :param keep: How many stay; the newest one always does.
-    :param leased: Numbers of those that are being read: they stay beyond *keep*.
+    :param keep: Number to keep; at least the newest stays.
+    :param leased: Numbers of checkpoints with readers: they stay beyond *keep*.
     """
     # guard: retain-none
     return [pointer for pointer in reversed(pointers[max(keep, 1) :]) if pointer.number not in leased]
 
 
 def outlived(newer: Sequence[CheckpointPointer], keep: int) -> bool:
-    """Whether what a run has claimed is not needed any more: it stands where the oldest checkpoint of that run would.
+    """Return whether a run's claim is no longer needed: it ranks as the oldest checkpoint of that run.
 
     :param newer: Checkpoints of that run and of later ones, newest first.
-    :param keep: How many checkpoints stay.
+    :param keep: Number of checkpoints to keep.
     """
     return len(newer) >= max(keep, 1)  # guard: claimed-goes-too-early
 
@@ -61,10 +61,10 @@ def outlived(newer: Sequence[CheckpointPointer], keep: int) -> bool:
 def superfluous_savepoints(
     pointers: Iterable[SavepointPointer], retention: SavepointRetention, *, now: datetime, leased: AbstractSet[str]
 ) -> list[SavepointPointer]:
-    """Return the savepoints that a schedule no longer keeps, oldest first; its newest one it always does.
+    """Return the savepoints beyond a schedule's limits, oldest first; never the newest.
 
-    :param pointers: Newest first, of any owner. A pointer that could not be read is not in it, and is not judged.
-    :param leased: Ids of those that are being read: they stay beyond both limits.
+    :param pointers: Newest first, of any owner. Unreadable pointers are not included, and not judged.
+    :param leased: Ids of savepoints with readers: they stay beyond both limits.
     """
     # What a run has claimed is the job's: it neither counts nor goes here.
     # guard: schedules-remove-what-is-claimed
@@ -108,20 +108,20 @@ def floors(cuts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def replayable(highest: Mapping[str, int], floor: Mapping[str, int]) -> bool:
-    """Whether a restore could need a payload whose entries reach *highest* (query -> batch).
+    """Return whether a restore could need a payload whose entries reach *highest* (batch by query).
 
-    The batch of the lowest cut itself is never replayed, but needed all the same: where an older epoch recorded another
-    batch of that number, its later ones belong to a timeline that was given up (``timeline``). Without that record they
-    would be replayed.
+    The batch of the lowest cut itself is never replayed, but still needed: where an older epoch recorded another batch
+    of that number, its later batches belong to an abandoned timeline (``timeline``). Without that record they would be
+    replayed.
     """
     # guard: evidence-of-a-turn-is-removed
     return any(batch >= floor[query] for query, batch in highest.items() if query in floor)
 
 
 def oldest_below(savepoints: Iterable[SavepointPointer], floor: Mapping[str, int]) -> SavepointPointer | None:
-    """Return the oldest savepoint that keeps payloads which no checkpoint needs; ``None`` when there is none.
+    """Return the oldest savepoint that keeps payloads which no checkpoint needs; ``None`` without one.
 
-    :param floor: That of the checkpoints.
+    :param floor: Floor of the checkpoints.
     """
 
     def below(cut: Mapping[str, int]) -> bool:

@@ -1,6 +1,6 @@
-"""Which runs the checkpoints, savepoints and claims of a job refer to: their records stay.
+"""Runs that a job's checkpoints, savepoints and claims refer to: their records stay.
 
-Invariant: what cannot be read may refer to any run, so it is an error and no answer (contract 6).
+Invariant: an unreadable object may refer to any run, so it is an error (contract 6).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from airflow_provider_ha.pointers.to_delete import thing_of, waiting
 
 
 def runs_in_use(coordinator: Coordinator, paths: JobPaths) -> frozenset[int]:
-    """Return the runs that may not be forgotten because of what they have left.
+    """Return the runs whose records must stay because of their checkpoints and claims.
 
-    A savepoint that no run has claimed needs none: its manifest names graph, cut and files.
+    An unclaimed savepoint does not need a run: its manifest has graph, cut and files.
 
-    :raises RecordCorruptError: A pointer or a claim cannot be read: nothing is known.
+    :raises RecordCorruptError: A pointer or a claim cannot be read.
     """
     checkpoints = _whole(scan(coordinator, paths.checkpoints, CheckpointPointer, is_ours=is_checkpoint))
     savepoints = _whole(scan(coordinator, paths.savepoints, SavepointPointer, is_ours=is_plain))

@@ -1,11 +1,11 @@
-"""The checkpoints of one job: pointers in ZooKeeper, payloads in storage, pins on the file system.
+"""Checkpoints of a job: pointers in ZooKeeper, payloads in storage, pins on the file system.
 
 Invariants (contracts 2, 5 and 7): pin, then payload, then pointer; pointer removed first, the rest second, through the
 list of deletions. A pointer and the counter are written in one fenced transaction, so a number never repeats and a
 deposed leader adds nothing. Only the end of a run may remove the last checkpoint, and only when that is requested.
 
-A checkpoint's payload does not go with its pointer: it holds the record of its batches, which an older savepoint may
-have to replay. The collector removes it when nothing can need it any more.
+A checkpoint's payload is not removed with its pointer: it has the record of its batches, which an older savepoint may
+have to replay. The collector removes it when it is no longer needed.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ COLLECTION_SECONDS = 5.0  # of one turn of a collection, and of the one at the e
 
 
 class CheckpointStore:
-    """The checkpoints of one job. Safe in several threads.
+    """Checkpoints of a job. Thread-safe.
 
-    :param coordinator: The session; reads go through it, writes through the leadership.
+    :param coordinator: The session, for reads; writes use the leadership.
     :param store: Storage of the cluster.
-    :param area: Holds the working directories and what is retained of them.
+    :param area: Work area with the working directories and pins.
     :param clock: For readers' leases and the list of deletions.
-    :ivar claims: What the job has claimed, subsumed together with its checkpoints.
+    :ivar claims: Claims of the job, subsumed together with its checkpoints.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class CheckpointStore:
         return self._paths.job_id
 
     def list(self) -> Listing[CheckpointPointer]:
-        """Return the pointers newest first, and beside them those that cannot be read."""
+        """Return the readable pointers, newest first, and the unreadable ones."""
         return read_listing(self._pointers, newest=lambda pointer: pointer.number)
 
     def pointer(self, number: int) -> CheckpointPointer:
-        """Return the pointer of one checkpoint.
+        """Return the pointer of a checkpoint.
 
-        :raises CheckpointMissingError: There is no checkpoint of that number.
+        :raises CheckpointMissingError: The checkpoint does not exist.
         :raises RecordCorruptError: Its pointer cannot be read.
         """
         found = self._pointers.find(node_name(number))
@@ -133,18 +133,18 @@ class CheckpointStore:
         return found.record
 
     def load(self, pointer: CheckpointPointer) -> Checkpoint:
-        """Return the payload that a pointer refers to.
+        """Return the payload of a pointer.
 
-        :raises RecordCorruptError: It is not what the pointer's writer wrote.
-        :raises ObjectMissingError: It is not there.
-        :raises StorageUnavailableError: It could not be read: nothing is known about it.
+        :raises RecordCorruptError: It is damaged.
+        :raises ObjectMissingError: It is missing.
+        :raises StorageUnavailableError: It could not be read.
         """
         return Checkpoint.from_bytes(self._pointers.payload(pointer), source=pointer.payload)
 
     def directory(self, checkpoint: Checkpoint) -> str:
-        """Return the key of the closure of a checkpoint: that of its pin, else of the working directory of its epoch.
+        """Return the key of the closure of a checkpoint: its pin, else the working directory of its epoch.
 
-        :raises RecordCorruptError: Its payload names a directory that is none of the job's.
+        :raises RecordCorruptError: Its payload refers to a directory outside of the job's.
         """
         key, inside = (
             (checkpoint.directory, self._keys.live) if checkpoint.pin is None else (checkpoint.pin, self._keys.pins)
@@ -153,9 +153,9 @@ class CheckpointStore:
         return self._area.admit(key, inside=(inside,), source=source)  # guard: a-payload-names-any-directory
 
     def recover(self) -> Recovered:
-        """Read every pointer and every payload, and order them by number. Nothing is trimmed (C4).
+        """Read all pointers and payloads, ordered by number, without any removal (C4).
 
-        :raises StorageUnavailableError: A payload could not be read: nothing is known about it, and nothing is skipped.
+        :raises StorageUnavailableError: A payload could not be read; it is not skipped.
         """
         return recovered(self._pointers.load())
 
@@ -176,7 +176,7 @@ class CheckpointStore:
         return self._history.count()
 
     def latest_number(self) -> int | None:
-        """Return the number of the newest checkpoint, readable or not; ``None`` when there is none."""
+        """Return the number of the newest checkpoint, readable or not; ``None`` without one."""
         parent = self._paths.checkpoints
         names = self._coordinator.children(parent)
         return max(node_numbers(names, parent=parent, digits=CHECKPOINT_DIGITS), default=None)
@@ -231,8 +231,8 @@ class CheckpointStore:
     def subsume(self, leadership: Leadership, keep: int) -> tuple[int, ...]:
         """Mark the oldest checkpoints beyond *keep* for deletion and return their numbers; removes no file.
 
-        What the job has claimed is marked with them, once it is as old. The newest one stays, and so does what a reader
-        holds a lease on.
+        Claims of the same age are marked with them. The newest checkpoint stays, and so do checkpoints with a reader's
+        lease.
 
         :raises LeadershipError: This process may no longer write for the job.
         """
@@ -246,17 +246,17 @@ class CheckpointStore:
     ) -> None:
         """Remove one checkpoint for its user: its pointer in one transaction, then its files.
 
-        Of one whose pointer cannot be read, only the pointer goes: nothing says which files are its own. The collector
-        removes them when nothing needs them.
+        If the pointer cannot be read, only the pointer is removed: the checkpoint's files are unknown. The collector
+        removes them when they are not needed.
 
-        :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
-        :param unreadable: Digest of the pointer's bytes, of which the user has seen that they cannot be read.
-        :param also: What else the transaction checks.
-        :raises CheckpointMissingError: There is no checkpoint of that number.
+        :param proven: The newest proven one, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
+        :param unreadable: Digest of the pointer's bytes, which the user has seen to be unreadable.
+        :param also: Further checks of the transaction.
+        :raises CheckpointMissingError: The checkpoint does not exist.
         :raises JobStateError: It is the newest one, the newest proven one, or is being read; or another process changed
-            the checkpoints in that time. Nothing was removed.
-        :raises RecordCorruptError: Its pointer cannot be read, and no digest of it is given.
-        :raises StorageError: The bytes of its pointer could not be kept. Nothing was removed.
+            the checkpoints meanwhile. It was kept.
+        :raises RecordCorruptError: Its pointer cannot be read, and *unreadable* is empty.
+        :raises StorageError: The bytes of its pointer could not be saved. It was kept.
         :raises LeadershipError: This process may no longer write for the job.
         """
         pins: tuple[str, ...] = ()
@@ -295,7 +295,7 @@ class CheckpointStore:
     def unreadable(self, number: int) -> UnreadablePointer | None:
         """Return the pointer of a checkpoint if it cannot be read; ``None`` if it can.
 
-        :raises CheckpointMissingError: There is no checkpoint of that number.
+        :raises CheckpointMissingError: The checkpoint does not exist.
         :raises RecordTooNewError: A newer release wrote it.
         """
         node = self._coordinator.find(self._paths.checkpoint(number))
@@ -304,7 +304,7 @@ class CheckpointStore:
         return unreadable_pointer(node, number)
 
     def refuse_needed(self, number: int, proven: str) -> None:
-        """Refuse what a user may not remove, whether its pointer can be read or not; raises as :meth:`dispose`."""
+        """Refuse the removal of a needed checkpoint, readable or not; raises as :meth:`dispose`."""
         what = f"checkpoint {number} of job {self.job_id!r}"
         if number == self.latest_number():  # guard: the-newest-checkpoint-is-removed
             raise JobStateError(
@@ -349,7 +349,7 @@ class CheckpointStore:
         return len(self._to_delete.waiting())
 
     def read_while_waiting(self) -> tuple[str, ...]:
-        """Return what is on the job's list of deletions while a reader holds a lease on it: ``checkpoint-12``."""
+        """Return the targets on the job's list of deletions that readers' leases keep there: ``checkpoint-12``."""
         things = dict.fromkeys(map(thing_of, self._to_delete.waiting()))
         return tuple(thing for thing in things if active(self._coordinator, self._paths, thing, self._clock))
 
@@ -373,10 +373,10 @@ class CheckpointStore:
             return self._remover.work_off(leadership.commit, job_id=self._paths.job_id)
 
     def collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
-        """Remove payloads and pins that nothing needs, and archive payloads that have to stay for long.
+        """Remove unneeded payloads and pins, and archive payloads to keep for long.
 
         :param go_on: Called after each small step; when it returns false, the next call continues from there.
-        :returns: Whether nothing is left to do.
+        :returns: Whether the collection is complete.
         :raises LeadershipError: This process may no longer write for the job.
         """
         return self._closed or self._collect(leadership, lambda: not self._closed and go_on())
@@ -386,14 +386,14 @@ class CheckpointStore:
             return self._collector.collect(leadership, go_on)
 
     def floor(self) -> dict[str, int] | None:
-        """Return query -> lowest batch of all cuts that can be restored; ``None`` when one of them cannot be read."""
+        """Return the lowest batch of all restorable cuts by query; ``None`` when a cut cannot be read."""
         with self._collecting:
             return self._collector.floor()
 
     def shutdown(self, leadership: Leadership, *, terminal: bool, retained: bool = True) -> None:
-        """Close the store: nothing is added any more. What goes depends on how the job ended (C5).
+        """Close the store for additions, and remove checkpoints according to the end of the job (C5).
 
-        :param terminal: Whether the run is FINISHED, CANCELED or FAILED. Nothing else removes anything (contract 5).
+        :param terminal: Whether the run is FINISHED, CANCELED or FAILED. Without it, everything stays (contract 5).
         :param retained: Whether the checkpoints stay, as they do by default. Savepoints stay in any case: they are the
             user's.
         :raises LeadershipError: This process may no longer write for the job.

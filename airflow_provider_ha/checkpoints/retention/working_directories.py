@@ -1,10 +1,9 @@
-"""Which working directories of a job that does not run are no longer needed.
+"""Superfluous working directories of a job that does not run.
 
-Invariant: the newest one stays, and so does one that a retained checkpoint without a pin lies in: a restore reads them,
-fenced or not. So does the newest fork of a drain that its run did not finish: it alone says that the batch beyond the
-last one, which the sinks may have, is the drain's. The others share with what was forked from them, so removing them
-takes nothing from that.
-A directory of a later epoch than the newest known one is not ours to judge.
+Invariant: the newest one stays, and so does the directory of a retained checkpoint without a pin: a restore reads them,
+fenced or not. So does the newest fork of a drain that its run did not finish: it alone shows that the batch beyond the
+last one, which the sinks may have, is the drain's. Forks share files by links, so removing the other directories does
+not affect their forks. A directory of a later epoch than the newest known one is not judged here.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _EPOCH = re.compile(r"e(\d+)-")
 def superfluous_directories(
     checkpoints: CheckpointStore, area: WorkArea, current: str, *, drains_after: int | None
 ) -> list[str]:
-    """Return the keys of the directories beside *current* that can go, oldest first.
+    """Return the keys of removable directories other than *current*, oldest first.
 
-    :param area: Holds them.
+    :param area: Their work area.
     :param current: Key of the newest working directory.
-    :param drains_after: Epoch after which a fork is one of the newest run; ``None`` when that run has finished its
+    :param drains_after: Epoch after which a fork belongs to the newest run; ``None`` when that run has finished its
         drain (``jobs.runs.drains_after``).
-    :raises RecordCorruptError: A checkpoint cannot be read, so what it needs is not known; or *current* or a checkpoint
-        names a directory that is none of the job's.
+    :raises RecordCorruptError: A checkpoint cannot be read, so its directories are unknown; or *current* or a
+        checkpoint refers to a directory outside of the job's.
     :raises StorageUnavailableError: They could not be listed.
     """
     listing = checkpoints.list()

@@ -1,7 +1,7 @@
-"""Files of one job's working directories that nothing needs, where Spark's own deletes are left to this collector.
+"""Unneeded files in a job's working directories, where Spark's deletes are left to this collector.
 
-Invariant: what is retained is read in ZooKeeper and its payloads first. A checkpoint that cannot be read, or that was
-marked for deletion while a reader holds a lease on it, ends the pass: nothing is removed.
+Invariant: retained checkpoints are read first, from ZooKeeper and payloads. A checkpoint that cannot be read, or that
+was marked for deletion while a reader holds a lease on it, ends the pass without removals.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ RETRY_SECONDS = 600.0  # before a pass that failed is begun again
 
 
 def retained_cuts(checkpoints: CheckpointStore) -> Cuts:
-    """Return what checkpoints without a separate directory keep of working directories.
+    """Return the cuts of working directories that checkpoints without a separate directory keep.
 
-    :raises RecordCorruptError: A checkpoint cannot be read: what it needs is not known.
-    :raises CheckpointError: One that is going to be removed is being read.
+    :raises RecordCorruptError: A checkpoint cannot be read: its files are unknown.
+    :raises CheckpointError: A checkpoint marked for deletion is being read.
     :raises StorageUnavailableError: A payload could not be read.
     """
     listing = checkpoints.list()
@@ -63,7 +63,7 @@ def search(checkpoints: CheckpointStore, files: FileStore, current: str | None, 
 
 
 class WorkingFilesCollector:
-    """Collects the files of one job, a little at a time. For one thread.
+    """Collects the files of a job, a little at a time. For one thread.
 
     :param files: Holds the working directories.
     :param current: Returns the key of the current one; ``None`` for none.
@@ -85,11 +85,11 @@ class WorkingFilesCollector:
         self._steps: Iterator[None] | None = None
 
     def collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
-        """Go on with a pass, or begin one when it is due, while *go_on* says so: a turn of the driver's cleaning.
+        """Continue a pass, or start a due one, while *go_on* returns true: a turn of the driver's cleaning.
 
-        A pass that fails is begun again later; nothing is removed on a guess.
+        A failed pass is started again later; files are never removed on a guess.
 
-        :returns: Whether nothing is left to do now.
+        :returns: Whether the work is done for now.
         :raises LeadershipError: This process may no longer write for the job.
         """
         if self._steps is None:
