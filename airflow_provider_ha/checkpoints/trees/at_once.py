@@ -1,4 +1,4 @@
-"""Requests about many objects, several at a time: the server does the work, and each of them waits for it."""
+"""Concurrent requests for many objects: the server does the work, and a request mainly waits."""
 
 from __future__ import annotations
 

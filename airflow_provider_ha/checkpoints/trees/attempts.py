@@ -1,7 +1,7 @@
-"""Directories and files that appear complete or not at all, also when the process that makes them is killed.
+"""Directories and files that appear atomically, also when their creator is killed.
 
-Invariant: what is being made has a hidden name, and its maker holds a lock on it that ends with the maker. So the next
-attempt can tell the remains of a killed maker from the work of a live one, and removes them.
+Invariant: an unfinished target has a hidden name, and its creator holds a lock on it that ends with the process. So the
+next attempt can distinguish the remains of a killed process from the work of a live one, and removes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def directory_attempt(target: Path) -> Iterator[Path]:
     """Yield a hidden directory that becomes *target* when the block ends without an error.
 
     :raises ObjectExistsError: *target* exists.
-    :raises ConfigurationError: The directory that it is to lie in is not there.
+    :raises ConfigurationError: The directory that it is to be in is not there.
     :raises StorageUnavailableError: The file system refused.
     """
     with storage_errors(f"cannot make {target}"), ExitStack() as held:
@@ -59,7 +59,7 @@ def file_attempt(target: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def scratch_directory(place: Path) -> Iterator[Path]:
-    """Yield a hidden directory beside *place* that is gone when the block ends; what dead ones left is removed.
+    """Yield a hidden directory next to *place* that is gone when the block ends; what dead ones left is removed.
 
     :raises StorageUnavailableError: The file system refused.
     """
@@ -73,9 +73,9 @@ def scratch_directory(place: Path) -> Iterator[Path]:
 
 
 def check_target(target: Path) -> None:
-    """Refuse a target that cannot be made, before any work is done for it; raises as :func:`directory_attempt`.
+    """Refuse a target that cannot be created, before any work is done; raises as :func:`directory_attempt`.
 
-    What dead attempts at it left is removed, also when one of them died just after it had made the target.
+    Remains of dead attempts are removed, also of an attempt that died just after it had created the target.
     """
     with storage_errors(f"cannot make {target}"):
         if not target.parent.is_dir():
@@ -89,11 +89,11 @@ def check_target(target: Path) -> None:
 
 @contextmanager
 def storage_errors(doing: str) -> Iterator[None]:
-    """Translate what the file system says.
+    """Translate errors of the file system.
 
-    :param doing: What could not be done, as the beginning of a sentence.
-    :raises ObjectExistsError: Another process made the target first.
-    :raises StorageUnavailableError: Anything else.
+    :param doing: The failed action, as the beginning of a sentence.
+    :raises ObjectExistsError: Another process created the target first.
+    :raises StorageUnavailableError: Any other error.
     """
     try:
         yield

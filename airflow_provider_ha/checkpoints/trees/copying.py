@@ -1,7 +1,7 @@
-"""One file of a savepoint by copy or by reflink, with the digest of what arrived.
+"""A file of a savepoint by copy or reflink, with the digest of the result.
 
-Invariant: a copy shares nothing with its source that a later write could change. A reflink shares blocks until one of
-the two is written to, so it is a copy; a hard link is the same file, so the manifest says so.
+Invariant: a later write to the source does not change the copy. A reflink shares blocks until one of the two is written
+to, so it is a copy; a hard link is the same file, so the manifest says so.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorith
 
     Through one open file: a state file that another replaces by a rename stays whole under this descriptor.
 
-    :param algorithm: What to digest it with; ``None`` for not at all.
-    :raises FileNotFoundError: The file is not there (any more).
+    :param algorithm: Algorithm of the digest; ``None`` for no digest.
+    :raises FileNotFoundError: The file is not there.
     :raises StorageUnavailableError: One of the two file systems does not answer.
     """
     with outages(f"copied to {target}", source):
@@ -37,9 +37,9 @@ def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorith
 
 
 def copy_out(tree: Tree, name: str, target: Path) -> None:
-    """Copy a file of a tree, wherever that is, to this host, and force it to the disk.
+    """Copy a file of any tree to this host, and force it to the disk.
 
-    :raises FileGoneError: It is not there (any more).
+    :raises FileGoneError: It is not there.
     :raises StorageUnavailableError: It could not be read, or not be written here.
     """
     with opened(tree, name) as source, outages("written", target):
@@ -51,5 +51,5 @@ def copy_out(tree: Tree, name: str, target: Path) -> None:
 
 
 def shares_inode(path: Path) -> bool:
-    """Whether a file has another name somewhere: what is written there in place changes it."""
+    """Return whether a file has another hard link: a write through that link changes it."""
     return path.lstat().st_nlink > 1

@@ -1,7 +1,7 @@
-"""Digests of files, and whether a file is what a manifest says of it.
+"""Digests of files, and comparison with a manifest.
 
-Invariant: a file is compared with the digest that its manifest has, whichever that is; without one, only its size is
-compared, and nothing is said about its bytes.
+Invariant: a file is compared with the digest in its manifest, of any algorithm; without a digest, only its size is
+compared, and its bytes are unchecked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BUFFER = 1024 * 1024
 
 
 class Reader(Protocol):
-    """What can be read in pieces."""
+    """Reader of pieces."""
 
     def read(self, size: int, /) -> bytes:
         """Return up to *size* bytes; nothing at the end."""
@@ -50,8 +50,8 @@ def digest_of(
 ) -> ManifestFile:
     """Read a file to its end in pieces; return its size and digest.
 
-    :param write: Is given every piece.
-    :param algorithm: What to digest it with; ``None`` for its size alone.
+    :param write: Receives each piece.
+    :param algorithm: Algorithm of the digest; ``None`` for the size alone.
     """
     digest, size = _begun(algorithm), 0
     while block := reader.read(BUFFER):
@@ -66,7 +66,7 @@ def digest_of(
 
 
 def recorded(size: int, algorithm: Algorithm, value: str) -> ManifestFile:
-    """Return what a manifest says of a file with this digest.
+    """Return the manifest's entry for a file with this digest.
 
     :param value: In hex digits.
     """
@@ -76,7 +76,7 @@ def recorded(size: int, algorithm: Algorithm, value: str) -> ManifestFile:
 
 
 def difference(found: ManifestFile, expected: ManifestFile) -> str:
-    """Return how a file differs from what its manifest says; empty when it does not.
+    """Return the difference of a file from its manifest; empty without one.
 
     :param found: As :func:`digest_of` returns it for the algorithm of *expected*.
     """

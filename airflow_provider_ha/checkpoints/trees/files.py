@@ -1,9 +1,10 @@
-"""Reading files that Spark may delete or replace at any moment, without ever following a name out of the directory.
+"""Reads of files that Spark may delete or replace at any moment; names never leave the directory.
 
 A name is checked here, for every kind of :class:`~airflow_provider_ha.checkpoints.trees.tree.Tree`.
 
-Invariant: what is known to be bad or gone is a ``CheckpointCorruptError`` with the file's relative path; what could not
-be read (permissions, a broken disk) is ``StorageUnavailableError`` and says nothing about the checkpoint (contract 6).
+Invariant: a file known to be bad or missing is a ``CheckpointCorruptError`` with the file's relative path; a failed
+read (permissions, a broken disk) is ``StorageUnavailableError`` and gives no information about the checkpoint (contract
+6).
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ _MORE_MEMORY = "Give this process more memory, and try again"
 
 
 class NotAFileError(CheckpointCorruptError):
-    """A directory or a link stands where a file has to be."""
+    """A directory or link in place of a file."""
 
 
 class UnreadableError(StorageUnavailableError):
     """A file or directory could not be read.
 
-    :param path: Which one, relative to the checkpoint where that is known.
-    :param error: Why.
-    :param next_step: What to do about it.
+    :param path: Its path, relative to the checkpoint if known.
+    :param error: Cause.
+    :param next_step: Next step.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ def crowded(place: str) -> UnreadableError:
 
 
 def exists(tree: Tree, name: str) -> bool:
-    """Whether *name* is a regular file below *tree*, not reached through a symbolic link below *tree*."""
+    """Return whether *name* is a regular file below *tree*, not reached through a symbolic link below *tree*."""
     return tree.has(name)
 
 

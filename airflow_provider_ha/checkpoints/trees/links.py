@@ -63,9 +63,9 @@ def building(target: Path, *, private: bool = True) -> Iterator[Path]:
 
 
 def linked(source: StrPath, target: StrPath) -> bool:
-    """Give a file a second name; whether the file system could.
+    """Give a file a second name; return whether the file system could.
 
-    :raises FileNotFoundError: The file is not there (any more).
+    :raises FileNotFoundError: The file is not there.
     :raises StorageUnavailableError: The file system does not answer.
     """
     try:
@@ -85,9 +85,9 @@ def linked(source: StrPath, target: StrPath) -> bool:
 
 
 def link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it where it cannot have one.
+    """Give a file a second name, or copy it if the file system cannot.
 
-    :raises FileNotFoundError: The file is not there (any more).
+    :raises FileNotFoundError: The file is not there.
     :raises StorageUnavailableError: The file system does not answer.
     """
     if not linked(source, target):
@@ -100,7 +100,7 @@ def link(source: Path, target: Path) -> None:
 def write_aside(path: Path, data: bytes) -> None:
     """Write a file durably under a temporary name that Spark ignores, then give it its name.
 
-    The checksum file that Hadoop may have left beside an older file of this name is removed first: it would not fit.
+    The checksum file that Hadoop may have left next to an older file of this name is removed first: it would not fit.
 
     :raises StorageUnavailableError: The file system does not answer.
     """
@@ -120,12 +120,12 @@ def write_aside(path: Path, data: bytes) -> None:
 
 
 def hidden_checksum(path: Path) -> Path:
-    """Path of the checksum that Hadoop's local file system keeps beside a file."""
+    """Path of the checksum that Hadoop's local file system keeps next to a file."""
     return path.parent / f".{path.name}.crc"
 
 
 def flush_tree(root: Path) -> None:
-    """Force the names of every directory below *root* to the disk, *root* last."""
+    """Flush all directories below *root* to the disk, *root* last."""
     below = [directory for directory, _, _ in os.walk(root, topdown=False)][:-1]
     # A disk answers several in hardly more time than one.
     with ThreadPoolExecutor(_FLUSHES) as pool:

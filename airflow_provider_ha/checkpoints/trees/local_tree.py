@@ -105,12 +105,12 @@ class LocalTree:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the tree."""
         return Path(self._text)
 
     @property
     def local_path(self) -> Path:
-        """Where it lies on this host: for what only works on files of this host."""
+        """Path of the tree on this host, for operations on local files."""
         return Path(self._text)
 
     def absolute(self) -> LocalTree:
@@ -135,7 +135,7 @@ class LocalTree:
         """Announce the files that are read next; of no effect here."""
 
     def absence(self) -> tuple[str, str]:
-        """Return what is the case when it is no directory, as the end of a sentence, and what to do about it."""
+        """Return the reason why it is not a directory, as the end of a sentence, and the next step."""
         if os.path.lexists(self._text):
             return "is a file; a checkpoint is a directory", "Name the directory that holds offsets and commits"
         return "is not a directory of this host", "Correct the path, or mount its file system"
@@ -157,7 +157,7 @@ class LocalTree:
         return sorted(listed)
 
     def is_directory(self) -> bool:
-        """Whether it is there, and a directory.
+        """Return whether it is there, and a directory.
 
         :raises UnreadableError: It could not be found out.
         """
@@ -171,7 +171,7 @@ class LocalTree:
             raise UnreadableError(self.path.name, error) from error
 
     def has(self, name: str) -> bool:
-        """Whether *name* is a regular file below it, not reached through a symbolic link below it."""
+        """Return whether *name* is a regular file below it, not reached through a symbolic link below it."""
         try:
             return stat.S_ISREG(os.lstat(f"{self._text}/{name}").st_mode)
         except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -207,10 +207,10 @@ class LocalTree:
         return status.st_mtime_ns
 
     def identity(self, name: str) -> Hashable | None:
-        """Return what is equal for two names of one file, in any tree.
+        """Return an identity that is equal for two names of a file, in any tree.
 
-        :raises FileGoneError: It is not there.
-        :raises UnreadableError: It could not be found out.
+        :raises FileGoneError: The file is missing.
+        :raises UnreadableError: It could not be read.
         """
         try:
             status = (self.path / name).stat()
@@ -280,7 +280,7 @@ class LocalTree:
             target.unlink(missing_ok=True)
 
     def below(self, uri: str) -> str | None:  # noqa: ARG002  # the interface asks with it
-        """Return nothing: what a log of this host names by URI is opened by that, wherever on this host it lies."""
+        """Return ``None``: a log opens a local file by its URI, anywhere on this host."""
         return None
 
     def _open(self, name: str) -> tuple[int, int]:
@@ -300,9 +300,9 @@ class LocalTree:
 
 
 def path_on_this_host(tree: Tree) -> Path:
-    """Return the path of a tree, for what only works on files of this host.
+    """Return the path of a tree, for operations on local files.
 
-    :raises ConfigurationError: It has none.
+    :raises ConfigurationError: It has no local path.
     """
     if tree.local_path is None:
         raise ConfigurationError(
@@ -313,7 +313,7 @@ def path_on_this_host(tree: Tree) -> Path:
 
 
 def _whole(file: io.FileIO, name: str, expected: int) -> bytes:
-    """Read to the end: a file that grows in the process is bounded as well."""
+    """Read to the end: a file that grows in the process is bounded too."""
     pieces, length = [], 0
     while piece := file.read(max(expected + 1 - length, _PIECE)):
         pieces.append(piece)

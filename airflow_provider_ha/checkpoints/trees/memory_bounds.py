@@ -1,6 +1,6 @@
-"""How much of a checkpoint is held in memory at once: a damaged or hostile directory costs no more than that.
+"""Limits of memory use for a checkpoint: a damaged or hostile directory costs no more.
 
-State is read in pieces and is not bounded here.
+State is read in pieces and is not limited here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMPACT = ".compact"
 
 
 def check_size(name: str, size: int) -> None:
-    """Refuse a file that is larger than what Spark writes under its name.
+    """Refuse a file larger than Spark's files of this name.
 
     :param size: Bytes.
     :raises CheckpointCorruptError: It is.
@@ -55,7 +55,7 @@ class RecentBytes:
         self._lock = Lock()
 
     def get(self, name: str) -> bytes | None:
-        """Return what is held under *name*."""
+        """Return the cached bytes of *name*."""
         with self._lock:
             if name in self._kept:
                 self._kept.move_to_end(name)

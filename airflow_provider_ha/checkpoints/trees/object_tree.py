@@ -1,10 +1,10 @@
-"""A checkpoint whose files are objects below a prefix: one listing, and only the objects that are read.
+"""Checkpoint whose files are objects below a prefix: one listing, and reads of single objects.
 
-S3 has no directories. A name is one because keys begin with it, or because S3A left a marker: an empty object whose key
-ends with a slash.
+S3 has no directories. A name counts as a directory if keys begin with it, or if S3A left a marker: an empty object
+whose key ends with a slash.
 
-Invariant: names and sizes are those of one listing, made when the first of them is needed. What was purged since is
-gone when it is read; what could not be read says nothing about the checkpoint.
+Invariant: names and sizes are from one listing, made on first use. Files purged since are missing when read; a failed
+read gives no information about the checkpoint.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RECENT = 32 << 20
 
 
 class _Listing:
-    """What lies below a prefix, listed when it is first needed."""
+    """Names below a prefix, listed on first use."""
 
     def __init__(self, objects: ObjectReader, prefix: str) -> None:
         self.objects = objects
@@ -125,34 +125,34 @@ class ObjectTree:
 
     @property
     def at_once(self) -> int:
-        """How many requests are under way at a time."""
+        """Number of concurrent requests."""
         return AT_ONCE
 
     @property
     def keeps_times(self) -> bool:
-        """Whether directories have times: here, there are none."""
+        """Return whether directories have times: here, they do not."""
         return False
 
     @property
     def may_be_fenced(self) -> bool:
-        """Whether a log may end with the record of a takeover: not where none of our drivers works."""
+        """Return whether a log may end with the record of a takeover: not where none of our drivers works."""
         return False
 
     @property
     def has_hidden_checksums(self) -> bool:
-        """Whether Hadoop hides a checksum beside every file: only its local file system does."""
+        """Return whether Hadoop hides a checksum next to every file: only its local file system does."""
         return False
 
     @property
     def local_path(self) -> None:
-        """Where it lies on this host: nowhere."""
+        """Path on this host: ``None``."""
 
     def absolute(self) -> ObjectTree:
         """Return the same directory: its place is absolute."""
         return self
 
     def absence(self) -> tuple[str, str]:
-        """Return what is the case when it is no directory, and what to do: a wrong name and an empty one are alike."""
+        """Return the reason why it is not a directory, and the next step: a wrong name and an empty one look alike."""
         return "is not there: nothing lies below it", "Check bucket and prefix"
 
     def require(self) -> None:
@@ -184,11 +184,11 @@ class ObjectTree:
         return sorted(self._listing.directories.get(self._path(place) if place else self._place, ()))
 
     def is_directory(self) -> bool:
-        """Whether anything lies below it, or a marker stands for it; raises as :meth:`names` does."""
+        """Return whether anything is below it, or a marker represents it; raises as :meth:`names` does."""
         return self._place in self._listing.directories
 
     def has(self, name: str) -> bool:
-        """Whether *name* is an object below it; raises as :meth:`names` does."""
+        """Return whether *name* is an object below it; raises as :meth:`names` does."""
         return self._path(name) in self._listing.files
 
     def file_size(self, name: str) -> int:
@@ -201,7 +201,7 @@ class ObjectTree:
         return self.listed(name).size
 
     def changed(self, place: str = "") -> None:
-        """Return when *place* was changed: no directory has a time here, and an object is only ever replaced."""
+        """Return ``None``: directories have no times here, and objects are only replaced."""
 
     def identity(self, name: str) -> Hashable | None:  # noqa: ARG002  # of every tree
         """Return nothing: an object has one name."""
@@ -221,7 +221,7 @@ class ObjectTree:
         yield _InBlocks(name, item, self._listing.objects) if large else _Held(name, self._whole(name, item))
 
     def below(self, uri: str) -> str | None:
-        """Return the path of the object at *uri* relative to this directory; ``None`` when it lies elsewhere.
+        """Return the path of the object at *uri* relative to this directory; ``None`` when it is elsewhere.
 
         :param uri: As a log of Spark has it.
         """
@@ -258,7 +258,7 @@ class ObjectTree:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A small file: all of it was read by one request."""
+    """Small file, read whole by one request."""
 
     name: str
     data: bytes

@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class OpenFile(Protocol):
-    """A file that is read in pieces. A later file under the same name does not change what is read."""
+    """File that is read in pieces. A later file under the same name does not change its content."""
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class OpenFile(Protocol):
 
 
 class Tree(Protocol):
-    """A directory of a checkpoint, to be read. ``files`` says what its methods raise."""
+    """Directory of a checkpoint, for reads. ``files`` documents the errors of its methods."""
 
     def __truediv__(self, place: str) -> Tree:
         """Return a directory below this one."""
@@ -42,32 +42,32 @@ class Tree(Protocol):
 
     @property
     def at_once(self) -> int:
-        """How many files are to be read at a time: more would gain nothing."""
+        """Useful number of concurrent reads."""
 
     @property
     def keeps_times(self) -> bool:
-        """Whether directories have times that say when a name in them was last made or removed."""
+        """Return whether directories have times that say when a name in them was last made or removed."""
 
     @property
     def has_hidden_checksums(self) -> bool:
-        """Whether it is written through Hadoop's local file system, which hides a checksum beside every file."""
+        """Return whether Hadoop's local file system wrote it, with a hidden checksum next to every file."""
 
     @property
     def may_be_fenced(self) -> bool:
-        """Whether a log in it may end with the record of a takeover, and not with an entry of Spark."""
+        """Return whether a log in it may end with the record of a takeover, and not with an entry of Spark."""
 
     @property
     def local_path(self) -> Path | None:
-        """Where it lies on this host, for what only works on files of this host; ``None`` when it does not."""
+        """Path on this host, for operations on local files; ``None`` elsewhere."""
 
     def absolute(self) -> Tree:
         """Return the same directory by a place that does not depend on the process."""
 
     def absence(self) -> tuple[str, str]:
-        """Return what is the case when it is no directory, as the end of a sentence, and what to do about it."""
+        """Return the reason why it is not a directory, as the end of a sentence, and the next step."""
 
     def require(self) -> None:
-        """Assert that the storage is there that would hold it: one that is not mounted is no missing directory.
+        """Assert that its storage is available: an unmounted storage is not a missing directory.
 
         :raises StorageUnavailableError: It is not.
         """
@@ -82,19 +82,19 @@ class Tree(Protocol):
         """Return all names in it, or in the directory *place* below it, sorted; none when it is not there."""
 
     def is_directory(self) -> bool:
-        """Whether it is there, and a directory."""
+        """Return whether it is there, and a directory."""
 
     def has(self, name: str) -> bool:
-        """Whether *name* is a file below it."""
+        """Return whether *name* is a file below it."""
 
     def file_size(self, name: str) -> int:
         """Return the size of a file in bytes."""
 
     def changed(self, place: str = "") -> int | None:
-        """Return when it or *place* below it was last changed, in nanoseconds; ``None`` when that cannot be told."""
+        """Return the time of the last change of it or *place* below it, in nanoseconds; ``None`` if unknown."""
 
     def identity(self, name: str) -> Hashable | None:
-        """Return what is equal for two names of one file, of any tree; ``None`` when a file has nothing like it."""
+        """Return an identity that is equal for two names of a file, in any tree; ``None`` if files have none."""
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file.
@@ -103,20 +103,20 @@ class Tree(Protocol):
         """
 
     def below(self, uri: str) -> str | None:
-        """Return the path, relative to this directory, that it reads what a URI names by; ``None``: open the URI."""
+        """Return the relative path in this directory for a URI; ``None``: open the URI."""
 
     def opened(self, name: str) -> AbstractContextManager[OpenFile]:
         """Open a file for as long as the block runs."""
 
 
 class WritableTree(Tree, Protocol):
-    """A tree that its owner writes to. What Spark reads is never edited, only replaced as a whole."""
+    """Tree that its owner writes to. Spark's files are never edited, only replaced as a whole."""
 
     def __truediv__(self, place: str) -> WritableTree:
         """Return a directory below this one."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file durably, replacing one that exists; it appears complete or not at all.
+        """Write a file durably, replacing an existing one; it appears complete or not at all.
 
         :raises StorageUnavailableError: It could not be written.
         """
@@ -128,7 +128,7 @@ class WritableTree(Tree, Protocol):
         """
 
     def upload(self, name: str, source: Path) -> None:
-        """Write a file from one of this host, of any size; otherwise as :meth:`write`."""
+        """Write a file of any size from a local file; otherwise as :meth:`write`."""
 
     def remove(self, name: str) -> None:
         """Remove a file that this tree itself has; of no effect when it is not there.
