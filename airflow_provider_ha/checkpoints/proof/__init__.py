@@ -1,4 +1,4 @@
-"""Proving a batch: Spark itself loads its state from a copy, and starts the query on it with no sink.
+"""Proof of a batch: Spark itself loads its state from a copy, and starts the query on it without a sink.
 
-What needs no Spark is here: the copy, what is to be read, and what the answers of the child that runs Spark mean.
+The parts without Spark are here: the copy, the list of reads, and the interpretation of the output of Spark's child.
 """

@@ -1,4 +1,4 @@
-"""The output of the child that runs Spark: one line of JSON for each result, written at once.
+"""Output of the child that runs Spark: one line of JSON for each result, written immediately.
 
 Invariant: a written line counts even when the child dies after it; a result without a line is unknown.
 """
@@ -24,10 +24,10 @@ class Event(str, Enum):
 
 
 class SparkError(Model):
-    """One throwable.
+    """A throwable of Spark.
 
     :param error_class: Spark's condition (``CANNOT_LOAD_STATE_STORE.UNCATEGORIZED``) where it has one, else the class.
-    :param message: The first line of its message.
+    :param message: First line of the message.
     """
 
     error_class: str
@@ -35,14 +35,14 @@ class SparkError(Model):
 
 
 class Answer(Model):
-    """One line.
+    """Line of the output.
 
-    :param reading: What was read.
-    :param rows: Of each partition, in their order.
-    :param operators: Rows of state of each stateful operator of the query, in their order, after the batch.
+    :param reading: The reading.
+    :param rows: Rows of the partitions, in their order.
+    :param operators: Rows of state of the query's stateful operators, in their order, after the batch.
     :param query: Name of the query that was started.
     :param errors: From the outermost to the cause.
-    :param reason: Why it could not be found out.
+    :param reason: Why the result is unknown.
     """
 
     event: Event

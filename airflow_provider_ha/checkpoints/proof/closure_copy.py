@@ -1,4 +1,4 @@
-"""The copy that Spark gets: the closure of one batch, sharing nothing with the checkpoint that a write could change.
+"""The copy that Spark gets: the closure of a batch, sharing nothing with the checkpoint that a write could change.
 
 Invariant: the checkpoint is only read. Its schema paths are rewritten in the copy, so that Spark never looks back.
 """
@@ -21,10 +21,10 @@ from airflow_provider_ha.storage.durable import COPY_BUFFER, private_directories
 
 
 def copy_closure(tree: Tree, batch: int, target: Path) -> int:
-    """Copy what Spark needs to go on after *batch*; return its size in bytes.
+    """Copy the files that Spark needs to continue after *batch*; return their size in bytes.
 
     :param tree: The checkpoint; its query may be running.
-    :param target: Does not exist yet, absolute.
+    :param target: Absolute; must not exist.
     :raises CheckpointMissingError: The batch does not exist, or Spark has purged it.
     :raises CheckpointCorruptError: A file is missing or bad.
     :raises StorageUnavailableError: A file could not be read or written, or there is no space for it.
@@ -52,7 +52,7 @@ def copy_closure(tree: Tree, batch: int, target: Path) -> int:
 
 
 def _copy(tree: Tree, name: str, target: Path) -> None:
-    """Copy through one open file: a rename over it changes nothing of the copy. No flush: it is temporary."""
+    """Copy through one open file: a rename over it does not affect the copy. No flush: the copy is temporary."""
     private_directories(target.parent)
     if tree.local_path is not None:
         try:

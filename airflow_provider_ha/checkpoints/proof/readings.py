@@ -1,7 +1,7 @@
-"""What Spark has to read so that it has loaded the whole state of a batch: every operator, store and partition.
+"""Reads that make Spark load the whole state of a batch: all operators, stores and partitions.
 
-Invariant: from the copy alone, which holds nothing newer than the batch. A store with column families
-(``transformWithState``) is loaded by each of its variables; each is read, for each has its own rows and schema.
+Invariant: from the copy alone, which has no newer state. A store with column families (``transformWithState``) is
+loaded by any of its variables; all are read, as each has separate rows and a separate schema.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def readings(directory: Tree, batch: int) -> tuple[StateReading, ...]:
 
 
 def state_by_id(directory: Tree, batch: int) -> bool:
-    """Whether the state of *batch* is of checkpoint format 2: the conf of Spark has to say so before it reads it."""
+    """Return whether the state of *batch* is of checkpoint format 2: Spark's conf must say so before the read."""
     return bool(read_commits(directory, batch).state_ids)
 
 
@@ -64,7 +64,7 @@ def _of_operator(directory: Tree, number: int, pinned: int | None) -> Iterator[S
 
 
 def _properties(directory: Tree, number: int) -> tuple[str, list[str], bool]:
-    """Return what is recorded about an operator: name, variables of ``transformWithState``, whether it has timers."""
+    """Return an operator's recorded name, variables of ``transformWithState``, and whether it has timers."""
     place = f"{STATE}/{number}/_metadata"
     newer = numbers(directory / place / "v2")
     path = f"{place}/v2/{newer[-1]}" if newer else f"{place}/metadata"

@@ -1,4 +1,4 @@
-"""Whether an error of Spark is its answer about the checkpoint, or only says that Spark could not run.
+"""Return whether an error of Spark is its answer about the checkpoint, or only says that Spark could not run.
 
 Invariant: a lack of memory, of disk, of a class or of an answer from elsewhere is never called damage (contract 6).
 """
@@ -28,7 +28,7 @@ _ONLY_THE_HOST = re.compile(
 
 
 def is_refusal(errors: Sequence[SparkError]) -> bool:
-    """Whether these errors, from the outermost to the cause, mean that Spark refuses the checkpoint."""
+    """Return whether these errors, from the outermost to the cause, mean that Spark refuses the checkpoint."""
     return bool(errors) and not any(
         _NOT_ABOUT_THE_CHECKPOINT.search(error.error_class.rpartition(".")[2] if _is_java(error) else error.error_class)
         or _ONLY_THE_HOST.search(error.message)
@@ -37,11 +37,11 @@ def is_refusal(errors: Sequence[SparkError]) -> bool:
 
 
 def decisive_error(errors: Sequence[SparkError]) -> SparkError:
-    """Return the one to show: what the innermost condition of Spark says, else the cause."""
+    """Return the error to show: Spark's innermost condition, else the cause."""
     conditions = [error for error in errors if not _is_java(error) and "UNCATEGORIZED" not in error.error_class]
     return (conditions or list(errors))[-1]
 
 
 def _is_java(error: SparkError) -> bool:
-    """Whether it has no condition of Spark: those are written in capitals."""
+    """Return whether it has no condition of Spark: those are written in capitals."""
     return error.error_class != error.error_class.upper()

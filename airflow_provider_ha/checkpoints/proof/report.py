@@ -1,4 +1,4 @@
-"""The result of a proof: proven, refuted or unknown, what Spark loaded, and whether it started.
+"""Result of a proof: proven, refuted or unknown, the state that Spark loaded, and whether the query started.
 
 Invariant: only a refusal by Spark itself refutes. A child that died, was out of time or out of memory leaves the
 question open.
@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.verify.restorable import verdict_on
 
 
 class Outcome(str, Enum):
-    """The outcome of one step."""
+    """The outcome of a step."""
 
     PROVEN = "proven"
     REFUTED = "refuted"  # Spark refused
@@ -39,9 +39,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """The rows that Spark read from a store, a variable or a set of timers.
+    """Rows that Spark read from a store, variable or set of timers.
 
-    :param rows: Of each partition, in their order.
+    :param rows: Rows of the partitions, in their order.
     """
 
     reading: StateReading
@@ -64,18 +64,18 @@ class StartedOnCopy:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The answer to "does Spark itself go on from this batch?".
+    """Result of a proof that Spark continues from a batch.
 
     :param directory: The checkpoint.
     :param batch: N; ``None`` when no batch could be chosen.
-    :param verification: The full verification before it.
+    :param verification: The preceding full verification.
     :param loading: Whether Spark loaded the whole state of the batch.
     :param starting: Whether Spark executed the next batch on it, without input and without a sink.
     :param state: The loaded state, in the order of the operators.
     :param started: The actions of the query; ``None`` when it did not commit.
     :param findings: The refusals of Spark, and the questions that stay open.
     :param spark_version: The Spark release that ran the check.
-    :param seconds: How long it took.
+    :param seconds: Duration.
     """
 
     directory: str
@@ -96,7 +96,7 @@ class Proof:
 
     @property
     def why(self) -> str:
-        """Why it is not proven: what the steps say that were asked; empty when it is."""
+        """Why it is not proven: the reasons of the failed or open steps; empty when it is."""
         asked = (step for step in (self.loading, self.starting) if step.outcome in {Outcome.REFUTED, Outcome.UNKNOWN})
         return "" if self.proven else "; ".join(dict.fromkeys(step.reason for step in asked if step.reason))
 

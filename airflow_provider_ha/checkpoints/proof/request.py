@@ -16,14 +16,14 @@ Kind = Literal["store", "variable", "timers"]
 
 
 class Application(Model):
-    """A script that starts the query, and what it needs.
+    """Script that starts the query, with its environment.
 
     :param script: A PySpark script, absolute.
     :param arguments: Its arguments, without its name.
-    :param conf: Spark's conf. Master, addresses and temporary directories are always those of the proof.
+    :param conf: Spark's conf. The proof always sets master, addresses and temporary directories.
     :param env: Environment of the script, over that of the host.
     :param archives: Items of ``spark.archives``.
-    :param directory: Its working directory, absolute; that of the script by default.
+    :param directory: Its working directory, absolute; by default the script's.
     """
 
     script: Path
@@ -39,14 +39,14 @@ class Application(Model):
 
 
 class StateReading(Model):
-    """One look of Spark into the state of one operator.
+    """Spark's read of the state of an operator.
 
     :param operator: Its id.
-    :param operator_name: As Spark recorded it; empty for releases that record nothing.
+    :param operator_name: Name recorded by Spark; empty for releases without this record.
     :param store: Name of the store.
-    :param kind: What of it is read.
+    :param kind: Part that is read.
     :param variable: Name of the variable of ``transformWithState``.
-    :param partitions: How many partitions have to answer.
+    :param partitions: Number of expected partitions.
     """
 
     operator: int
@@ -58,23 +58,23 @@ class StateReading(Model):
 
     @property
     def title(self) -> str:
-        """What is read, as text: the store, the variable, or the timers."""
+        """Part that is read, as text: the store, the variable, or the timers."""
         return {"store": self.store, "variable": self.variable, "timers": "timers"}[self.kind]
 
 
 class ProofRequest(Model):
-    """The request to the child.
+    """Request to the child.
 
     :param copy_directory: The copy, absolute; the child may write to it.
-    :param original: Path or URI that the copy was made from: a script may name it as its checkpoint location.
+    :param original: Path or URI of the copy's source: a script may name it as its checkpoint location.
     :param batch: N.
     :param state_by_id: Whether the checkpoint is of format 2.
-    :param readings: What to load.
-    :param query: Name of the query to start; ``None`` for the one whose checkpoint location is *original*, else the one
-        that is named as its directory.
-    :param application: What starts it; ``None`` when nothing is to be started.
+    :param readings: State to load.
+    :param query: Name of the query to start; ``None`` for the query with the checkpoint location *original*, else the
+        query named like its directory.
+    :param application: Application that starts it; ``None`` to start no query.
     :param scratch: Spark's temporary files.
-    :param heap: Of the JVM, as ``1g``.
+    :param heap: Heap of the JVM, as ``1g``.
     :param cores: Threads of Spark.
     :param size: Bytes of the copy.
     """

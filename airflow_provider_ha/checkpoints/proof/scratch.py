@@ -1,7 +1,7 @@
-"""A temporary directory for a copy that is not needed afterwards.
+"""Temporary directory for a copy.
 
-Invariant: the copy is gone when its process ends. A killed process loses its lock, and the next process in the same
-place removes what it left.
+Invariant: the copy is removed when its process ends. A killed process loses its lock, and the next process with the
+same directory removes the remains.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def check_space(place: Path, size: int) -> None:
     """Refuse a copy that could fill the disk, on which the query itself may be running.
 
     :param size: Bytes of the copy.
-    :raises StorageUnavailableError: There is not enough space for it and what Spark makes of it.
+    :raises StorageUnavailableError: The space is too small for the copy and Spark's files.
     """
     free = shutil.disk_usage(place).free
     if free < _TIMES * size:  # guard: proofs-fill-the-disk
