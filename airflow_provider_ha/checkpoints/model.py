@@ -1,6 +1,6 @@
-"""The records of checkpoints and savepoints (design, sections 1 and 5).
+"""Records of checkpoints and savepoints (design, sections 1 and 5).
 
-``N`` is the last committed batch of a cut, ``L`` the highest planned one; -1 where there is none.
+``N`` is the last committed batch of a cut, ``L`` the highest planned one; -1 without one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Segment = Annotated[str, AfterValidator(_segment)]
 class BatchEntry(Model):
     """Spark's record of a batch: enough to execute exactly this batch again.
 
-    :param batch: Its id.
+    :param batch: Id of the batch.
     :param offsets: Content of ``offsets/<batch>``.
-    :param commits: Content of ``commits/<batch>``; ``None`` while it is not committed.
-    :param sources: Source directory (``"0"``) -> the file source's own log lines of this batch, in order.
-    :param log_offsets: Source directory -> ``logOffset`` that this batch ends with.
+    :param commits: Content of ``commits/<batch>``; ``None`` until it is committed.
+    :param sources: The file source's log lines of this batch, in order, by source directory (``"0"``).
+    :param log_offsets: Last ``logOffset`` of this batch, by source directory.
     :param lengths: Source directory -> length in bytes of the file on each line, ``None`` if unknown. Spark does not
         record it: the driver reads it from the file system.
     """
@@ -46,13 +46,13 @@ class BatchEntry(Model):
     lengths: dict[Segment, tuple[int | None, ...]] = {}
 
     def measured_as(self, other: BatchEntry | None) -> BatchEntry:
-        """Return the entry with the lengths that another record of the same batch has, if it has none itself."""
+        """Return the entry with the lengths of another record of the same batch, unless it has lengths."""
         same = other is not None and not self.lengths and (other.offsets, other.sources) == (self.offsets, self.sources)
         return self.model_copy(update={"lengths": other.lengths}) if other is not None and same else self
 
 
 class SinkKind(str, Enum):
-    """How a sink treats a batch id that it has already seen."""
+    """Behaviour of a sink for a batch id that it has already seen."""
 
     FILE = "file"  # skips it without executing the plan (_spark_metadata)
     FOREACH_BATCH = "foreach_batch"  # executes it again
@@ -60,17 +60,17 @@ class SinkKind(str, Enum):
 
 
 class QuerySink(Model):
-    """Where a query writes.
+    """Sink of a query.
 
-    :param kind: How it treats a batch that it has already: ``file``, ``foreach_batch`` or ``other``.
-    :param format: As the script named it.
+    :param kind: Behaviour for a batch that it already has: ``file``, ``foreach_batch`` or ``other``.
+    :param format: Format named by the script.
     :param path: Directory of a file sink, absolute.
-    :param max_batch: Highest batch in the file sink's log, or in the table's; -1 for none.
+    :param max_batch: Highest batch in the log of the file sink or table; -1 without one.
     :param table: Directory of a table that remembers query id and batch (Delta, Iceberg), absolute.
     :param unplanned: Whether rows reach it before the boundaries of their batch are written: real-time and continuous
         mode.
-    :param repeatable: Whether it is declared that a batch which comes again leaves the output as it was: by the
-        script's ``fenced``; in a plan also by the options of the job.
+    :param repeatable: Whether a repeated batch is declared to leave the output unchanged: by the script's ``fenced``;
+        in a plan also by the options of the job.
     """
 
     kind: SinkKind
@@ -83,12 +83,12 @@ class QuerySink(Model):
 
 
 class QuerySources(Model):
-    """Facts about a query's sources that its offsets do not record.
+    """Sources of a query, as far as its offsets do not contain them.
 
-    :param tables: Source -> directory of the Delta or Iceberg table that it reads, absolute.
-    :param brokers: ``host:port,host:port`` of its topics, as the script names them; empty for none, or for several.
-    :param topics: Topic -> its id when the run began to read it.
-    :param tolerant: Sources that continue after a loss of rows (``failOnDataLoss`` is false).
+    :param tables: Absolute directory of the Delta or Iceberg table read, by source.
+    :param brokers: ``host:port,host:port`` of its topics, as named by the script; empty for zero or several clusters.
+    :param topics: Topic ids at the start of the run's read, by topic.
+    :param tolerant: Sources that continue after lost rows (``failOnDataLoss`` is false).
     """
 
     tables: dict[str, str] = {}
@@ -101,9 +101,9 @@ class QueryCut(Model):
     """One query's part of a cut.
 
     :param batch: N.
-    :param sink: The state of its sink at that time.
+    :param sink: State of its sink at that time.
     :param entries: The batches that were recorded since the previous checkpoint (all up to L, ascending).
-    :param files: Relative path -> size, of the closure.
+    :param files: Sizes of the closure's files by relative path.
     :param sources: The sources that it reads.
     """
 
@@ -122,7 +122,7 @@ class CheckpointKind(str, Enum):
 
 
 class Checkpoint(Record):
-    """Payload of one checkpoint: a job-wide cut, all from one epoch. Self-describing: ZooKeeper can be rebuilt from it.
+    """Payload of a checkpoint: a job-wide cut, all from one epoch. Self-describing: ZooKeeper can be rebuilt from it.
 
     :param number: Never repeats within a job.
     :param pin: Key of the directory with its closure, one directory per query; ``None`` while it is only live.
@@ -197,13 +197,13 @@ def _algorithm(said: object) -> object:
 
 
 class ManifestFile(Model):
-    """One file of a savepoint. It has one digest, or none when it was not digested.
+    """File of a savepoint, with at most one digest.
 
     :param size: Bytes.
-    :param sha256: Digest of its bytes, 64 hex digits; empty when another one is recorded, or none.
-    :param digest: The digest of another algorithm, in hex digits; empty for none.
-    :param algorithm: Which one.
-    :param member: In a pool: key of the object, relative to the pool; other savepoints may name the same one.
+    :param sha256: Digest of its bytes, 64 hex digits; empty with another digest or without one.
+    :param digest: Digest of another algorithm, in hex digits; empty without one.
+    :param algorithm: Algorithm of *digest*.
+    :param member: In a pool: key of the object, relative to the pool; savepoints may share objects.
     :param etag: In a pool: the store's ETag of the object.
     """
 
@@ -216,20 +216,20 @@ class ManifestFile(Model):
 
     @property
     def digested_by(self) -> Algorithm | None:
-        """What its digest was computed with; ``None`` when only its size is known."""
+        """Algorithm of its digest; ``None`` when only its size is known."""
         return Algorithm.SHA256 if self.sha256 else self.algorithm
 
 
 class Savepoint(Record):
-    """The manifest of a savepoint, in a directory or over a pool; written last. What has none is not a savepoint.
+    """Manifest of a savepoint, in a directory or over a pool; written last: without it there is no savepoint.
 
-    :param job_id: Of the managed job, with *run*, *epoch* and *graph*; empty when it was taken of any other checkpoint.
-    :param files: Path relative to the savepoint (``<query>/offsets/12``, ``sinks/<query>/_spark_metadata/12``) -> size
-        and digest.
-    :param queries: The cut. Entries hold what is recorded of the batches of its closure.
+    :param job_id: The managed job, with *run*, *epoch* and *graph*; empty for a savepoint of any other checkpoint.
+    :param files: Sizes and digests by path relative to the savepoint (``<query>/offsets/12``,
+        ``sinks/<query>/_spark_metadata/12``).
+    :param queries: The cut. Its entries are the records of the closure's batches.
     :param shares_inodes: Whether its files are hard links of live ones.
     :param digested: Whether every file has a digest. A file without a digest is compared by size only.
-    :param schedule: Name of the schedule that made it and may remove it; ``None`` when a user owns it.
+    :param schedule: Name of the schedule that created it and may remove it; ``None`` when a user owns it.
     """
 
     kind: ClassVar[str] = "savepoint"
@@ -288,13 +288,13 @@ class SavepointPointer(Record):
 
 
 class Claim(Record):
-    """``runs/<n>/claim``: directories outside of the cluster that have become the job's with the restore of that run.
+    """``runs/<n>/claim``: directories outside of the cluster that became the job's with the restore of that run.
 
-    The record stays when the directories go: only what a claim names is ever removed outside of the cluster.
+    The record outlives the directories: outside of the cluster, only claimed directories are ever removed.
 
     :param epoch: Epoch of the leader that wrote it.
-    :param adopted: Query -> what was claimed.
-    :param given_up: Whether the job has no more need of them, so that they are on the list of deletions, or gone.
+    :param adopted: Claimed checkpoint by query.
+    :param given_up: Whether the job no longer needs them: they are on the list of deletions, or removed.
     """
 
     kind: ClassVar[str] = "claim"
@@ -341,14 +341,14 @@ class Candidate(Model):
 class KafkaPartition(Model):
     """A partition of a topic that a query reads: the offsets that a restore needs, and the offsets on the brokers.
 
-    Offsets count what lies in the partition, markers of transactions included; so rows are at most so many.
+    Offsets count all entries of the partition, including transaction markers; so the numbers of rows are upper bounds.
 
     :param topic: Its topic.
     :param partition: Its number.
     :param start: Offset of the first row after the cut.
-    :param end: Offset after the last row that is read again; *start* when none is.
+    :param end: Offset after the last row that is read again; *start* without a replay.
     :param earliest: The first offset that the brokers still have; ``None`` when the partition is gone.
-    :param latest: The offset that the next row will get; ``None`` when the partition is gone.
+    :param latest: Offset of the next row; ``None`` when the partition is gone.
     :param replayed: Rows that are read again.
     :param gone: Rows after the cut that the brokers no longer have.
     :param unread: Rows that no recorded batch has read: they come after the replay, once.
@@ -369,14 +369,14 @@ class KafkaPartition(Model):
 
 
 class SourceInput(Model):
-    """The input that one source has to give again.
+    """Input that a source must provide again.
 
     :param source: Its name, or its position if unnamed.
     :param unit: ``"files"``, ``"rows"``, ``"seconds"``, ``"versions"`` of a Delta table, ``"snapshots"`` of an Iceberg
-        table; ``None`` for a source whose offsets only it understands, or whose place is not recorded.
-    :param amount: How many; ``None`` when that is not known.
+        table; ``None`` for a source whose offsets only it understands, or whose location is not recorded.
+    :param amount: Number of units; ``None`` if unknown.
     :param gone: Number of rows, files or versions after the cut that are gone from the source; ``None`` if unknown.
-    :param partitions: Of Kafka: each partition, once the brokers have answered.
+    :param partitions: Kafka: the partitions, once the brokers have answered.
     :param lost: For a table: reason why it cannot continue from the cut; empty if it can, or if unknown.
     """
 
@@ -389,7 +389,7 @@ class SourceInput(Model):
 
 
 class GivenBatches(Model):
-    """The batches that a fenced ``foreachBatch`` function was given, of all epochs (``connectors.foreach_batch``).
+    """Batches given to a fenced ``foreachBatch`` function in all epochs (``connectors.foreach_batch``).
 
     :param begun: Highest batch of its calls. It may have written all, some or none of the rows.
     :param finished: Highest batch that it has returned from, with the boundaries that are recorded.
@@ -404,13 +404,14 @@ class QueryPlan(Model):
 
     :param batch: N of the chosen cut.
     :param replay: Recorded batches N+1..., ascending and without a gap: executed again with their own boundaries.
-    :param sink: The batches of the sink, as far as they were known when the plan was made.
-    :param set_aside: Batches of the file sink's log that a drain wrote: batch -> sha256 of exactly that entry.
+    :param sink: The sink, as known when the plan was created.
+    :param set_aside: Sha256 of the entries that a drain wrote to the file sink's log, by batch.
     :param input_files: Files of file sources to be read again.
-    :param inputs: The input that each source has to give again for the replay.
+    :param inputs: Inputs that the sources must provide again for the replay.
     :param sink_gone: Whether the sink is gone although it had batches.
-    :param given: The batches that the fenced ``foreachBatch`` function was given; ``None`` without a record.
-    :param query_id: Fresh id that the query gets, for a sink that would skip what comes next; ``None`` to keep its own.
+    :param given: Batches given to the fenced ``foreachBatch`` function; ``None`` without a record.
+    :param query_id: Fresh id that the query gets, for a sink that would skip the next batches; ``None`` to keep its
+        own.
     """
 
     batch: int
@@ -450,16 +451,16 @@ class PlanFinding(Model):
 
 
 class RestorePlan(Record):
-    """The effects of a restore, readable before anything is changed.
+    """Effects of a restore, readable before any change.
 
     :param directory: Key of the directory with the chosen closure.
-    :param candidates: Everything that was looked at, newest first.
+    :param candidates: All examined cuts, newest first.
     :param age_seconds: Age of the chosen cut when the plan was made.
     :param claim_mode: The requested mode.
     :param owner: Owner of the restored checkpoint or savepoint, once the restore is done.
-    :param adopted: Query -> where its checkpoint lies, when they are not in a directory of this cluster.
+    :param adopted: Location of the checkpoint by query, when they are not in a directory of this cluster.
     :param findings: The reasons of the verdict; the worst verdict among them is the verdict of the plan.
-    :param unknown: Query -> what could not be found out. Judged as LOSS_POSSIBLE, and refused until it is known.
+    :param unknown: Unknown facts by query. Judged as LOSS_POSSIBLE, and refused until they are known.
     """
 
     kind: ClassVar[str] = "restore-plan"
@@ -484,5 +485,5 @@ class RestorePlan(Record):
 
     @property
     def name(self) -> str:
-        """The source of the restore, as text: ``checkpoint-12``, ``savepoint-<id>``, or where it lies."""
+        """Source of the restore as text: ``checkpoint-12``, ``savepoint-<id>``, or its location."""
         return self.source_id if self.adopted else f"{self.source}-{self.source_id}"
