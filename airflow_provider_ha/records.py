@@ -26,23 +26,16 @@ class Record(Model):
     """A value that is written by itself, with its kind, its version and a checksum.
 
     :cvar kind: Name of the record in its JSON; what is read under another name is refused.
-    :cvar former_kinds: Names that older releases wrote it under; they are read, never written.
-    :cvar format_version: Highest version this code writes and reads.
+    :cvar format_version: Version that this code writes, and the highest one that it reads.
     """
 
     kind: ClassVar[str]
-    former_kinds: ClassVar[frozenset[str]] = frozenset()
     format_version: ClassVar[int] = 1
-
-    @property
-    def written_version(self) -> int:
-        """Lowest version whose readers understand this record: what it is written as."""
-        return self.format_version
 
     def to_bytes(self) -> bytes:
         """Return the JSON of the record: sorted keys, so that equal records have equal bytes."""
         body = _canonical(self.model_dump(mode="json"))
-        envelope = {"kind": self.kind, "version": self.written_version, "checksum": _sha256(body)}
+        envelope = {"kind": self.kind, "version": self.format_version, "checksum": _sha256(body)}
         # The body is the first of the sorted keys; that of a savepoint of many files is not put into text twice.
         return f'{{"body":{body},{_canonical(envelope)[1:]}'.encode()
 
@@ -60,7 +53,7 @@ class Record(Model):
             expected = envelope["checksum"]
         except (ValueError, KeyError, TypeError) as error:
             raise RecordCorruptError(f"{source} does not hold a {cls.kind} record ({error})") from error
-        if kind != cls.kind and kind not in cls.former_kinds:
+        if kind != cls.kind:
             raise RecordCorruptError(f"{source} holds a {kind!r} record where a {cls.kind!r} record is expected")
         if type(version) is not int:
             raise RecordCorruptError(f"{source} holds a {cls.kind} record of version {version!r}, which is no number")

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
@@ -189,13 +189,6 @@ class Algorithm(str, Enum):
     SHA1 = "sha1"
 
 
-def _algorithm(said: object) -> object:
-    """Return an algorithm as manifests of pools of version 1 name it: as the store does, or not at all."""
-    if not isinstance(said, str):
-        return said
-    return said.lower() if said.lower() in set(Algorithm) else None
-
-
 class ManifestFile(Model):
     """File of a savepoint, with at most one digest.
 
@@ -210,7 +203,7 @@ class ManifestFile(Model):
     size: int
     sha256: str = ""
     digest: str = ""
-    algorithm: Annotated[Algorithm | None, BeforeValidator(_algorithm)] = None
+    algorithm: Algorithm | None = None
     member: str = ""
     etag: str = ""
 
@@ -233,8 +226,6 @@ class Savepoint(Record):
     """
 
     kind: ClassVar[str] = "savepoint"
-    former_kinds: ClassVar[frozenset[str]] = frozenset({"pooled-savepoint"})
-    format_version: ClassVar[int] = 3  # in version 1 every file has a sha256; since version 3 it may lie in a pool
 
     savepoint_id: str
     job_id: str = ""
@@ -249,13 +240,6 @@ class Savepoint(Record):
     digested: bool = True
     graph: str = ""
     spark_version: str
-
-    @property
-    def written_version(self) -> int:
-        """Version 1 as long as an older release can judge every file: to that one, no sha256 is a wrong sha256."""
-        if any(file.member for file in self.files.values()):
-            return 3
-        return 1 if all(file.sha256 for file in self.files.values()) else 2
 
     @property
     def cut(self) -> dict[str, int]:

@@ -50,7 +50,6 @@ class StartedEntry(Record):
     """What the engine said when it took a submission."""
 
     kind: ClassVar[str] = "journal-started"
-    format_version: ClassVar[int] = 2  # as ``SubmissionStarted``
 
     job_id: str
     run: int

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from airflow_provider_ha.jobs.failures import EarlierFailures, Failure
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
@@ -94,12 +94,11 @@ class JobGraph(Record):
     :param lineage: Conf for OpenLineage, below *conf*; holds no secret
         (:mod:`~airflow_provider_ha.jobs.options.lineage_conf`).
     :param env: Environment of the driver.
-    :param target: Where the drivers run. Version 1 had the master in its place.
+    :param target: Where the drivers run.
     :param driver_memory: ``--driver-memory``.
     """
 
     kind: ClassVar[str] = "job-graph"
-    format_version: ClassVar[int] = 3
 
     job_id: str
     name: str
@@ -120,23 +119,9 @@ class JobGraph(Record):
     options: HaOptions = HaOptions()
 
     @property
-    def written_version(self) -> int:
-        """Version 2 without archives: a release that knows none would run the job without them."""
-        return 3 if self.archives else 2  # guard: older-releases-forget-archives
-
-    @property
     def artifacts(self) -> tuple[Artifact, ...]:
         """Every file of the application."""
         return (self.application, *self.modules, *self.py_files, *self.files, *self.jars, *self.archives)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_version_1(cls, body: Any) -> Any:
-        if not isinstance(body, dict) or "master" not in body:
-            return body
-        return {name: value for name, value in body.items() if name != "master"} | {
-            "target": {"master": body["master"]}
-        }
 
 
 class GraphPointer(Record):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import quote, unquote, urlsplit
-
-from pydantic import model_validator
 
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.records import Model, Record
@@ -63,24 +61,13 @@ class Handle(Model):
 class SubmissionStarted(Record):
     """What the engine said when it took the submission.
 
-    Version 1 had the fields of a local process in place of the handle.
-
     :param refused: Why the supervisor has ended without a driver. No proof of a death: another one may work.
     """
 
     kind: ClassVar[str] = "submission-started"
-    format_version: ClassVar[int] = 2
 
     handle: Handle
     refused: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_version_1(cls, body: Any) -> Any:
-        if not isinstance(body, dict) or "handle" in body or "host" not in body:
-            return body
-        ref = {name: value for name, value in body.items() if name != "log"}
-        return {"handle": {"engine": "local", "ref": ref, "log_uri": file_uri(body["host"], str(body.get("log", "")))}}
 
 
 def file_uri(host: str, path: str) -> str:

@@ -304,13 +304,6 @@ def test_archives_are_unpacked_beside_the_data_files_and_named_for_executors(
     assert fetched.archives == (f"{archives}/env.zip#environment", f"{archives}/plain.zip#plain.zip")
 
 
-def test_an_older_release_refuses_a_graph_whose_archives_it_would_forget(
-    store: LocalStore, app: Path, tmp_path: Path
-) -> None:
-    assert graph_of(store, app).written_version == 2
-    assert graph_of(store, app, archives=[packed(tmp_path / "env.zip")]).written_version == 3
-
-
 @pytest.mark.parametrize("alias", ["", ".", "..", "a/b", "/a", "a,b", "a#b"])
 def test_an_alias_that_is_no_name_is_refused(store: LocalStore, app: Path, tmp_path: Path, alias: str) -> None:
     with pytest.raises(ConfigurationError, match="an alias that is no name of a directory"):

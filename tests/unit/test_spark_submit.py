@@ -13,7 +13,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.host.ticket import Ticket
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, Target
 from airflow_provider_ha.supervisor import spark_submit
 from airflow_provider_ha.supervisor.spark_submit import environment, properties, render
 from tests.engine_helpers import CONFIG
@@ -25,7 +25,7 @@ GRAPH = JobGraph(
     application=Artifact(name="app.py", blob=Blob(sha256="0" * 64, size=1)),
     packages=("org.example:thing:1",),
     conf={"spark.jars": "/own.jar", "spark.master": "yarn"},
-    master="local[2]",
+    target=Target(master="local[2]"),
     driver_memory="1g",
 )
 SPEC = DriverSpec(

@@ -1,16 +1,9 @@
-"""Samples of records, with every field set.
-
-``python -m tests.support.clusters.record_samples`` writes those that are not there yet.
-
-What is once in ``tests/data/records`` is never written again: it stands for what lies in the ZooKeeper and the storage
-of clusters that were started with an older release.
-"""
+"""Samples of records, with every field set."""
 
 from __future__ import annotations
 
 import ast
 import importlib
-import sys
 import types
 from datetime import datetime, timezone
 from enum import Enum
@@ -24,20 +17,19 @@ from airflow_provider_ha.records import Record
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
-CORPUS = Path(__file__).parents[2] / "data" / "records" / "v1"
 AT = datetime(2013, 1, 1, 12, 30, tzinfo=timezone.utc)
 _SIMPLE: dict[Any, Any] = {str: "text", int: 12, float: 1.5, bool: True, datetime: AT, Any: "anything"}
 
 
 def record_types() -> dict[str, type[Record]]:
-    """Return kind -> class of every record that the package defines, found in its source; former kinds as well."""
+    """Return kind -> class of every record that the package defines, found in its source."""
     found: dict[str, type[Record]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and any(isinstance(b, ast.Name) and b.id == "Record" for b in node.bases):
                 name = ".".join(["airflow_provider_ha", *path.relative_to(PACKAGE).with_suffix("").parts])
                 record = getattr(importlib.import_module(name), node.name)
-                found |= dict.fromkeys([record.kind, *sorted(record.former_kinds)], record)
+                found[record.kind] = record
     return found
 
 
@@ -65,17 +57,3 @@ def _value(name: str, wanted: Any) -> Any:  # noqa: PLR0911  # one line per kind
     if issubclass(wanted, Enum):
         return next(iter(wanted))
     return sample(wanted)
-
-
-def main() -> None:
-    """Write the samples of kinds that are new."""
-    CORPUS.mkdir(parents=True, exist_ok=True)
-    for kind, record in record_types().items():
-        path = CORPUS / f"{kind}.json"
-        if not path.exists():
-            path.write_bytes(sample(record).to_bytes())
-            sys.stdout.write(f"{path.name}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,11 +15,7 @@ from airflow_provider_ha.checkpoints.savepoints.directory import SavepointDirect
 from airflow_provider_ha.checkpoints.savepoints.judge import judge
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.control.rebuild.pointers import find_savepoints
 from airflow_provider_ha.errors import CheckpointCorruptError
-from airflow_provider_ha.records import checksum
-from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.checkpoints.portable_helpers import QUERY, savepoint
 
 
@@ -100,30 +94,3 @@ def test_a_link_is_no_file_of_a_savepoint_whatever_it_leads_to(tmp_path: Path) -
     (problem,) = judge(SavepointDirectory(directory, made)).files
 
     assert (problem.path, problem.reason) == (FILE, "it is not a regular file")
-
-
-def test_a_manifest_of_an_older_release_gets_a_pointer_that_fits_it(tmp_path: Path) -> None:
-    """Fails when the pointer digests what this release would have written: then the savepoint would read as damaged."""
-    keys = JobKeys("orders")
-    directory = tmp_path / keys.savepoint("s1")
-    directory.parent.mkdir(parents=True)
-    made = savepoint(tmp_path)[0].rename(directory)
-    body = json.loads((made / "manifest.json").read_bytes())["body"]
-    for file in body["files"].values():
-        del file["digest"], file["algorithm"]
-    del body["digested"]
-    data = json.dumps({"kind": "savepoint", "version": 1, "checksum": checksum(body), "body": body}).encode()
-    (made / "manifest.json").write_bytes(data)
-
-    (found,) = find_savepoints(keys, LinkedWorkArea(tmp_path), [])
-
-    assert found.pointer.manifest_sha256 == hashlib.sha256(data).hexdigest()
-
-
-def test_an_older_release_reads_what_it_can_judge_and_refuses_the_rest(tmp_path: Path) -> None:
-    """It would call a file without a sha256 damaged: a version that it does not know stops it before."""
-    digested = savepoint(tmp_path / "a")[1]
-    not_digested = described_by(size_of, tmp_path / "b")[1]
-    by_spark = described_by(crc32c_of, tmp_path / "c")[1]
-
-    assert [json.loads(made.to_bytes())["version"] for made in (digested, not_digested, by_spark)] == [1, 2, 2]
