@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions, prove_cut
-from airflow_provider_ha.engines.local import host_environment
+from airflow_provider_ha.jobs.host.this_host import host_environment
 from airflow_provider_ha.views.verification import proof_view
 from benchmarks.shared import quick, show
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.engines.engine import Gone, Observation, Unknown
+from airflow_provider_ha.engines.engine import Gone, Observation, SparkOfTarget, Unknown
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.jobs.host.this_host import LocalProcess
 from airflow_provider_ha.jobs.model import Target
@@ -42,6 +42,17 @@ def is_gone(submission_id: str, record: SubmissionStarted) -> bool:
 
 class NothingToSee:
     """The part of an engine that has no processes: it refuses no target, observes none, and ends none."""
+
+    runs_here = True
+
+    def check_host(self) -> None:
+        """Take every host."""
+
+    def host_warnings(self) -> tuple[str, ...]:
+        return ()
+
+    def spark_of(self, target: Target) -> SparkOfTarget:
+        return SparkOfTarget(f"of {target.master}", None)
 
     def check(self, target: Target) -> None:
         del target

@@ -13,14 +13,12 @@ from airflow_provider_ha.cli.asked import RequestId, asking
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.cli.watch import Watch, repeated
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.host.spark_release import installed_spark
-from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE
 from airflow_provider_ha.jobs.model import JobGraph, QueryStatus
 from airflow_provider_ha.jobs.moves import read_moved
 from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
@@ -112,7 +110,7 @@ def graph(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> Non
     """Show the persisted job graph. Values of Spark conf and environment are not shown: they may be secrets."""
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id)
-        shown = _graph(job, job.snapshot())
+        shown = _graph(client, job, job.snapshot())
     if as_json:
         console.print_json(shown)
     else:
@@ -209,14 +207,14 @@ def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
     return losses_of(snapshot, options, now=client.clock.now())
 
 
-def _site_conf(graph: JobGraph, config: HaConfig) -> tuple[str, list[str]] | None:
+def _site_conf(graph: JobGraph, client: HaClient) -> tuple[str, list[str]] | None:
     """Return the site's file on this host, with its keys; ``None`` where there is none, or it cannot be read.
 
-    Of drivers on a cluster the site is that of its workers.
+    Drivers on a cluster read the file of their worker.
     """
-    if graph.target.engine == STANDALONE:
+    if not client.engines.runs_here(graph.target.engine):
         return None
-    home = named_spark_home(engine_options(config, graph.target))
+    home = named_spark_home(engine_options(client.config, graph.target))
     path = site_defaults(home or installed_spark().home, os.environ)
     try:
         return None if path is None else (str(path), keys_of(path))
@@ -224,9 +222,9 @@ def _site_conf(graph: JobGraph, config: HaConfig) -> tuple[str, list[str]] | Non
         return None
 
 
-def _graph(job: JobClient, snapshot: JobSnapshot) -> GraphView:
+def _graph(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> GraphView:
     if snapshot.run is None:
         raise UnknownJobError(f"job {job.job_id!r} has no run yet", next_step="Submit it first")
     run = snapshot.run.run
     graph = job.graph_of(run)
-    return graph_view(graph, sha256=run.graph.sha256, pointer=snapshot.graph, site_conf=_site_conf(graph, job.config))
+    return graph_view(graph, sha256=run.graph.sha256, pointer=snapshot.graph, site_conf=_site_conf(graph, client))

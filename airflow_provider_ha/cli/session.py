@@ -17,6 +17,7 @@ from airflow_provider_ha.cli.outcome import Exit, exit_code
 from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.jobs.model import DEFAULT_ENGINE
 from airflow_provider_ha.names import check_job_id
 
 
@@ -46,7 +47,7 @@ class _ThisHost:
     """Where drivers run when nothing says another place."""
 
     master: str = "local[*]"
-    engine: str = "local"
+    engine: str = DEFAULT_ENGINE
     engine_options: Mapping[str, str] = field(default_factory=dict)
 
 

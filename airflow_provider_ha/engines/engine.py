@@ -57,6 +57,18 @@ class Unknown:
 Observation = Pending | Running | Gone | Unknown
 
 
+@dataclass(frozen=True, slots=True)
+class SparkOfTarget:
+    """The Spark that runs a target's drivers, as far as it is known where the job is submitted.
+
+    :param where: For people: ``in '/opt/spark'``, ``of spark://host:7077``.
+    :param release: Its numbers; ``None`` when they are not known here.
+    """
+
+    where: str
+    release: tuple[int, ...] | None
+
+
 class Engine(Protocol):
     """Starts drivers under their supervisor, and finds them again by our own submission id."""
 
@@ -67,6 +79,25 @@ class Engine(Protocol):
     @property
     def launch_seconds(self) -> float:
         """How long a launch may take. A submission without a sign of life after that is given up."""
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether a driver runs on the host that submits it, with the Java, the Spark and the disk of that host."""
+
+    def check_host(self) -> None:
+        """Refuse to submit from this host, where a driver would end together with the process that submits it.
+
+        :raises ConfigurationError: It would; names an alternative.
+        """
+
+    def host_warnings(self) -> tuple[str, ...]:
+        """Return what may end a driver that is submitted from this host, one sentence each."""
+
+    def spark_of(self, target: Target) -> SparkOfTarget:
+        """Return the Spark that would run the drivers of a target.
+
+        :raises ConfigurationError: The target or an option is wrong.
+        """
 
     def check(self, target: Target) -> None:
         """Refuse a target that this engine cannot run.

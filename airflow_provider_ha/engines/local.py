@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.engines.engine import Gone, Observation, Running, Unknown
+from airflow_provider_ha.engines.engine import Gone, Observation, Running, SparkOfTarget, Unknown
+from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.host.driver_spec import (
@@ -23,10 +24,21 @@ from airflow_provider_ha.jobs.host.driver_spec import (
     SUPERVISOR_MODULE,
     DriverSpec,
 )
-from airflow_provider_ha.jobs.host.this_host import LocalProcess, handle_here, sees_processes_of_others
+from airflow_provider_ha.jobs.host.spark_release import installed_spark, release_of
+from airflow_provider_ha.jobs.host.this_host import (
+    LocalProcess,
+    handle_here,
+    host_environment,
+    sees_processes_of_others,
+)
 from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.model import Target
-from airflow_provider_ha.jobs.options.engine_options import LOCAL, LOCAL_OPTIONS, check_options
+from airflow_provider_ha.jobs.options.engine_options import (
+    HOST_OPTIONS,
+    check_options,
+    engine_options,
+    named_spark_home,
+)
 from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage, unavailable
@@ -39,22 +51,6 @@ _TRANSIENT_SECONDS, _LOOK_SECONDS = 0.5, 0.05
 _SAME_PROCESS_SECONDS = 1.0  # by which the start of one process may be read differently
 _CLOCK_SECONDS = 60.0  # by which the clock may be set between two looks at one process
 
-# What a driver needs of its host. Everything else stays here: an Airflow worker's environment holds connections,
-# passwords and tokens, and the Python workers inherit all that the driver inherits.
-_INHERITED = frozenset(
-    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH"}
-    | {"VIRTUAL_ENV", "LD_LIBRARY_PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SSL_CERT_FILE"}
-    | {
-        "SPARK_HOME",
-        "SPARK_CONF_DIR",
-        "SPARK_LOCAL_IP",
-        "SPARK_LOCAL_DIRS",
-        "SPARK_DIST_CLASSPATH",
-        "KRB5CCNAME",
-        "KRB5_CONFIG",
-    }
-)
-
 
 class LocalEngine:
     """Starts ``spark-submit`` in client mode on this host.
@@ -64,10 +60,11 @@ class LocalEngine:
     :raises ConfigurationError: The connection has options for it that nothing reads.
     """
 
-    name = LOCAL
+    name = "local"
+    runs_here = True
 
     def __init__(self, config: HaConfig, *, launch_seconds: float = 10.0) -> None:
-        check_options(self.name, config.engines.get(self.name, {}), LOCAL_OPTIONS)
+        check_options(self.name, config.engines.get(self.name, {}), HOST_OPTIONS)
         self.config = config
         self.launch_seconds = launch_seconds
 
@@ -81,7 +78,23 @@ class LocalEngine:
                 f"the local engine starts no driver in deploy mode {target.deploy_mode!r}",
                 next_step="Use deploy mode 'client'",
             )
-        check_options(self.name, target.engine_options, LOCAL_OPTIONS)
+        check_options(self.name, target.engine_options, HOST_OPTIONS)
+
+    def check_host(self) -> None:
+        """Refuse a pod that ends with its task.
+
+        :raises ConfigurationError: As :func:`~airflow_provider_ha.engines.host_lifetime.refuse_short_lived`.
+        """
+        refuse_short_lived()
+
+    def host_warnings(self) -> tuple[str, ...]:
+        """Return what may kill a driver of this host: its container, its service, its login."""
+        return lifetime_warnings()
+
+    def spark_of(self, target: Target) -> SparkOfTarget:
+        """Return the Spark that the options, ``SPARK_HOME`` or the installation of this host name."""
+        home = named_spark_home(engine_options(self.config, target)) or installed_spark().home
+        return SparkOfTarget(f"in {str(home)!r}", release_of(home) if home is not None else None)
 
     def launch(self, ticket: Ticket) -> Handle:
         """Start the supervisor, detached: in its own session, without our files and our environment.
@@ -118,7 +131,7 @@ class LocalEngine:
             )
         finally:
             os.close(output)
-        handle = handle_here(psutil.Process(process.pid), home.driver_log)
+        handle = handle_here(psutil.Process(process.pid), home.driver_log, engine=self.name)
         # Reaped by a thread: in a long-lived caller (a triggerer, a test) a dead supervisor must not look alive.
         threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
         log.info(
@@ -173,7 +186,7 @@ def _find(submission_id: str) -> Handle | None:
         try:
             arguments = process.cmdline()
             if SUPERVISOR_MODULE in arguments:
-                return handle_here(process, Path(arguments[-1]).with_name("driver.log"))
+                return handle_here(process, Path(arguments[-1]).with_name("driver.log"), engine=LocalEngine.name)
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # noqa: PERF203  # each process may vanish
             continue
     return None
@@ -240,8 +253,3 @@ def _processes_of(submission_id: str) -> Iterator[psutil.Process]:
                 yield process
         except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):  # noqa: PERF203  # each process may vanish
             continue  # another user's, or gone: not to be adopted
-
-
-def host_environment() -> dict[str, str]:
-    """Return what a driver needs of this host's environment, and nothing else of it."""
-    return {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}

@@ -15,6 +15,21 @@ _ENGINES: Mapping[str, Callable[[HaConfig], Engine]] = {
     LocalEngine.name: LocalEngine,
     StandaloneEngine.name: StandaloneEngine,
 }
+_OF_CLUSTERS = {StandaloneEngine.scheme: StandaloneEngine.name}  # scheme of a master -> the engine of its cluster
+
+
+def engine_of_cluster(master: str) -> str:
+    """Return the engine that runs drivers on the cluster of a master.
+
+    :raises ConfigurationError: There is none.
+    """
+    for scheme, name in _OF_CLUSTERS.items():
+        if master.startswith(scheme):
+            return name
+    raise ConfigurationError(
+        f"no engine runs drivers on the cluster {master!r}",
+        next_step=f"Use a cluster whose master begins with {' or '.join(_OF_CLUSTERS)}, or deploy mode client",
+    )
 
 
 class Engines:
@@ -39,6 +54,11 @@ class Engines:
             )
         return cls({name: engine(config) for name, engine in _ENGINES.items()})
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the engines."""
+        return tuple(self._known)
+
     def get(self, name: str) -> Engine:
         """Return the engine of a submission or of a graph.
 
@@ -50,6 +70,19 @@ class Engines:
                 next_step=f"Use one of {sorted(self._known)}, or a release of airflow-provider-ha that has it",
             )
         return self._known[name]
+
+    def runs_here(self, name: str) -> bool:
+        """Whether drivers of an engine run on the host that submits them; ``False`` for an engine not known here."""
+        engine = self._known.get(name)
+        return engine is not None and engine.runs_here
+
+    def cluster_options(self, config: HaConfig, name: str) -> dict[str, str]:
+        """Return the connection's options that a job graph keeps: none of an engine whose paths differ by host.
+
+        :raises ConfigurationError: As :meth:`get`.
+        """
+        # guard: graphs-keep-no-path-of-a-host
+        return {} if self.get(name).runs_here else dict(config.engines.get(name, {}))
 
     @classmethod
     def only(cls, engine: Engine) -> Engines:

@@ -23,7 +23,8 @@ from collections.abc import Callable, Sequence
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.engines._master_rest import Answer, AnswerLostError, MasterRest, MasterUnreachableError
-from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
+from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, SparkOfTarget, Unknown
+from airflow_provider_ha.engines.standalone_driver import STANDALONE, StandaloneDriver
 from airflow_provider_ha.errors import (
     ConfigurationError,
     JobStateError,
@@ -31,7 +32,6 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
-from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE, StandaloneDriver
 from airflow_provider_ha.jobs.host.ticket import (
     CONFIG_FILE_VARIABLE,
     HANDLE_VARIABLE,
@@ -42,13 +42,9 @@ from airflow_provider_ha.jobs.host.ticket import (
 )
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.options.engine_options import (
-    CONFIG_FILE_OPTION,
+    HOST_OPTIONS,
     PYTHON_OPTION,
-    REST_MASTERS_OPTION,
-    REST_PORT_OPTION,
-    REST_SCHEME_OPTION,
     SPARK_HOME_OPTION,
-    STANDALONE_OPTIONS,
     check_options,
     engine_options,
 )
@@ -59,6 +55,11 @@ from airflow_provider_ha.storage.open import open_store
 
 log = logging.getLogger(__name__)
 
+REST_PORT_OPTION = "rest_port"  # of the masters' REST servers; 6066 when left out
+REST_SCHEME_OPTION = "rest_scheme"  # of these: http or https
+REST_MASTERS_OPTION = "rest_masters"  # their addresses, host:port,host:port, where these are not those of the masters
+CONFIG_FILE_OPTION = "config_file"  # path on every worker of the private file that says how to reach the cluster
+STANDALONE_OPTIONS = HOST_OPTIONS | {REST_PORT_OPTION, REST_SCHEME_OPTION, REST_MASTERS_OPTION, CONFIG_FILE_OPTION}
 REST_PORT = "6066"  # Spark's own default
 MAIN_CLASS = "org.apache.spark.deploy.PythonRunner"
 # The JVM only waits for the supervisor: one compiler and one collector's thread are enough.
@@ -83,6 +84,8 @@ class StandaloneEngine:
     """
 
     name = STANDALONE
+    scheme = "spark://"  # of the masters of its clusters
+    runs_here = False
 
     def __init__(
         self, config: HaConfig, *, launch_seconds: float = 60.0, sleep: Callable[[float], None] = time.sleep
@@ -105,6 +108,30 @@ class StandaloneEngine:
             )
         check_options(self.name, target.engine_options, STANDALONE_OPTIONS)
         rest_urls(target.master, engine_options(self.config, target))
+
+    def check_host(self) -> None:
+        """Take every host: the drivers run on the workers of the cluster."""
+
+    def host_warnings(self) -> tuple[str, ...]:
+        """Return nothing: no event of this host ends a driver."""
+        return ()
+
+    def spark_of(self, target: Target) -> SparkOfTarget:
+        """Return the Spark of the cluster, as its masters report it: workers and drivers have the same.
+
+        Its release is not known where no master answers, and where an option names another Spark for the drivers.
+
+        :raises ConfigurationError: As :func:`rest_urls`.
+        """
+        options, where = engine_options(self.config, target), f"of {target.master}"
+        for url in () if SPARK_HOME_OPTION in options else rest_urls(target.master, options):
+            try:
+                match = _RELEASE.match(MasterRest(url).status("none").spark)
+            except (MasterUnreachableError, AnswerLostError):
+                continue
+            if match is not None:
+                return SparkOfTarget(where, tuple(map(int, match.groups())))
+        return SparkOfTarget(where, None)
 
     def launch(self, ticket: Ticket) -> Handle:
         """Ask the active master for a driver.
@@ -195,23 +222,6 @@ class StandaloneEngine:
         if state != "FINISHED" and driver not in self._settled:  # guard: jvm-gone-is-all-gone
             self._sleep(_SETTLE_SECONDS)
             self._settled.add(driver)
-
-
-def spark_release(target: Target, options: dict[str, str]) -> tuple[int, ...] | None:
-    """Return the release of a cluster's Spark, as its masters say it: workers and drivers have the same.
-
-    ``None`` where no master answers, and where an option names another Spark for the drivers.
-
-    :raises ConfigurationError: As :func:`rest_urls`.
-    """
-    for url in () if SPARK_HOME_OPTION in options else rest_urls(target.master, options):
-        try:
-            match = _RELEASE.match(MasterRest(url).status("none").spark)
-        except (MasterUnreachableError, AnswerLostError):
-            continue
-        if match is not None:
-            return tuple(map(int, match.groups()))
-    return None
 
 
 class _Seen:

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from airflow_provider_ha.compat.sdk import AirflowNotFoundException, BaseHook
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.model import DEFAULT_ENGINE
 
 
 _OPTIONS = {"rest-scheme": "rest_scheme", "rest-port": "rest_port"}
-_STANDALONE = "spark://"
 
 
 class SparkConnection(Protocol):
@@ -37,7 +37,7 @@ class SparkPlace:
     """
 
     master: str = "local[*]"
-    engine: str = "local"
+    engine: str = DEFAULT_ENGINE
     engine_options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -69,13 +69,16 @@ def place_of(connection: SparkConnection, extra: Mapping[str, Any]) -> SparkPlac
     master = _master(connection)
     if extra.get("deploy-mode") != "cluster":
         return SparkPlace(master=master)
-    if not master.startswith(_STANDALONE):
+    from airflow_provider_ha.engines.registry import engine_of_cluster  # noqa: PLC0415  # brings the engines
+
+    try:
+        engine = engine_of_cluster(master)
+    except ConfigurationError as error:
         raise ConfigurationError(
-            f"connection {connection.conn_id!r} wants drivers on the cluster {master!r}, for which there is no engine",
-            next_step="Use a standalone cluster (spark://), or deploy-mode client",
-        )
+            f"connection {connection.conn_id!r} cannot be used: {error.message}", next_step=error.next_step
+        ) from None
     options = {name: str(extra[key]) for key, name in _OPTIONS.items() if extra.get(key) not in (None, "")}
-    return SparkPlace(master=master, engine="standalone", engine_options=options)
+    return SparkPlace(master=master, engine=engine, engine_options=options)
 
 
 def _master(connection: SparkConnection) -> str:

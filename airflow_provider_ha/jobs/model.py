@@ -60,6 +60,9 @@ class Artifact(Model):
     alias: str = ""
 
 
+DEFAULT_ENGINE = "local"  # of a job that names none
+
+
 class Target(Model):
     """Where a job's drivers run.
 
@@ -71,7 +74,7 @@ class Target(Model):
         machines of a cluster. They count for a later client whose connection names none.
     """
 
-    engine: str = "local"
+    engine: str = DEFAULT_ENGINE
     master: str = "local[*]"
     deploy_mode: Literal["client", "cluster"] = "client"
     engine_options: dict[str, str] = {}

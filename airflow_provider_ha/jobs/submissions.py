@@ -38,12 +38,14 @@ class Handle(Model):
     :param ref: The engine's own reference, of plain values.
     :param log_uri: The driver's log: ``file://<host>/<path>`` for a file on a host; empty when the engine has none.
     :param ui_uri: The driver's page; empty when the engine knows none.
+    :param printed: For people: where a supervisor without a log prints; empty where none does.
     """
 
     engine: str
     ref: dict[str, str | int | float | None] = {}
     log_uri: str = ""
     ui_uri: str = ""
+    printed: str = ""
 
     @property
     def log_host(self) -> str:

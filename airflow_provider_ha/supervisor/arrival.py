@@ -12,7 +12,6 @@ configuration stays in it: they are removed before anything is started.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -20,19 +19,18 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.engines.arrival import own_handle
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE, StandaloneDriver
 from airflow_provider_ha.jobs.host.ticket import HANDLE_VARIABLE, HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
-from airflow_provider_ha.jobs.submissions import Handle, file_uri
+from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import outages
 from airflow_provider_ha.supervisor.machine_config import config_of_machine
 
 
 CONFIG_VARIABLE = "SPARK_HA_CONFIG"  # JSON of ``HaConfig.to_private_json``: a cluster manager sets it from a secret
-_PAGE_VARIABLE = "SPARK_DRIVER_LOG_URL_STDERR"  # set by a worker: its page with what the driver's JVM prints
 
 Value = TypeVar("Value", bound=BaseModel)
 
@@ -81,13 +79,7 @@ def _own_handle(home: Path) -> Handle | None:
     """Return how the engine finds this process, with what only the machine knows; ``None`` when it knows all."""
     if HANDLE_VARIABLE not in os.environ:
         return None
-    handle = _taken(HANDLE_VARIABLE, Handle)
-    log = DriverHome(home).driver_log
-    if handle.engine != STANDALONE:
-        return handle
-    # A worker runs a driver in a directory that has the master's id of it as its name.
-    driver = StandaloneDriver.of(handle).model_copy(update={"driver": Path.cwd().name})
-    return driver.handle(log_uri=file_uri(socket.gethostname(), str(log)), ui_uri=os.environ.get(_PAGE_VARIABLE, ""))
+    return own_handle(_taken(HANDLE_VARIABLE, Handle), DriverHome(home).driver_log)
 
 
 def _taken(variable: str, kind: type[Value]) -> Value:

@@ -67,7 +67,7 @@ def become(spec: DriverSpec, submission: Submission) -> None:
     """
     make_directories(spec.home.directory)
     spec.write()
-    handle = spec.handle or handle_here(psutil.Process(), spec.home.driver_log)
+    handle = spec.handle or handle_here(psutil.Process(), spec.home.driver_log, engine=submission.engine)
     with connected(spec) as job:
         note_started(job, spec.run, submission, handle)
     log.info("this process goes on as the supervisor of attempt %d", spec.attempt)

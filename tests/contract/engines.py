@@ -14,13 +14,13 @@ from typing import Protocol
 import psutil
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.engines.engine import Engine, Gone, Observation, Running, Unknown
-from airflow_provider_ha.engines.local import LocalEngine, host_environment
+from airflow_provider_ha.engines.engine import Engine, Gone, Observation, Running, SparkOfTarget, Unknown
+from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.host.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
-from airflow_provider_ha.jobs.host.this_host import boot_id
+from airflow_provider_ha.jobs.host.this_host import boot_id, host_environment
 from airflow_provider_ha.jobs.host.ticket import HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.submissions import Handle, file_uri
@@ -78,6 +78,7 @@ class NamespaceEngine:
 
     name = "namespace"
     launch_seconds = 10.0
+    runs_here = True
 
     def __init__(self, config: HaConfig, work: Path) -> None:
         self.config = config
@@ -90,6 +91,15 @@ class NamespaceEngine:
 
     def check(self, target: Target) -> None:
         del target
+
+    def check_host(self) -> None:
+        """Take every host."""
+
+    def host_warnings(self) -> tuple[str, ...]:
+        return ()
+
+    def spark_of(self, target: Target) -> SparkOfTarget:
+        return SparkOfTarget(f"in {target.engine_options['spark_home']!r}", None)
 
     def launch(self, ticket: Ticket) -> Handle:
         spec = self.spec(ticket)

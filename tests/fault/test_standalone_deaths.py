@@ -21,7 +21,7 @@ from airflow_provider_ha.control.submission.launch import ensure_submitted
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.engines.engine import Gone, Pending, Running, Unknown
 from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.engines.standalone import StandaloneEngine, spark_release
+from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.errors import JobStateError, StorageUnavailableError
 from airflow_provider_ha.jobs.host.spark_release import release_of
 from airflow_provider_ha.testing.waiting import wait_until
@@ -275,7 +275,7 @@ def test_a_worker_that_gives_up_its_masters_ends_its_driver_and_costs_no_attempt
 def test_the_masters_say_which_release_of_spark_the_drivers_have(submitted: StandaloneJob) -> None:
     target = submitted.cluster.target(submitted.job.config)
 
-    assert spark_release(target, target.engine_options) == release_of(spark_home())
+    assert submitted.engine.spark_of(target).release == release_of(spark_home())
 
 
 def test_a_driver_without_room_waits_and_is_never_overdue(submitted: StandaloneJob) -> None:

@@ -11,8 +11,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.driver_logs import find_log, is_pending, last_words
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.engines.standalone_driver import StandaloneDriver
 from airflow_provider_ha.errors import LogMissingError
-from airflow_provider_ha.jobs.host.standalone_driver import StandaloneDriver
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
 from tests.support.clusters import rebuild_helpers as helpers

@@ -46,7 +46,7 @@ def process(submission_id: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def record(process: subprocess.Popen[bytes]) -> SubmissionStarted:
-    return SubmissionStarted(handle=handle_here(psutil.Process(process.pid), Path("/driver.log")))
+    return SubmissionStarted(handle=handle_here(psutil.Process(process.pid), Path("/driver.log"), engine="local"))
 
 
 def as_nobody(submission_id: str, started: SubmissionStarted) -> bool:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_ha
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.engines.registry import Engines
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
@@ -42,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "jobs": {"pointers", "coordination", "storage"},
     "recovery": {"jobs", "coordination", "storage"},
     "driver": {"recovery", "jobs"} | STORES,
-    "supervisor": {"driver", "recovery", "jobs", "_process"} | STORES,
+    "supervisor": {"driver", "engines", "recovery", "jobs", "_process"} | STORES,
     "proof": {"driver", "supervisor", "jobs", "checkpoints"},
     "engines": {"jobs", "storage"},
     "control": {"engines", "recovery", "jobs", "_process"} | STORES,
@@ -50,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "views": {"control", "recovery", "jobs"} | STORES,
     "compat": set(),
     "links": {"compat"},
-    "hooks": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
+    "hooks": AIRFLOW_FACING | {"control", "engines", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "operators": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "notifications": {"compat", "hooks", "links"},
     "plugins": {
@@ -329,6 +331,27 @@ def test_names_of_airflow_come_from_the_compatibility_modules(folder: str) -> No
     }
 
     assert [found for found in heads if found[1].split(".")[0] == "airflow"] == []
+
+
+def test_only_the_engines_compare_the_name_of_an_engine() -> None:
+    names = set(Engines.of(HaConfig.build(zookeeper="zk:2181", storage_root="file:///s")).names)
+
+    def compared(path: Path) -> bool:
+        nodes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Compare)]
+        parts = [part for node in nodes for part in (node.left, *node.comparators)]
+        return any(isinstance(part, ast.Constant) and part.value in names for part in parts)
+
+    elsewhere = [path for path in modules() if PACKAGE / "engines" not in path.parents]
+    assert [str(path.relative_to(PACKAGE)) for path in elsewhere if compared(path)] == []
+    assert [
+        str(path.relative_to(PACKAGE))
+        for path in elsewhere
+        if any(name.startswith("airflow_provider_ha.engines.") and not _is_seam(name) for name in imported_names(path))
+    ] == []
+
+
+def _is_seam(name: str) -> bool:
+    return name.split(".")[2] in {"arrival", "engine", "registry"}
 
 
 def test_only_drivers_and_proofs_import_pyspark() -> None:

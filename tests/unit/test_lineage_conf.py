@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_ha.control.move.checks import moved_graph
 from airflow_provider_ha.control.move.outcome import MoveRequest
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.graph_store import differences
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
@@ -97,8 +98,8 @@ def test_a_run_of_another_request_has_its_own_parent_or_none_and_keeps_the_trans
 def test_a_move_names_its_own_task() -> None:
     graph = a_graph(lineage=PARENT | TRANSPORT)
 
-    by_hand = moved_graph(graph, MoveRequest(requested_by="shell"), CONFIG)
-    by_task = moved_graph(graph, MoveRequest(requested_by="task", lineage=OF_TRY_2), CONFIG)
+    by_hand = moved_graph(graph, MoveRequest(requested_by="shell"), CONFIG, Engines.of(CONFIG))
+    by_task = moved_graph(graph, MoveRequest(requested_by="task", lineage=OF_TRY_2), CONFIG, Engines.of(CONFIG))
 
     assert by_hand.lineage == TRANSPORT
     assert by_task.lineage == TRANSPORT | OF_TRY_2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
+from airflow_provider_ha.engines.standalone_driver import StandaloneDriver
 from airflow_provider_ha.jobs.host.log_place import log_place, printed_place
-from airflow_provider_ha.jobs.host.standalone_driver import StandaloneDriver
 from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.presence import Watched

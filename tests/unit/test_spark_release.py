@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.submission import prepare
 from airflow_provider_ha.control.verification import proof_child
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.host import spark_release
 from airflow_provider_ha.jobs.host.spark_release import (
@@ -24,6 +26,11 @@ from airflow_provider_ha.jobs.host.spark_release import (
 )
 from airflow_provider_ha.jobs.model import Target
 from tests.engine_helpers import CONFIG
+
+
+def check_spark(config: HaConfig, target: Target) -> Path | None:
+    """Check the Spark of this host for the drivers of the target's engine."""
+    return prepare.check_spark(config, Engines.of(config).get(target.engine), target)
 
 
 def install(
@@ -118,7 +125,7 @@ def mixed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("mixed")
 def test_a_submission_and_a_drivers_start_are_refused_with_both_releases() -> None:
     starts: tuple[Callable[[], object], ...]
-    starts = (lambda: prepare.check_spark(CONFIG, Target()), lambda: find_spark_home(None))
+    starts = (lambda: check_spark(CONFIG, Target()), lambda: find_spark_home(None))
     for start in starts:
         with pytest.raises(ConfigurationError, match=r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0"):
             start()
@@ -141,7 +148,7 @@ def test_a_spark_home_of_its_own_is_not_judged_by_what_is_installed(
     (tmp_path / "bin" / "spark-submit").touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
 
-    prepare.check_spark(CONFIG, Target())
+    check_spark(CONFIG, Target())
 
     assert find_spark_home(tmp_path) == tmp_path
 
@@ -162,7 +169,7 @@ def test_a_spark_of_another_release_is_refused_with_the_range(
     monkeypatch.setenv("SPARK_HOME", str(home))
 
     starts: tuple[Callable[[], object], ...]
-    starts = (lambda: prepare.check_spark(CONFIG, Target()), lambda: find_spark_home(home))
+    starts = (lambda: check_spark(CONFIG, Target()), lambda: find_spark_home(home))
     for start in starts:
         with pytest.raises(ConfigurationError, match=rf"on Spark {RANGE}; in '{home}' is Spark {release}"):
             start()
@@ -189,12 +196,12 @@ def test_a_spark_home_among_the_options_is_not_judged_by_what_is_installed(tmp_p
     options = {"spark_home": str(spark_of(tmp_path, "4.2.0"))}
     config = CONFIG if of_the_job else CONFIG.model_copy(update={"engines": {"local": options}})
 
-    prepare.check_spark(config, Target(engine_options=options if of_the_job else {}))
+    check_spark(config, Target(engine_options=options if of_the_job else {}))
 
 
 @pytest.mark.usefixtures("mixed")
 def test_a_cluster_s_drivers_do_not_use_the_spark_of_the_submitter() -> None:
-    prepare.check_spark(CONFIG, Target(engine="standalone", master="spark://a:7077"))
+    check_spark(CONFIG, Target(engine="standalone", master="spark://a:7077"))
 
 
 def test_a_host_with_the_client_only_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import Target
-from airflow_provider_ha.jobs.options.engine_options import cluster_options, engine_options, named_spark_home
+from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
 from tests.engine_helpers import CONFIG
 
 
@@ -76,8 +76,8 @@ def test_a_graph_keeps_options_of_a_cluster_and_none_of_one_host() -> None:
     of_both = {"standalone": {"config_file": "/etc/spark-ha.json"}, "local": {"spark_home": "/opt/spark"}}
     config = CONFIG.model_copy(update={"engines": of_both})
 
-    assert cluster_options(config, "standalone") == {"config_file": "/etc/spark-ha.json"}
-    assert cluster_options(config, "local") == {}
+    assert Engines.of(config).cluster_options(config, "standalone") == {"config_file": "/etc/spark-ha.json"}
+    assert Engines.of(config).cluster_options(config, "local") == {}
 
 
 def test_spark_home_of_the_options_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.submission import work_root
 from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.engines._master_rest import Answer, MasterRest, MasterUnreachableError
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.jobs.model import Target
 
@@ -27,6 +29,11 @@ def spark(folder: Path, release: str) -> Target:
     return Target(engine_options={"spark_home": str(folder)})
 
 
+def check(config: HaConfig, target: Target, conf: Mapping[str, str]) -> None:
+    """Check a work root for drivers of the target's engine."""
+    check_work_root(config, Engines.of(config).get(target.engine), target, conf)
+
+
 @pytest.fixture(autouse=True)
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation with the component."""
@@ -36,12 +43,12 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("release", ["3.5.9", "4.0.5"])
 def test_a_spark_that_cannot_create_on_condition_is_refused(tmp_path: Path, release: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"is of release {release}.*Install Spark 4\.1 or newer"):
-        check_work_root(ON_S3, spark(tmp_path / "spark", release), {})
+        check(ON_S3, spark(tmp_path / "spark", release), {})
 
 
 @pytest.mark.parametrize("release", ["4.1.0", "4.2.0-SNAPSHOT"])
 def test_later_ones_are_taken(tmp_path: Path, release: str) -> None:
-    check_work_root(ON_S3, spark(tmp_path / "spark", release), {})
+    check(ON_S3, spark(tmp_path / "spark", release), {})
 
 
 def masters(monkeypatch: pytest.MonkeyPatch, *releases: str) -> Target:
@@ -62,15 +69,15 @@ def test_a_cluster_of_an_old_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -
     target = masters(monkeypatch, "", "4.0.5")
 
     with pytest.raises(ConfigurationError, match=r"the Spark of spark://m0.* is of release 4\.0\.5"):
-        check_work_root(ON_S3, target, {})
+        check(ON_S3, target, {})
 
 
 def test_a_cluster_that_does_not_say_its_release_is_looked_at_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_work_root(ON_S3, masters(monkeypatch, "", ""), {})
+    check(ON_S3, masters(monkeypatch, "", ""), {})
 
 
 def test_a_cluster_of_a_later_spark_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_work_root(ON_S3, masters(monkeypatch, "4.1.0-SNAPSHOT"), {})
+    check(ON_S3, masters(monkeypatch, "4.1.0-SNAPSHOT"), {})
 
 
 def test_the_spark_that_an_option_names_on_the_workers_is_looked_at_by_its_driver(
@@ -79,12 +86,12 @@ def test_the_spark_that_an_option_names_on_the_workers_is_looked_at_by_its_drive
     target = masters(monkeypatch, "4.0.5")
     named = spark(tmp_path / "spark", "4.1.0").engine_options
 
-    check_work_root(ON_S3, target.model_copy(update={"engine_options": named}), {})
+    check(ON_S3, target.model_copy(update={"engine_options": named}), {})
 
 
 def test_conf_of_the_component_is_refused_on_every_engine() -> None:
     with pytest.raises(ApplicationRefusedError, match=r"checkpointFileManagerClass to org\.example\.Manager"):
-        check_work_root(ON_S3, Target(engine="standalone", master="spark://m:7077"), OWNED)
+        check(ON_S3, Target(engine="standalone", master="spark://m:7077"), OWNED)
 
 
 def test_an_installation_without_the_component_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +101,8 @@ def test_an_installation_without_the_component_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(work_root, "component_jar", gone)
 
     with pytest.raises(ConfigurationError, match="no component"):
-        check_work_root(ON_S3, Target(), {})
+        check(ON_S3, Target(), {})
 
 
 def test_a_mounted_work_root_asks_for_nothing(tmp_path: Path) -> None:
-    check_work_root(MOUNTED, spark(tmp_path / "spark", "3.5.9"), OWNED)
+    check(MOUNTED, spark(tmp_path / "spark", "3.5.9"), OWNED)

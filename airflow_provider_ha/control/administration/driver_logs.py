@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.host.driver_log import LogReader, last_lines
@@ -54,7 +53,7 @@ def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
     """
     place, attempt = _own_place(job, run, view), view.submission.attempt
     which = f"attempt {attempt} of run {run} of job {job.job_id!r}"
-    if _is_on_a_cluster(view):
+    if _is_on_a_cluster(job, view):
         raise _on_a_cluster(view, which)
     why = f": {view.exit.reason}" if view.exit and view.exit.reason else ""
     if place is None:
@@ -69,7 +68,7 @@ def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
 
 def is_pending(job: JobContext, run: int, view: SubmissionView) -> bool:
     """Whether the log is about to be written on this host: the submission is there and has not ended."""
-    if _is_on_a_cluster(view):
+    if _is_on_a_cluster(job, view):
         return False
     place = _own_place(job, run, view)
     return view.exit is None and (place is None or (not _is_there(place) and place.path.parent.is_dir()))
@@ -87,9 +86,9 @@ def _is_there(place: LogPlace) -> bool:
     return os.path.lexists(place.path)  # what it is, its reader says
 
 
-def _is_on_a_cluster(view: SubmissionView) -> bool:
+def _is_on_a_cluster(job: JobContext, view: SubmissionView) -> bool:
     """Whether the driver ran in a directory that its cluster has made, which no other host can tell."""
-    return view.started is not None and view.submission.engine != LocalEngine.name
+    return view.started is not None and not job.engines.runs_here(view.submission.engine)
 
 
 def _on_a_cluster(view: SubmissionView, which: str) -> LogMissingError:
@@ -170,7 +169,7 @@ def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> st
     if submission.exit is not None and submission.exit.last_lines:
         return submission.exit.last_lines
     place = _own_place(job, view.run.number, submission)
-    if place is None or _is_on_a_cluster(submission):
+    if place is None or _is_on_a_cluster(job, submission):
         return ""
     if not hide_secrets(job, view):  # guard: last-words-with-unknown-secrets
         return ""

@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.restore.wanted import parse_wanted
 from airflow_provider_ha.checkpoints.retention.policy import max_age_of
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.jobs.model import DEFAULT_ENGINE, OutputMode
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.pointers.ownership import ClaimMode
@@ -175,7 +175,7 @@ class SubmitRequest:
     conf: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     master: str = "local[*]"
-    engine: str = "local"
+    engine: str = DEFAULT_ENGINE
     engine_options: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
     resources: Resources = field(default_factory=Resources)

@@ -120,7 +120,7 @@ def start(
 
     def prepare() -> Prepared:
         return Prepared(
-            graph=target.graphs.write_graph(moved_graph(graph, request, target.config)),
+            graph=target.graphs.write_graph(moved_graph(graph, request, target.config, target.engines)),
             start=restored_start(target, plan, OutputMode.CONTINUE),
             owner=owner,
             arrival=_arrival_ops(target, move_id),

@@ -13,10 +13,10 @@ from airflow_provider_ha.control.move.outcome import MoveRequest
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark
 from airflow_provider_ha.control.submission.unknown_job import refuse_unknown
 from airflow_provider_ha.control.submission.work_root import check_work_root
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.moves import cluster_name, read_arrival, read_moved
-from airflow_provider_ha.jobs.options.engine_options import cluster_options
 from airflow_provider_ha.jobs.options.lineage_conf import merged
 
 
@@ -77,10 +77,11 @@ def check_graph(target: JobContext, graph: JobGraph) -> None:
     :raises ConfigurationError: It cannot.
     :raises ApplicationRefusedError: Its conf sets what belongs to the work root of the target.
     """
-    check_spark(target.config, graph.target)
-    target.engines.get(graph.target.engine).check(graph.target)
+    engine = target.engines.get(graph.target.engine)
+    check_spark(target.config, engine, graph.target)
+    engine.check(graph.target)
     check_conf(graph.conf)
-    check_work_root(target.config, graph.target, graph.conf)
+    check_work_root(target.config, engine, graph.target, graph.conf)
     check_master(graph.target.master, allowed=graph.options.allow_remote_executors)
 
 
@@ -115,7 +116,7 @@ def check_outputs(target: JobContext, plan: RestorePlan) -> None:
             )
 
 
-def moved_graph(graph: JobGraph, request: MoveRequest, to: HaConfig) -> JobGraph:
+def moved_graph(graph: JobGraph, request: MoveRequest, to: HaConfig, engines: Engines) -> JobGraph:
     """Return the graph with what the request changes about it, and with the options of the target's machines. Pure."""
     conf = {**graph.conf, **request.conf}
     changed: dict[str, object] = {
@@ -124,7 +125,8 @@ def moved_graph(graph: JobGraph, request: MoveRequest, to: HaConfig) -> JobGraph
     }
     if request.packages is not None:
         changed["packages"] = request.packages
-    target = graph.target.model_copy(update={"cluster_options": cluster_options(to, graph.target.engine)})
+    options = engines.cluster_options(to, graph.target.engine)
+    target = graph.target.model_copy(update={"cluster_options": options})
     changed["target"] = target if request.master is None else target.model_copy(update={"master": request.master})
     return graph.model_copy(update=changed)
 

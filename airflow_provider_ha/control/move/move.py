@@ -60,7 +60,7 @@ def plan_move(source: JobContext, target: JobContext, request: MoveRequest, acti
             departure.end_run(source, request)  # refuses
         newest = source.runs.latest()
         assert newest is not None, "a job that runs has a run"  # noqa: S101
-        check_graph(target, moved_graph(source.graph_of(newest.run), request, target.config))
+        check_graph(target, moved_graph(source.graph_of(newest.run), request, target.config, target.engines))
         return replace(described, steps=("stop the job with a checkpoint", *_steps("that checkpoint")))
     chosen, plan, graph = _planned(source, target, request, "")
     files = _files(source, chosen)
@@ -94,7 +94,7 @@ def move_job(source: JobContext, target: JobContext, request: MoveRequest, actin
     if begun is None:
         newest = source.runs.latest()
         if newest is not None:
-            check_graph(target, moved_graph(source.graph_of(newest.run), request, target.config))
+            check_graph(target, moved_graph(source.graph_of(newest.run), request, target.config, target.engines))
         departure.end_run(source, request)
         _planned(source, target, request, "")  # refused before the job is marked
         move_id = arrival.announce(source, target, f"move-{new_id()[:12]}", by=request.requested_by)
@@ -199,7 +199,7 @@ def _planned(
     chosen, plan = plan_for(source, wanted)
     require_accepted(plan, request.accept_verdicts)
     graph = source.graph(Blob(sha256=chosen.graph, size=0))
-    check_graph(target, moved_graph(graph, request, target.config))
+    check_graph(target, moved_graph(graph, request, target.config, target.engines))
     if not move_id:
         check_outputs(target, plan)
     return chosen, plan, graph

@@ -283,10 +283,11 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
     if options:
         overrides["options"] = (request.options or source.options).model_copy(update=options)
     graph = source.model_copy(update=overrides)
-    check_java(graph.target, graph.env, check_spark(job.config, graph.target))
-    job.engines.get(graph.target.engine).check(graph.target)  # guard: restore-moves-a-job-where-it-cannot-run
+    engine = job.engines.get(graph.target.engine)
+    check_java(engine, graph.env, check_spark(job.config, engine, graph.target))
+    engine.check(graph.target)  # guard: restore-moves-a-job-where-it-cannot-run
     check_conf(graph.conf)
-    check_work_root(job.config, graph.target, graph.conf)
+    check_work_root(job.config, engine, graph.target, graph.conf)
     check_master(graph.target.master, allowed=graph.options.allow_remote_executors)  # guard: restore-takes-any-master
     if "application" not in (given := _given_files(request)) and given:
         raise RestoreRefusedError(

@@ -13,8 +13,6 @@ import logging
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.engines.engine import Pending, Running
-from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived
-from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import (
     ConfigurationError,
     HaError,
@@ -96,12 +94,11 @@ def _end_canceled(job: JobContext, canceled: Operation, by: str) -> None:
 
 
 def refuse_this_host(job: JobContext, engine: str) -> None:
-    """Refuse to submit where a local driver would end with the task (``engines.host_lifetime``).
+    """Refuse to submit where a driver would end with the task.
 
     :raises ConfigurationError: It would, or this process has no such engine.
     """
-    if isinstance(job.engines.get(engine), LocalEngine):
-        refuse_short_lived()
+    job.engines.get(engine).check_host()
 
 
 def launch(job: JobContext, run: Run, submission: Submission) -> None:
@@ -122,7 +119,7 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
     )
     engine = job.engines.get(submission.engine)
     first = submission.attempt == 1  # said once for a run: it is as true of each later attempt
-    for warning in lifetime_warnings() if first and isinstance(engine, LocalEngine) else ():
+    for warning in engine.host_warnings() if first else ():
         log.warning("%s", warning)
     try:
         if job.config.home_root is None:

@@ -14,7 +14,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.submission.work_root import check_storage, check_work_root
-from airflow_provider_ha.engines.local import LocalEngine
+from airflow_provider_ha.engines.engine import Engine
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.application_scan import check_queries
 from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
@@ -22,7 +22,7 @@ from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, check_poss
 from airflow_provider_ha.jobs.host.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.options.conf_keys import check_keys
-from airflow_provider_ha.jobs.options.engine_options import cluster_options, engine_options, named_spark_home
+from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.options.given_options import check_memory
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
@@ -63,19 +63,19 @@ def check_conf(conf: Mapping[str, str]) -> None:
             )
 
 
-def check_spark(config: HaConfig, target: Target) -> Path | None:
+def check_spark(config: HaConfig, engine: Engine, target: Target) -> Path | None:
     """Return the Spark of this host that is to run the drivers; ``None`` for those of a cluster: it is on its workers.
 
     :raises ConfigurationError: There is none, it is put together from two releases, or not supported: drivers fail in
         odd ways with such a one.
     """
-    if target.engine != LocalEngine.name:  # guard: spark-of-the-submitter-counts-elsewhere
+    if not engine.runs_here:  # guard: spark-of-the-submitter-counts-elsewhere
         return None
     # A Spark that is named is used instead of the installed one, with its own Python files.
     return find_spark_home(named_spark_home(engine_options(config, target)))
 
 
-def check_java(target: Target, env: Mapping[str, str], spark_home: Path | None) -> None:
+def check_java(engine: Engine, env: Mapping[str, str], spark_home: Path | None) -> None:
     """Refuse this host when a driver here would find no Java, or one that is too old.
 
     Only for drivers of this host. A Spark that has an environment of its site may find another one there.
@@ -84,7 +84,7 @@ def check_java(target: Target, env: Mapping[str, str], spark_home: Path | None) 
     """
     environment = {**os.environ, **env}
     conf = Path(environment.get("SPARK_CONF_DIR") or (spark_home or Path()) / "conf")
-    if target.engine == LocalEngine.name and not (conf / "spark-env.sh").exists():
+    if engine.runs_here and not (conf / "spark-env.sh").exists():
         find_java(environment)
 
 
@@ -97,14 +97,14 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     :raises ApplicationRefusedError: Conf sets what the work root needs; nothing was uploaded.
     :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
     """
-    target = _target(job.config, request)
-    check_java(target, request.env, check_spark(job.config, target))
+    target, engine = _target(job, request), job.engines.get(request.engine)
+    check_java(engine, request.env, check_spark(job.config, engine, target))
     check_conf(request.resources.beside(request.conf))
     if request.driver_memory:
         check_memory(request.driver_memory, "driver_memory")
     check_master(request.master, allowed=request.options.allow_remote_executors)  # guard: submit-takes-any-master
-    job.engines.get(request.engine).check(target)
-    check_work_root(job.config, target, request.conf)
+    engine.check(target)
+    check_work_root(job.config, engine, target, request.conf)
     files = upload_files(
         job,
         application=request.application,
@@ -150,12 +150,12 @@ def describe(job: JobContext, request: SubmitRequest) -> JobGraph:
     return _graph(job, request, files)
 
 
-def _target(config: HaConfig, request: SubmitRequest) -> Target:
+def _target(job: JobContext, request: SubmitRequest) -> Target:
     return Target(
         engine=request.engine,
         master=request.master,
         engine_options=dict(request.engine_options),
-        cluster_options=cluster_options(config, request.engine),
+        cluster_options=job.engines.cluster_options(job.config, request.engine),
     )
 
 
@@ -181,7 +181,7 @@ def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts)
         conf=request.resources.beside(request.conf),
         lineage=dict(request.lineage),
         env=dict(request.env),
-        target=_target(job.config, request),
+        target=_target(job, request),
         driver_memory=request.driver_memory,
         options=_options(request),
     )

@@ -28,7 +28,6 @@ from airflow_provider_ha.control.submission.moved import refuse_moved, stays_op
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.control.submission.unknown_job import is_known_to_storage_only, rebuild_unknown, refuse_unknown
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
-from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import (
     CheckpointMissingError,
     ConfigurationError,
@@ -43,7 +42,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.deleted import Life, read_life, refuse_half_deleted
 from airflow_provider_ha.jobs.failures import EarlierFailures
 from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartKind, StartPoint
+from airflow_provider_ha.jobs.model import DEFAULT_ENGINE, Blob, GraphPointer, JobState, Run, StartKind, StartPoint
 from airflow_provider_ha.jobs.removed_runs import RemovedRunStore, removed
 from airflow_provider_ha.jobs.run_start import next_number
 from airflow_provider_ha.jobs.runs import RunView, refuse_other_run
@@ -78,7 +77,7 @@ def submit_run(
     prepare: Callable[[], Prepared],
     *,
     on_lost: Callable[[LostRun], IfLost] | None = None,
-    engine: str = LocalEngine.name,
+    engine: str = DEFAULT_ENGINE,
     arrives: bool = False,
     accept_loss: bool = False,
     anew: bool = False,

@@ -11,15 +11,11 @@ from collections.abc import Mapping
 from airflow_provider_ha.checkpoints.working.work_area import costs
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.engines import standalone
-from airflow_provider_ha.engines.local import LocalEngine
+from airflow_provider_ha.engines.engine import Engine
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.host.spark_release import installed_spark, release_of
-from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.options.component_conf import needs_component, refuse_owned
 from airflow_provider_ha.jobs.options.component_jar import component_jar
-from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
 
 
 log = logging.getLogger(__name__)
@@ -27,9 +23,10 @@ log = logging.getLogger(__name__)
 OLDEST_SPARK = (4, 1, 0)  # with Hadoop 3.4.2, which creates objects on condition
 
 
-def check_work_root(config: HaConfig, target: Target, conf: Mapping[str, str]) -> None:
+def check_work_root(config: HaConfig, engine: Engine, target: Target, conf: Mapping[str, str]) -> None:
     """Refuse a job that could not work on this work root.
 
+    :param engine: Runs the drivers of *target*.
     :param conf: Spark's, as the user gives it.
     :raises ApplicationRefusedError: It sets what belongs to the component.
     :raises ConfigurationError: The Spark that would run the driver cannot do it, or this host would run it and has no
@@ -38,7 +35,10 @@ def check_work_root(config: HaConfig, target: Target, conf: Mapping[str, str]) -
     if not needs_component(config):
         return
     refuse_owned(conf)  # guard: submit-takes-conf-of-the-component
-    where, release = _spark(config, target)
+    if engine.runs_here:
+        component_jar()  # guard: submit-takes-an-installation-without-the-component
+    spark = engine.spark_of(target)
+    where, release = spark.where, spark.release
     if release is not None and release < OLDEST_SPARK:  # guard: submit-takes-an-old-spark
         raise ConfigurationError(
             f"the Spark {where} is of release {'.'.join(map(str, release))}, and checkpoints on {config.work_root} "
@@ -57,18 +57,3 @@ def check_storage(job: JobContext) -> None:
     job.store.check_writable()
     for cost in costs(job.area):
         log.warning("job %s: %s", job.job_id, cost)
-
-
-def _spark(config: HaConfig, target: Target) -> tuple[str, tuple[int, ...] | None]:
-    """Return which Spark would run the driver, and its release; ``None`` where that is not known here.
-
-    :raises ConfigurationError: This installation, which would start the driver, has no component.
-    """
-    options = engine_options(config, target)
-    if target.engine == STANDALONE:
-        return f"of {target.master}", standalone.spark_release(target, options)
-    if target.engine != LocalEngine.name:
-        return "", None
-    component_jar()  # guard: submit-takes-an-installation-without-the-component
-    home = named_spark_home(options) or installed_spark().home
-    return f"in {str(home)!r}", release_of(home) if home is not None else None

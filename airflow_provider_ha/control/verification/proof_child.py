@@ -23,10 +23,10 @@ from airflow_provider_ha._process.java import find_java, utf8_locale
 from airflow_provider_ha._process.session import KILL_SECONDS, kill_session
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
-from airflow_provider_ha.engines.local import host_environment
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.host.driver_spec import write_private
 from airflow_provider_ha.jobs.host.spark_release import check_one_release, installed_spark
+from airflow_provider_ha.jobs.host.this_host import host_environment
 
 
 log = logging.getLogger(__name__)

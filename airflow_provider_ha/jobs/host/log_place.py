@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.jobs.host.standalone_driver import STANDALONE, StandaloneDriver
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 
 
@@ -43,10 +42,7 @@ def log_place(job_id: str, run: int, view: SubmissionView) -> LogPlace | None:
 
 def printed_place(view: SubmissionView) -> str:
     """Return for people where a supervisor printed why it started nothing; empty for one that has reported itself."""
-    if view.started is None or view.started.handle.log_uri or view.started.handle.engine != STANDALONE:
-        return ""
-    driver = StandaloneDriver.of(view.started.handle).driver or "the driver"
-    return f"stderr of {driver} on its worker, in SPARK_WORKER_DIR; the page of the active master links to it"
+    return "" if view.started is None or view.started.handle.log_uri else view.started.handle.printed
 
 
 def newest_log(job_id: str, view: RunView | None) -> LogPlace | None:

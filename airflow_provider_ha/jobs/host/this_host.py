@@ -17,6 +17,23 @@ from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.records import Model
 
 
+# What a driver needs of its host. Everything else stays here: an Airflow worker's environment holds connections,
+# passwords and tokens, and the Python workers inherit all that the driver inherits.
+_INHERITED = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH"}
+    | {"VIRTUAL_ENV", "LD_LIBRARY_PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SSL_CERT_FILE"}
+    | {
+        "SPARK_HOME",
+        "SPARK_CONF_DIR",
+        "SPARK_LOCAL_IP",
+        "SPARK_LOCAL_DIRS",
+        "SPARK_DIST_CLASSPATH",
+        "KRB5CCNAME",
+        "KRB5_CONFIG",
+    }
+)
+
+
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
 _FIRST = Path("/proc/1")  # it lives as long as the host, or the container
@@ -79,7 +96,7 @@ class LocalProcess(Model):
             raise RecordCorruptError(f"the handle {handle.ref} is not that of a local process ({error})") from error
 
 
-def handle_here(process: psutil.Process, driver_log: Path, *, engine: str = "local") -> Handle:
+def handle_here(process: psutil.Process, driver_log: Path, *, engine: str) -> Handle:
     """Return the handle of a submission whose supervisor is *process* of this host."""
     host = socket.gethostname()
     local = LocalProcess(
@@ -91,3 +108,8 @@ def handle_here(process: psutil.Process, driver_log: Path, *, engine: str = "loc
         uid=process.uids().real,
     )
     return Handle(engine=engine, ref=local.model_dump(), log_uri=file_uri(host, str(driver_log)))
+
+
+def host_environment() -> dict[str, str]:
+    """Return what a driver needs of this host's environment, and nothing else of it."""
+    return {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}

@@ -11,17 +11,9 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import Target
 
 
-LOCAL = "local"  # name of the engine of this host
 PYTHON_OPTION = "python"  # interpreter of the driver and of its Python workers
 SPARK_HOME_OPTION = "spark_home"  # directory with ``bin/spark-submit``
-
-REST_PORT_OPTION = "rest_port"  # of the masters' REST servers; 6066 when left out
-REST_SCHEME_OPTION = "rest_scheme"  # of these: http or https
-REST_MASTERS_OPTION = "rest_masters"  # their addresses, host:port,host:port, where these are not those of the masters
-CONFIG_FILE_OPTION = "config_file"  # path on every worker of the private file that says how to reach the cluster
-
-LOCAL_OPTIONS = frozenset({PYTHON_OPTION, SPARK_HOME_OPTION})
-STANDALONE_OPTIONS = LOCAL_OPTIONS | {REST_PORT_OPTION, REST_SCHEME_OPTION, REST_MASTERS_OPTION, CONFIG_FILE_OPTION}
+HOST_OPTIONS = frozenset({PYTHON_OPTION, SPARK_HOME_OPTION})  # of the host that runs a driver, for each engine
 
 
 def engine_options(config: HaConfig, target: Target) -> dict[str, str]:
@@ -32,12 +24,6 @@ def engine_options(config: HaConfig, target: Target) -> dict[str, str]:
     """
     # guard: options-of-the-job-win
     return {**target.cluster_options, **config.engines.get(target.engine, {}), **target.engine_options}
-
-
-def cluster_options(config: HaConfig, engine: str) -> dict[str, str]:
-    """Return what a job graph keeps of a connection's options: none of the local engine, whose paths differ by host."""
-    # guard: graphs-keep-no-path-of-a-host
-    return {} if engine == LOCAL else dict(config.engines.get(engine, {}))
 
 
 def check_options(engine: str, given: Mapping[str, str], known: frozenset[str]) -> None:

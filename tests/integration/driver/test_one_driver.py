@@ -9,10 +9,10 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.engines.standalone_driver import StandaloneDriver
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.standalone_driver import StandaloneDriver
 from airflow_provider_ha.jobs.host.ticket import Ticket
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import SubmissionStarted

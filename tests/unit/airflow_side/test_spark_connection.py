@@ -46,7 +46,7 @@ def test_deploy_mode_cluster_makes_the_standalone_cluster_the_engine() -> None:
 
 
 def test_a_cluster_without_an_engine_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="the cluster 'yarn', for which there is no engine"):
+    with pytest.raises(ConfigurationError, match="no engine runs drivers on the cluster 'yarn'"):
         place_of(connection(host="yarn"), {"deploy-mode": "cluster"})
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.engines.standalone_driver import StandaloneDriver
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.standalone_driver import StandaloneDriver
 from airflow_provider_ha.jobs.host.ticket import (
     CONFIG_FILE_VARIABLE,
     HANDLE_VARIABLE,
