@@ -158,7 +158,7 @@ def run_state(
     lost when its newest submission has led, and otherwise on its way.
 
     :param newest: Its newest submission; ``None`` without one.
-    :param leader: The leader of the job, of whatever run.
+    :param leader: The leader of the job, of any run.
     :param epoch_zxid: ZooKeeper transaction of the latest leadership; 0 when the job was never led. Epochs alone do not
         show which submission has led, because earlier runs use the same counter; the order of transactions does.
     """

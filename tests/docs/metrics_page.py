@@ -14,17 +14,17 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 _HEAD = """\
 # Metrics
 
-What a job tells of itself, and who tells it. The `driver` serves Prometheus when its job has `metrics_port`. `airflow`
+The metrics of a job, and their source. The `driver` serves Prometheus when its job has `metrics_port`. `airflow`
 is Airflow's triggerer, where Airflow sends metrics to StatsD or OpenTelemetry. [How to](../how-to/metrics.md) set up
 both.
 
-In Airflow the name has a dot after the prefix, and what Airflow puts before every name:
+In Airflow the name has a dot after the prefix, and Airflow's common prefix:
 `airflow.spark_ha.checkpoint_age_seconds`. Each metric is a gauge there, so `batch_duration_seconds` is the time of the
-newest batch. Every metric has the labels `cluster` and `job_id`, and those of the table; one
-of the cluster has no `job_id`. Airflow sends them as
+newest batch. Every metric has the labels `cluster` and `job_id`, and the labels in the table; a
+metric of the cluster has no `job_id`. Airflow sends them as
 [tags](../how-to/metrics.md#names-and-tags).
 
-| Metric | Kind | Labels | Told by | What it tells |
+| Metric | Kind | Labels | Source | Meaning |
 |---|---|---|---|---|
 """
 _TAIL = """
@@ -32,23 +32,23 @@ Values of `state` are {states}. Values of `reason`:
 
 | Reason | The driver before was lost because |
 |---|---|
-| `application` | an error of the script ended it, or one of a query as the script wrote it |
+| `application` | an error of the script, or of a query as written in the script, ended it |
 | `outage` | storage, a connection, memory, an executor, a broker or ZooKeeper was away |
 | `stalled` | it committed nothing although it should have, and the job has `restart_stalled` |
-| `unfit` | its host lacks what another one had |
+| `unfit` | its host lacks a prerequisite that another host has |
 | `killed` | its processes were ended from outside, and it reported nothing |
-| `host` | nothing has proven its death: its host, or its supervisor, is gone |
-| `other` | of anything else |
+| `host` | its death is not proven: its host, or its supervisor, is gone |
+| `other` | of another cause |
 
 Phases of a recovery, each up to the next one: `detect` (from the last heartbeat of the lost leader to the proof that
 its processes are dead), `submit` (to the next submission, with the delay of the restart strategy), `lead` (to its
 leadership), `commit` (to its first commit), and `total`. They compare the clocks of the hosts that took part. Airflow
-tells `submit` and `lead`: no record keeps the other moments.
+reports `submit` and `lead`: the other times are not recorded.
 
 A counter begins at 0 with each driver, and `spark_ha_accepted_losses_total` with each run. `spark_ha_restarts_day` and
 the attempts are read when a driver begins to lead, from the newest 50 attempts of its run; Airflow reads them again. A
-source that does not tell its lag, like a directory of files, has none here. A run that is over has `job_state` and
-`job_stalled` in Airflow, and nothing else; a job that was deleted is in no state.
+source that does not report its lag, like a directory of files, has no sample here. An ended run has only `job_state`
+and `job_stalled` in Airflow; a deleted job has no state.
 """
 
 

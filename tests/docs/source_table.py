@@ -43,7 +43,7 @@ TESTS = {
 def table() -> str:
     """Return the table."""
     rows = map(_row, TYPES)
-    return "\n".join(["| Source | Asked | No answer |", "|---|---|---|", *rows, ""])
+    return "\n".join(["| Source | Request | Without an answer |", "|---|---|---|", *rows, ""])
 
 
 def _row(kind: SourceType) -> str:

@@ -86,10 +86,10 @@ class FileSource(SourceType):
     """Files of a directory, of S3 or of HDFS."""
 
     label = "files"
-    asked = "of each input file of a batch that is replayed: whether it is there, its time of change, and its length"
+    asked = "existence, time of change and length of the input files of replayed batches"
     silence = (
-        "`unknown`, on S3 and HDFS as on file systems that cannot be asked; without a replay nothing is asked. Where "
-        "no length is recorded, the time decides"
+        "`unknown`, also on file systems that cannot be queried; without a replay there is no request. Without a "
+        "recorded length, the time decides"
     )
 
     def takes(self, reading: Reading) -> bool:

@@ -32,8 +32,8 @@ class KafkaSource(SourceType):
         "offsets, at the offsets of the cut"
     )
     silence = (
-        "`unknown`: no broker is named, none answers, the client is not installed, or brokers say no id where one is "
-        "recorded; where none is, a topic that was made again is recognised while it is shorter"
+        "`unknown`: brokers are not named or do not answer, the client is not installed, or brokers report no id "
+        "although an id is recorded; without a recorded id, a recreated topic is recognised while it is shorter"
     )
 
     def takes(self, reading: Reading) -> bool:
