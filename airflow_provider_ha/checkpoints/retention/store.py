@@ -254,7 +254,7 @@ class CheckpointStore:
         :param also: Further checks of the transaction.
         :raises CheckpointMissingError: The checkpoint does not exist.
         :raises JobStateError: It is the newest one, the newest proven one, or is being read; or another process changed
-            the checkpoints meanwhile. It was kept.
+            the checkpoints in that time. It was kept.
         :raises RecordCorruptError: Its pointer cannot be read, and *unreadable* is empty.
         :raises StorageError: The bytes of its pointer could not be saved. It was kept.
         :raises LeadershipError: This process may no longer write for the job.
