@@ -19,7 +19,6 @@ def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spar
     shown = json.loads(spark_ha("savepoint", "show", "flights", "nightly-o", "--json")[1])
     verified, document, _ = spark_ha("savepoint", "verify", "flights", "before the upgrade", "--json")
     planned = json.loads(spark_ha("checkpoint", "plan", "flights", "--start-from", "savepoint-nightly-t", "--json")[1])
-    compared, _, _ = spark_ha("checkpoint", "diff", "flights", "nightly-o", "nightly-t")
     code, _, stderr = spark_ha("savepoint", "dispose", "flights", "nightly", "--yes")
     unasked, stdout, advice = spark_ha("savepoint", "dispose", "flights", "nightly-o")
 
@@ -27,7 +26,6 @@ def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spar
     assert shown["savepoint_id"] == "nightly-one"
     assert (verified, json.loads(document)["savepoint_id"]) == (0, "nightly-one")
     assert planned["source_id"] == "nightly-two"
-    assert compared == 0
     assert code == 64
     assert "'nightly' may name 2 savepoints of job 'flights': nightly-two, nightly-one" in stderr
     assert {pointer.savepoint_id for pointer in source.savepoints.list()} == {"nightly-one", "nightly-two"}

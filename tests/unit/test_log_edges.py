@@ -19,6 +19,7 @@ from airflow_provider_ha.control.administration.driver_logs import (
 )
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import (
     ConfigurationError,
     JobStateError,
@@ -46,7 +47,8 @@ def view(*submissions: SubmissionView) -> RunView:
 
 def job(home: Path, **parts: Any) -> Any:
     config = SimpleNamespace(**(CONFIG.model_dump() | {"home_path": home}))
-    return SimpleNamespace(**({"job_id": "flights", "keys": JobKeys("flights"), "config": config} | parts))
+    known = {"job_id": "flights", "keys": JobKeys("flights"), "config": config, "engines": Engines.of(CONFIG)}
+    return SimpleNamespace(**(known | parts))
 
 
 def test_a_run_that_was_never_submitted_has_no_log() -> None:

@@ -50,7 +50,7 @@ def added(operator: type[Any]) -> set[str]:
 def not_templated() -> set[str]:
     """Return the names that the page lists."""
     text = PAGE.read_text(encoding="utf-8")
-    sentence = re.search(r"Not templated are (.*?)\.\n", text, re.DOTALL)
+    sentence = re.search(r"Not templated are\s(.*?)\.\s", text, re.DOTALL)
     assert sentence is not None
     return set(re.findall(r"`(\w+)`", sentence[1]))
 
