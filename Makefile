@@ -62,8 +62,10 @@ test-long: venv ## Run what takes longer: a real Airflow, real kills, full matri
 matrix: venv ## Test the wheel with other Pythons, Airflows and Sparks (ONLY=pattern MINUTES=60); it can be interrupted
 	@$(BIN)/python -m lab.matrix.run $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES)) --workers $(WORKERS)
 
-mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern), or at random (RANDOM=n SEED=s)
-	@$(if $(RANDOM),nice -n 19 $(BIN)/python -m tests.mutants.random_changes.run --number $(RANDOM) --seed $(or $(SEED),1),\
+# MINUTES=480 is for each night: it goes on with what was not tried yet.
+mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern), or at random (RANDOM=n SEED=s, or MINUTES=n SINCE=revision)
+	@$(if $(RANDOM)$(MINUTES),nice -n 19 $(BIN)/python -m tests.mutants.random_changes.run $(if $(RANDOM),--number $(RANDOM)) \
+	$(if $(MINUTES),--minutes $(MINUTES)) $(if $(SINCE),--since $(SINCE)) --seed $(or $(SEED),1),\
 	$(BIN)/python -m tests.mutants.run) $(if $(ONLY),--only '$(ONLY)')
 
 proof: venv ## Run what takes hours (SUITE=name); it can be interrupted, and writes docs/reference/proofs.md

@@ -308,7 +308,6 @@ class HaConfig(BaseModel):
                 "it is not said where jobs work; give work_root beside an s3:// storage root: a file:// URI, an "
                 "hdfs:// URI, or an s3:// URI with a separate prefix"
             )
-        # guard: roots-lie-in-each-other
         if work is not None and not work.startswith("file:") and _overlap(storage, work):
             raise ValueError(
                 f"work_root {work!r} and storage_root {storage!r} lie in each other; give each a separate prefix"
@@ -380,7 +379,7 @@ class HaConfig(BaseModel):
         :raises ConfigurationError: The file cannot be read, others may read it, or it is no configuration.
         """
         try:
-            if path.stat().st_mode & 0o077:  # guard: others-read-the-configuration
+            if path.stat().st_mode & 0o077:
                 raise ConfigurationError(
                     f"others than its owner may read or write {str(path)!r}, which holds secrets",
                     next_step=f"chmod 600 {path}",
@@ -420,7 +419,7 @@ def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] |
     :raises ConfigurationError: The switch is off and there are options, or it is neither on nor off.
     """
     if switch in (None, ""):
-        return settings or None  # guard: a-switch-left-out-means-clear
+        return settings or None
     try:
         wanted = TypeAdapter(bool).validate_python(switch)
     except ValidationError:
@@ -428,7 +427,7 @@ def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] |
     if wanted:
         return settings
     meant = sorted(settings.keys() - {"check_hostname"})  # forms fill that one in
-    if meant:  # guard: settings-with-the-switch-off-mean-clear
+    if meant:
         raise ConfigurationError(
             f"{name} is off, but TLS options are given ({', '.join(meant)}): the connection would be in clear",
             next_step=f"Switch {name} on, or remove the TLS options",

@@ -71,7 +71,6 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     :param secrets: Values that are secret wherever they stand, also as a part of a URL.
     """
     text = text[:_LOOKED_AT]
-    # guard: known-secrets-stay-in-urls
     forms = {form for secret in secrets if secret for form in (secret, quote(secret, safe=""), quote_plus(secret))}
     for form in sorted(forms, key=len, reverse=True):
         if len(form) >= _SHORT:

@@ -117,7 +117,7 @@ class ProcessTree:
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], directory: Path, log_file: Path) -> None:
         parent = os.getpid()
-        with log_file.open("ab") as output:  # guard: writers-keep-their-place
+        with log_file.open("ab") as output:
             self._child = subprocess.Popen(
                 list(command),
                 env=dict(env),
@@ -141,7 +141,7 @@ class ProcessTree:
         """Collect every dead child: an adopted orphan would otherwise stay a zombie and look alive."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)  # guard: adopted-orphans-are-not-reaped
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
@@ -173,7 +173,7 @@ class ProcessTree:
                     process.kill()
                 except psutil.NoSuchProcess:
                     continue
-                except psutil.AccessDenied:  # guard: denied-kill-ends-the-supervisor
+                except psutil.AccessDenied:
                     if process.pid not in denied:
                         log.warning("process %d may not be killed by this user: its end is waited for", process.pid)
                     denied.add(process.pid)

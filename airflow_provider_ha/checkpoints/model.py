@@ -17,7 +17,7 @@ from airflow_provider_ha.records import Model, Record
 
 
 def _segment(name: str) -> str:
-    if not name or "/" in name or name in {".", ".."}:  # guard: names-of-queries-are-any-path
+    if not name or "/" in name or name in {".", ".."}:
         raise ConfigurationError(f"{name!r} is no name of one file or directory")
     return name
 

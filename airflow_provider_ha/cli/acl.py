@@ -48,12 +48,12 @@ def repair_acls(
     should be; 1: some refuse these credentials, or would be set (--dry-run); 2: unknown.
     """
     with _acls(context, as_json=as_json) as (session, base):
-        if not session.has_credentials:  # guard: a-repair-needs-no-credentials
+        if not session.has_credentials:
             raise ConfigurationError(
                 "there are no credentials to protect the nodes with",
                 next_step="Set SPARK_HA_DIGEST_AUTH or SPARK_HA_SASL_AUTH, or the login of the connection",
             )
-        report = check(session, base) if dry_run else repair(session, base)  # guard: a-dry-run-repairs
+        report = check(session, base) if dry_run else repair(session, base)
     _show(report, as_json=as_json, verb="would be set" if dry_run else "had another ACL")
     raise typer.Exit(Exit.NO if report.left else Exit.YES)
 

@@ -35,7 +35,6 @@ def log_to_stderr() -> None:
     """Move what is logged away from stdout, where Airflow 3.0 has it: stdout is for the document of ``--json``."""
     root = logging.getLogger()
     for handler in list(root.handlers):
-        # guard: logs-within-documents
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
             moved = logging.StreamHandler(sys.stderr)
             moved.setFormatter(handler.formatter)

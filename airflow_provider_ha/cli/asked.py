@@ -23,7 +23,7 @@ def _checked(request_id: str | None) -> str | None:
     """Return an id that may name a request, before anything is connected to."""
     try:
         return request_id if request_id is None else check_name(request_id, "request id")
-    except ConfigurationError as error:  # guard: request-ids-are-not-checked
+    except ConfigurationError as error:
         raise typer.BadParameter(str(error)) from None
 
 
@@ -68,7 +68,7 @@ def asking(job_id: str, verb: str, request_id: str | None) -> Iterator[Asked]:
     again = f"The same command with --request-id {asked.request_id}"
     try:
         yield asked
-    except KeyboardInterrupt:  # guard: interrupted-requests-say-nothing
+    except KeyboardInterrupt:
         known = asked.operation
         if known is None:
             _note(f"interrupted before the answer: the request may have been made. {again} makes no second one")
@@ -81,7 +81,7 @@ def asking(job_id: str, verb: str, request_id: str | None) -> Iterator[Asked]:
             )
         raise typer.Exit(Exit.INTERRUPTED) from None
     except typer.Exit as left:
-        if isinstance(left.__cause__, HaError) and left.__cause__.retryable:  # guard: outages-hide-the-request
+        if isinstance(left.__cause__, HaError) and left.__cause__.retryable:
             _note(f"{again} makes no second request, and shows its outcome")
         raise
 

@@ -76,7 +76,7 @@ def erase(
 
 
 def _confirm(planned: ErasureView, *, yes: bool, as_json: bool) -> None:
-    if yes:  # guard: clusters-are-erased-unasked
+    if yes:
         return
     stays = f"cluster {planned.cluster!r} is not erased"
     confirm(stays, "Erase it?", as_json=as_json, show=lambda: console.print_fields(planned.to_json()))

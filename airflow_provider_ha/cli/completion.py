@@ -83,12 +83,12 @@ def _offered(context: typer.Context, incomplete: str, read: Read) -> list[str]:
                 found.extend(read(session, ClusterPaths(config.root, config.cluster_id)))
             finally:
                 session.close()
-        except Exception:  # noqa: BLE001, S110  # guard: completions-say-why
+        except Exception:  # noqa: BLE001, S110
             pass
 
     thread = threading.Thread(target=look, name="ha-completion", daemon=True)
     thread.start()
-    thread.join(SECONDS)  # guard: completions-wait-for-zookeeper
+    thread.join(SECONDS)
     return [word for word in found if word.startswith(incomplete)]
 
 

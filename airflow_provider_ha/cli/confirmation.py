@@ -18,7 +18,7 @@ def confirm(stays: str, question: str, *, as_json: bool, show: Callable[[], None
     :param show: Called before the question, to print what it is about.
     :raises ConfigurationError: There is no terminal to ask at, or the output is JSON.
     """
-    if as_json or not sys.stdin.isatty():  # guard: scripts-wait-for-an-answer
+    if as_json or not sys.stdin.isatty():
         raise ConfigurationError(f"{stays} without a confirmation", next_step="Add --yes")
     show()
     if not typer.confirm(question, err=True):

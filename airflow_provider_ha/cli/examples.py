@@ -84,7 +84,7 @@ def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bo
         there = [name for name in names if (directory / name).exists()]
         unchanged = [name for name in there if (directory / name).read_bytes() == (source / name).read_bytes()]
         differ = sorted(set(there) - set(unchanged))
-        if differ and not force:  # guard: examples-overwrite
+        if differ and not force:
             raise ConfigurationError(
                 f"{directory} already holds {', '.join(differ)} with different content; nothing was copied",
                 next_step="Name another directory, or overwrite them with --force",

@@ -125,7 +125,7 @@ def _recovered(job: JobClient, snapshot: JobSnapshot, by: str) -> str:
     if left > 0:
         return f"its driver is lost and is submitted again in {left:.0f} s"
     try:
-        submitted = job.recover(by=by, wait=False)  # guard: followed-run-stays-lost
+        submitted = job.recover(by=by, wait=False)
     except DecisionNeededError:
         raise
     except (JobStateError, LeadershipError) as error:

@@ -85,7 +85,7 @@ def _target(client: HaClient, job_id: str) -> TargetsView | None:
     try:
         snapshot = client.job(job_id).snapshot()
     except HaError as error:
-        if error.retryable:  # guard: an-outage-empties-the-list-of-targets
+        if error.retryable:
             raise  # of all jobs nothing is known: a file that Prometheus reads stays as it is
         console.err.print(f"job {job_id} is left out: {console.escaped(str(error))}")
         return None

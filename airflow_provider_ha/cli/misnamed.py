@@ -31,7 +31,7 @@ def refuse_misnamed(named: str, directory: Tree, report: Report) -> None:
     found = directory.fresh()
     if not found.is_directory():
         raise _missing(named, directory)
-    _offer_what_it_holds(named, found)  # guard: parents-offer-no-checkpoint
+    _offer_what_it_holds(named, found)
 
 
 def _missing(named: str, directory: Tree) -> ConfigurationError:
@@ -59,7 +59,6 @@ def _offer_what_it_holds(named: str, directory: Tree) -> None:
 
 
 def _is_checkpoint(directory: Tree, name: str) -> bool:
-    # guard: unread-children-hide-the-others
     with suppress(StorageUnavailableError):  # one that cannot be read does not hide the others
         return bool(_SIGNS & set(files.names(directory, name)))
     return False

@@ -74,7 +74,7 @@ def _once(client: HaClient, leader: ClusterLeader, wait: float, *, as_json: bool
     with leader:
         leader.lead(timeout=0)
         epoch, attended = leader.epoch, leader.settle(wait)
-        leader.collect_blobs()  # guard: recoveries-keep-old-graphs
+        leader.collect_blobs()
     _show(client, epoch, attended, as_json=as_json)
     return _exit(attended)
 

@@ -57,7 +57,6 @@ def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_
                 **({"error": operation.error} if operation.error else {}),
             }
         )
-    # guard: failed-operations-exit-with-0
     answer(yes=operation.state is OperationState.COMPLETED or not operation.state.final)
 
 
@@ -85,7 +84,7 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
             return found
         try:
             snapshot = job.snapshot()
-            if unanswered.due(snapshot, found):  # guard: lost-driver-leaves-a-command-waiting
+            if unanswered.due(snapshot, found):
                 job.request_stop(operation_id=found.operation_id, requested_by=found.requested_by, **found.arguments)
             said = with_failure(phase_of(snapshot, found), snapshot, SystemClock().now())
             tell(said, time.monotonic() - begin)

@@ -94,7 +94,6 @@ def _assigned(parts: Iterable[tuple[str, str]], what: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, rest in parts:
         if not rest or name in found:
-            # guard: errors-print-values
             raise ConfigurationError(f"{what} {name!r} cannot be read", next_step="Write each once, as NAME=VALUE")
         found[name] = rest
     return found

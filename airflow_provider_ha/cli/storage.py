@@ -168,7 +168,6 @@ def _prune(client: HaClient, job_id: str, *, dry_run: bool) -> JobPruneView:
 def _prune_blobs(client: HaClient, *, dry_run: bool) -> BlobPruneView:
     try:
         found = find_orphans(client.coordinator, client.paths, client.store, client.area, clock=client.clock)
-        # guard: prunes-leave-the-graphs-of-past-runs
         removed = [] if dry_run or found.problems else delete_orphans(client.store, found)
     except HaError as error:
         return BlobPruneView(problems=(ProblemView(where=client.store.uri, reason=str(error)),))

@@ -197,7 +197,7 @@ def _application(script: Path | None, arguments: list[str], conf: list[str]) -> 
 
 def _check_release(wanted: str | None) -> None:
     """Only the installed Spark can be asked."""
-    if release(wanted) != release(None):  # guard: any-release-proves
+    if release(wanted) != release(None):
         raise ConfigurationError(
             f"Spark {installed_version()} is installed, and only it can prove anything, not {wanted}",
             next_step="Leave --spark-version out, or install that release in another environment and ask there",

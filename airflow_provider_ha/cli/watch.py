@@ -40,7 +40,7 @@ def repeated(show: Callable[[], None], every: float | None) -> None:
                 show()
                 shown = True
             except HaError as error:
-                if not (shown and error.retryable):  # guard: watches-end-with-an-outage
+                if not (shown and error.retryable):
                     raise
                 console.print_error(error, as_json=False)
             console.out.file.flush()

@@ -31,7 +31,7 @@ def require_supported(version: str) -> tuple[int, int, int]:
     :raises ConfigurationError: It is older or newer than what is supported.
     """
     major, minor, patch = map(int, [*re.findall(r"\d+", version), "0", "0", "0"][:3])
-    if not OLDEST <= (major, minor) <= NEWEST:  # guard: any-airflow-is-taken
+    if not OLDEST <= (major, minor) <= NEWEST:
         raise ConfigurationError(
             f"airflow-provider-ha {__version__} runs on Airflow {RANGE}; Airflow {version} is installed",
             next_step=f"Install apache-airflow>={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1} beside it",

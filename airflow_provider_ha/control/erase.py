@@ -114,7 +114,7 @@ def erase_cluster(client: HaClient, leadership: Leadership, *, by: str) -> None:
         job is gone.
     """
     living, gone = _all_over(client)
-    _owned_by_users(client, [*living, *gone])  # guard: jobs-go-before-their-savepoints-are-known
+    _owned_by_users(client, [*living, *gone])
     for job in (*living, *filter(_is_half_deleted, gone)):
         deleted = read_life(job.coordinator, job.paths).deleted
         delete_job(job, keep_savepoints=deleted is None or deleted.keep_savepoints, by=by)
@@ -133,7 +133,7 @@ def erase(client: HaClient, leadership: Leadership) -> None:
     jobs, gone = _all_over(client)
     for job in gone:
         refuse_half_deleted(read_life(job.coordinator, job.paths))
-    jobs += gone  # guard: erase-takes-savepoints-of-deleted-jobs
+    jobs += gone
     kept, before = _owned_by_users(client, jobs), _beginning(client.store)
     for job in jobs:  # guard: blobs-go-first
         _erase_pointers(job)
@@ -208,7 +208,7 @@ def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _Kept:
         ]
         names = ours(job.coordinator.children(job.paths.savepoints), is_plain, parent=job.paths.savepoints)
         without = sorted(set(names) - {directory.name for directory in directories})
-        if without:  # guard: erase-guesses-what-a-savepoint-names
+        if without:
             raise CheckpointMissingError(
                 f"savepoint {without[0]!r} of job {job.job_id!r} has no manifest, so what it needs is not known",
                 next_step=f"Mount what holds it, or `spark-ha savepoint dispose {job.job_id} {without[0]}`",
@@ -262,7 +262,6 @@ def _erase_files(client: HaClient, kept: _Kept, before: datetime) -> None:
             continue  # a directory that this package has not made
         for prefix in (job.live, job.pins):
             client.area.remove(prefix.removesuffix("/"))
-        # guard: erased-directories-are-only-marked
         if files is not None:  # in a store a directory that is removed waits for the collector of a driver
             for working in [*files.list(job.live), *files.prepared(job.live)]:
                 files.delete(working.key)

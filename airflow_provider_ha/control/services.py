@@ -138,7 +138,7 @@ class HaServices:
             with leader:
                 erase(self.client, leader.leadership)
         finally:
-            self.close()  # guard: close-after-failed-clean-up
+            self.close()
 
     def __enter__(self) -> Self:
         return self

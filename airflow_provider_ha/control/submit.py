@@ -45,7 +45,6 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
         prepare,
         on_lost=partial(choose_for_submit, job, request),
         engine=request.engine,
-        # guard: half-a-consent-makes-a-tree-again
         anew=request.start_from == FRESH
         and request.if_lost is IfLost.RESTART
         and Verdict.LOSS_POSSIBLE in request.accept_verdicts,

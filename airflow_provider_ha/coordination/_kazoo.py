@@ -210,7 +210,6 @@ class KazooCoordinator(Coordinator):
         count = len(reads.nodes) + len(reads.lists)
         # Watches that are set by one request cost two round trips more.
         several = count > 1 if watch is None else len(reads.nodes) >= MANY
-        # guard: old-servers-end-the-session-of-a-reader
         if not (several and KNOWN.know(self._hosts, self._answers_multi_read, reads=count)):
             return lambda: PendingReads(self._client, reads, watch)
         if watch is None:
@@ -314,12 +313,11 @@ class KazooCoordinator(Coordinator):
             self._connected.clear()
             if self._state is SessionState.LOST:
                 self._session = None
-        for listener in tuple(self._listeners):  # guard: log-before-the-listeners
+        for listener in tuple(self._listeners):
             try:
                 listener(self._state)
             except Exception:  # noqa: BLE001, PERF203  # the other listeners still have to learn of it
                 _log.exception("a listener of the session's state failed")
-        # guard: close-in-order-is-news
         if not self._closed:  # an end in order is no news
             # Last: a log that blocks must not delay the listeners, which act on the change.
             self._news.changed(self._state, self._session, self._reason(), refused=self._refused)

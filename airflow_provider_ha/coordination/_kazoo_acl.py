@@ -38,7 +38,7 @@ class KazooAcls:
                 continue
             names = () if isinstance(children, Exception) else tuple(sorted(children))
             if isinstance(acl, NoAuthError):
-                found.append(NodeAcl(path, None, children=names))  # guard: a-refusing-node-is-right
+                found.append(NodeAcl(path, None, children=names))
             else:
                 found.append(NodeAcl(path, _permissions(acl[0]), acl[1].aversion, names))
         return found
@@ -50,7 +50,6 @@ class KazooAcls:
         """
 
         def send(client: KazooClient) -> list[tuple[Any]]:
-            # guard: acls-are-set-whatever-they-are-by-now
             return [(client.set_acls_async(node.path, self._acl, version=node.version),) for node in nodes]
 
         for node, (answer,) in zip(nodes, self._coordinator.pipelined(send), strict=True):

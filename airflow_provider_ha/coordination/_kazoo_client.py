@@ -27,7 +27,7 @@ from airflow_provider_ha.errors import ConfigurationError
 # kazoo writes passwords of sessions and users at DEBUG, and up to six lines for one lost connection: this logger lets
 # neither through. What changes about a connection is said once, by the coordinator.
 _log = logging.getLogger("airflow_provider_ha.kazoo")
-_log.setLevel(logging.ERROR)  # guard: kazoo-speaks-for-itself
+_log.setLevel(logging.ERROR)
 log = logging.getLogger(__name__)
 
 
@@ -136,7 +136,6 @@ def _authentication(config: HaConfig) -> dict[str, Any]:
     given, acl = [], []
     if config.digest_auth is not None:
         _warn_in_clear(config, "the password goes over the network in clear")
-        # guard: the-second-password-opens-nothing
         for each in filter(None, (config.digest_auth, config.digest_auth_also)):
             credentials = each.get_secret_value()
             user, _, password = credentials.partition(":")
@@ -150,7 +149,7 @@ def _authentication(config: HaConfig) -> dict[str, Any]:
 
 
 def _warn_in_clear(config: HaConfig, what: str) -> None:
-    if config.tls is None:  # guard: credentials-in-clear-without-a-word
+    if config.tls is None:
         _warn_once(f"credentials for ZooKeeper are used without TLS: {what}. Switch TLS on (tls, SPARK_HA_TLS)")
 
 

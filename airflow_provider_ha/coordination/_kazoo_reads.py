@@ -36,7 +36,7 @@ class PendingReads:
     def __init__(self, client: KazooClient, reads: Reads, watch: PathWatch | None = None) -> None:
         self._client = client
         self._watch = watch
-        absent = reads.absent if watch is not None else frozenset()  # guard: watches-of-absent-nodes-cost-two-requests
+        absent = reads.absent if watch is not None else frozenset()
         self._order = reads.nodes
         self._nodes = [
             (path, client.get_async(path, watch=self._watch_of(path))) for path in reads.nodes if path not in absent

@@ -45,7 +45,6 @@ class PendingWatchedReads:
     def get(self, timeout: float) -> Seen:
         """Wait for all answers and watches, at most *timeout* seconds together."""
         end = time.monotonic() + timeout
-        # guard: watches-miss-what-comes-between-reads
         before = self._before.get(timeout=timeout)
         seen = self._reads.get(max(0.01, end - time.monotonic()))
         sent = [

@@ -113,7 +113,7 @@ def repair(session: AclSession, base: str, *, done: Callable[[int], None] = lamb
             settable = [node for node in wrong if node.permissions is not None]
             report.left += len(wrong) - len(settable)
             session.put(settable)
-            changed |= bool(settable)  # guard: one-pass-of-a-repair-is-enough
+            changed |= bool(settable)
             done(report.nodes)
         if not changed:
             report.wrong = list(known.values())

@@ -28,7 +28,7 @@ def counter_value(node: Node | None) -> int:
 
     :raises RecordCorruptError: It does not hold a number: guessing one would give numbers out twice.
     """
-    if node is None or not node.data:  # guard: garbled-counter-begins-again
+    if node is None or not node.data:
         return 0
     if not node.data.isdigit() or (value := int(node.data)) > MAX_NUMBER:
         raise RecordCorruptError(f"znode {node.path} holds {node.data[:40]!r} where a number is expected")
@@ -46,7 +46,7 @@ def counter_op(path: str, node: Node | None, value: int) -> Create | SetData:
     """
     if value <= counter_value(node):  # guard: counter-can-be-lowered
         raise ValueError(f"counter {path} stands at {counter_value(node)} and cannot be set to {value}")
-    if value > MAX_NUMBER:  # guard: counter-overflows
+    if value > MAX_NUMBER:
         raise CoordinationError(f"counter {path} cannot be raised to {value}: it ends at {MAX_NUMBER}")
     data = str(value).encode()
     # guard: counter-is-raised-unconditionally

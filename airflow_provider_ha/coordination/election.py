@@ -148,7 +148,7 @@ class _Candidate:
         epoch = self.coordinator.find(self.lock.epoch)
         if epoch is None:
             # The epoch last: a process that finds it takes the lock at once, and first writes the heartbeat node.
-            self.coordinator.ensure(self.lock.heartbeat, self.lock.epoch)  # guard: lock-made-whole
+            self.coordinator.ensure(self.lock.heartbeat, self.lock.epoch)
             epoch = self.coordinator.get(self.lock.epoch)
         self.leader = self.coordinator.find(self.lock.leader, watch=self.changed.set)
         return epoch

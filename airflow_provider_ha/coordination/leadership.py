@@ -96,7 +96,7 @@ class Leadership:
 
         :returns: ``None`` once it is given up: its end is wanted then.
         """
-        if self._stopping.is_set():  # guard: releases-look-like-losses
+        if self._stopping.is_set():
             return None
         return 0.0 if self.lost.is_set() else max(0.0, self._lease.least())
 
@@ -224,7 +224,6 @@ class Leadership:
     def _beat_until_lost(self, on_lost: Callable[[str], None]) -> None:
         try:
             self._beat_while_led()
-        # guard: heartbeats-die-without-a-word
         except BaseException as error:  # noqa: BLE001  # a leader without heartbeats must learn that it is none
             self._lose(f"{self._lock.label}, epoch {self.epoch}: the heartbeats failed ({error!r})")
         if self.lost.is_set():

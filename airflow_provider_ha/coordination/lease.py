@@ -82,7 +82,7 @@ class Lease:
         A heartbeat less than one interval after its predecessor does not count: both may have waited for the same ping
         (half a tick is at most one interval).
         """
-        self._note_low()  # guard: short-leases-are-forgotten
+        self._note_low()
         if sent_at.boot > self._newest.boot:
             self._newest = sent_at
         if sent_at.boot - self._last.boot >= self._spacing:
@@ -90,14 +90,12 @@ class Lease:
 
     def shorten(self, session_timeout: float) -> None:
         """Take note of the T that a server grants now. A longer one changes nothing."""
-        # guard: another-grant-makes-the-lease-longer
         self._duration = min(self._duration, session_timeout - self._margin)
 
     @property
     def deadline(self) -> float:
         """Lease time at which the lease ends."""
         regular = self._last_but_one.boot + self._duration  # guard: last-heartbeat-counts
-        # guard: stopped-process-sees-a-jump
         if Moment.at_most(self._clock).skew - self._last_but_one.skew <= JUMP_SECONDS:
             return regular
         return min(regular, self._newest.boot + self._patience)  # guard: jump-makes-a-lease-longer

@@ -91,7 +91,7 @@ def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -
     """
     parent = paths.leases(what)
     while True:
-        names = ours(coordinator.children(parent), _is_lease, parent=parent)  # guard: strays-are-leases
+        names = ours(coordinator.children(parent), _is_lease, parent=parent)
         found = [read_record(coordinator, f"{parent}/{name}", LeaseRecord) for name in names]
         # A reader that renews makes the new lease before it removes the old one. One that is gone since the listing may
         # have a successor that the listing does not hold yet.

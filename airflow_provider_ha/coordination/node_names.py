@@ -29,10 +29,10 @@ def node_number(name: str, *, digits: int = 0) -> int | None:
 
     :param digits: Length of the name, when it is filled up with zeros.
     """
-    if not (name.isascii() and name.isdecimal() and len(name) <= CHECKPOINT_DIGITS):  # guard: any-name-is-a-number
+    if not (name.isascii() and name.isdecimal() and len(name) <= CHECKPOINT_DIGITS):
         return None
     number = int(name)
-    return number if name == str(number).zfill(digits) else None  # guard: numbers-have-many-names
+    return number if name == str(number).zfill(digits) else None
 
 
 def node_numbers(names: Iterable[str], *, parent: str, digits: int = 0) -> list[int]:
@@ -82,7 +82,7 @@ def ours(names: Iterable[str], is_ours: Callable[[str], bool], *, parent: str) -
     return found
 
 
-@lru_cache(maxsize=_REMEMBERED)  # guard: strays-are-named-for-each-look
+@lru_cache(maxsize=_REMEMBERED)
 def report_stray(path: str, reason: str) -> None:
     """Name a node that is left alone in the log, once per process."""
     log.warning(

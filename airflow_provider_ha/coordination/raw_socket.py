@@ -72,7 +72,7 @@ def _context(tls: TlsOptions) -> ssl.SSLContext:
     context.check_hostname = tls.check_hostname
     if tls.ca_file:
         context.load_verify_locations(tls.ca_file)  # in place of the system's: none of these may vouch for an ensemble
-    else:  # guard: the-system-vouches-too
+    else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if tls.cert_file:
         password = tls.key_password

@@ -120,7 +120,6 @@ class LeaderRetrieval:
 
     def _announce(self, node: Node | None, *, again: bool = False) -> None:
         found = None if node is None else (node.ephemeral_owner, node.data)
-        # guard: retrieval-same-leader
         if self._stopping.is_set() or (found == self._announced and not self._first and not (again and found)):
             return
         self._announced, self._first = found, False

@@ -34,7 +34,7 @@ class RunningApplication:
         from pyspark import SparkContext  # pyspark is imported inside functions
 
         context = SparkContext._active_spark_context  # noqa: SLF001  # there is no public way that makes none
-        if context is None or context is self._context:  # guard: jvm-is-asked-every-tick
+        if context is None or context is self._context:
             return self._known
         try:
             self._known = application_of(context)

@@ -105,7 +105,6 @@ class _Guard:
 
     def _check_table(self, writer: Any, name: str) -> None:
         location = _table_location(writer._spark, name)  # noqa: SLF001  # the session that made the writer
-        # guard: tables-in-the-working-directory-are-taken
         if location is not None and location.is_relative_to(Path.cwd()):
             raise self._lifecycle.refuse(in_this_attempt_only(name, location))
 

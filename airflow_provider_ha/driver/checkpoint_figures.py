@@ -66,5 +66,5 @@ class CheckpointFigures:
             yield
         except HaError:
             with self._lock:
-                self._failures += 1  # guard: failed-checkpoints-are-not-counted
+                self._failures += 1
             raise

@@ -209,7 +209,6 @@ def classify(text: str, *, modules: Collection[str] = ()) -> Verdict:
     if refusal is not None:
         return Verdict(FailureKind.APPLICATION, refusal)
     signs = [(_sign(link, modules), link) for link in chain]
-    # guard: one-sign-of-an-outage-is-outvoted
     for sign, kind in ((_Sign.OUTAGE, FailureKind.OUTAGE), (_Sign.DOUBT, FailureKind.UNKNOWN)):
         telling = [link for found, link in signs if found is sign]
         if telling:
@@ -265,7 +264,7 @@ def _is_of_the_query(link: Link) -> bool:
 def _is_mistake(link: Link, modules: Collection[str]) -> bool:
     if (
         link.name in _NO_APPLICATION
-        or _through_a_connection(link.frames)  # guard: library-of-a-server-makes-no-doubt
+        or _through_a_connection(link.frames)
         or _NEVER_ITS_OWN.search(link.frames[-1].path)
     ):
         return False

@@ -17,7 +17,6 @@ from airflow_provider_ha.errors import HaError, LeadershipError
 
 
 log = logging.getLogger(__name__)
-# guard: collections-follow-every-checkpoint
 COLLECTION_INTERVAL = 600.0  # seconds between two collections
 RETRY_SECONDS = 60.0  # before a collection that failed is tried again
 
@@ -56,7 +55,7 @@ class Cleaning:
         deadline = self._clock.lease_time() + COLLECTION_SECONDS
 
         def more() -> bool:
-            return go_on() and self._clock.lease_time() < deadline  # guard: collections-delay-deletions
+            return go_on() and self._clock.lease_time() < deadline
 
         return not go_on() or (self._clear_past(more) and self._collect(more) and self._collect_files(more))
 
@@ -84,5 +83,4 @@ class Cleaning:
         return done
 
     def _collect_files(self, more: Callable[[], bool]) -> bool:
-        # guard: drivers-leave-the-files-to-people
         return self._files is None or self._files.collect(self._leadership, more)

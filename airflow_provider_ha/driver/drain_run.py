@@ -90,12 +90,11 @@ class DrainStarter:
                 notes(writer).name
             )  # it has nothing to drain, and would read its input from the beginning
         if (name := name_query(writer, path)) in self._seen:
-            # guard: drains-go-round
             raise SystemExit(0)  # the script starts its query again whenever it has ended
         self._seen.add(name)
         session = writer._spark  # noqa: SLF001  # the session that made the writer; it has no public name
         if self._component is not None:
-            self._component.check_session(session)  # guard: drains-without-a-look-at-the-manager
+            self._component.check_session(session)
         checked = check_writer(writer, path, self._fork.location, frozenset())
         directory = self._fork.directory / checked.name
         planned = progress(directory.fresh()).planned
@@ -144,7 +143,6 @@ class WithheldWhenEmpty:
         try:
             if kept.count():
                 self.called = True
-                # guard: drained-batches-are-finished
                 give = self._function.drain if isinstance(self._function, Fenced) else self._function
                 give(kept, batch_id)
         finally:

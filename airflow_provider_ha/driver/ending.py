@@ -107,7 +107,7 @@ class Ending:
         """
         component = self.parts.component
         if component is not None:
-            component.move_to(fork.location)  # guard: drains-behind-a-gate-of-another-directory
+            component.move_to(fork.location)
         starter = DrainStarter(fork, self.parts.calls, component, self.parts.origin.reach)
         self.parts.patches.starter = starter
         failure = self.parts.script.run()
@@ -121,7 +121,7 @@ class Ending:
         What is missing where the application runs was there when the run has worked before: another place may have it.
         """
         if isinstance(refusal, ConfigurationError) and self.parts.origin.kind in _WORKED:
-            self.way_out.leave(ExitCode.UNFIT, str(refusal))  # guard: sick-executors-end-the-run
+            self.way_out.leave(ExitCode.UNFIT, str(refusal))
         if self.parts.origin.kind is OriginKind.FALLBACK and not isinstance(refusal, ApplicationRefusedError):
             self.way_out.leave(ExitCode.DECISION_NEEDED, str(refusal))
         if isinstance(refusal, ApplicationRefusedError) or self.parts.origin.kind is not OriginKind.RECOVERY:
@@ -139,9 +139,9 @@ class Ending:
         parts = self.parts
         parts.lifecycle.begin_stop()
         stop_all(parts.registry, parts.lifecycle)
-        unknown = parts.origin.plans.keys() - parts.ledger.names  # guard: script-ends-drop-what-the-run-started
+        unknown = parts.origin.plans.keys() - parts.ledger.names
         dropped = [query.name for query in parts.registry.resting if query.name in unknown]
-        parts.registry.drop(dropped)  # guard: script-ends-keep-what-is-gone-from-the-script
+        parts.registry.drop(dropped)
         left = [query.name for query in parts.registry.resting]
         checkpoint = parts.publisher.publish(CheckpointKind.STOP)
         end = RunEnd(result={"checkpoint": checkpoint.number, "path": checkpoint.pin})
@@ -158,7 +158,7 @@ class Ending:
         self.parts.recorder.stop()
         self.parts.housekeeping.finish(self.led.run.number)
         if self.parts.component is not None:
-            self.parts.component.close("the leadership is given back")  # guard: gate-stays-open-after-the-release
+            self.parts.component.close("the leadership is given back")
         self.led.leadership.release()
         self.led.coordinator.close()
         self.spec.home.session.unlink(missing_ok=True)

@@ -136,7 +136,6 @@ def _texts(error: BaseException) -> Iterator[str]:
         if isinstance(stack, str):
             yield stack
         # Also a cause that is not shown: what was raised "from None" has still met it.
-        # guard: hidden-cause-is-not-looked-at
         causes = (link.__cause__, link.__context__, getattr(link, "_cause", None))
         waiting.extend(cause for cause in causes if isinstance(cause, BaseException))
 

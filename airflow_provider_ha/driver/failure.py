@@ -45,24 +45,23 @@ def write_failure(directory: Path, code: ExitCode, reason: str, failure: Failure
 
     :param failure: What the failure was, when the driver knows it.
     """
-    reason = public(reason)  # guard: reasons-on-disk-keep-passwords
+    reason = public(reason)
     report = {"code": int(code), "reason": reason[:REASON_LIMIT]}
     if failure is not None:
         report["failure"] = failure.model_dump(mode="json")
     content = json.dumps(report).encode()
     try:
         with _first:
-            if not (directory / FAILURE_FILE).exists():  # guard: echo-replaces-the-reason
+            if not (directory / FAILURE_FILE).exists():
                 _write(directory, content)
     except OSError as error:
-        # guard: unsaid-reason-is-an-error
         with contextlib.suppress(OSError, ValueError):  # stderr may be full, closed, or without a reader
             print(f"spark-ha: the reason could not be written ({error}): {reason}", file=sys.stderr, flush=True)  # noqa: T201  # last words
 
 
 def _write(directory: Path, content: bytes) -> None:
     """Write into the reserved blocks when there are some; the file gets its name when it is complete."""
-    reserved = directory / RESERVE_FILE  # guard: reason-without-reserved-room
+    reserved = directory / RESERVE_FILE
     descriptor = os.open(reserved, os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
     try:
         if os.pwrite(descriptor, content, 0) == len(content):

@@ -100,7 +100,7 @@ class FallbackPlanner:
         before = lost.fallback
         tried = before.tried if before is not None else ()
         if before is not None and refused:
-            tried = (*tried, before.source)  # guard: refused-checkpoint-is-restored-again
+            tried = (*tried, before.source)
         try:
             return self._plan(lost, because, tried)
         except (CheckpointError, RecordCorruptError) as error:
@@ -153,7 +153,6 @@ class FallbackPlanner:
         return {
             name: f"it is one of run {number}, and this is run {self.run.number}"
             for name, number in found.items()
-            # guard: fallback-takes-any-runs-checkpoint
             if number != self.run.number and name != begun_from
         }
 
@@ -171,18 +170,18 @@ class FallbackPlanner:
                 root=self.area.tree(chosen.directory),
                 payloads=self.checkpoints.payloads(),
                 last=LastDirectory(self.area, lost.directory, lost.epoch, lost.run, replayed),
-                starts={self.run.number: self._start()},  # guard: fallbacks-replay-a-timeline-that-was-left
+                starts={self.run.number: self._start()},
                 candidates=selection.candidates,
                 external=external_queries(
                     self.options, self.area, self.keys, self.reach, lambda query: chosen.queries[query].sources.brokers
                 ),
                 reach=self.reach,
-                writers_dead=self.writers_dead,  # guard: fallbacks-take-the-living-for-dead
+                writers_dead=self.writers_dead,
             )
         )
         for query, known in facts.queries.items():
             for each in known.around.unknown if known.around is not None else ():
-                if each.retryable:  # guard: unanswered-questions-need-a-decision
+                if each.retryable:
                     raise RestoreUnknownError(f"query {query!r}: {each.reason}", next_step=each.next_step)
         return facts
 
@@ -196,7 +195,7 @@ class FallbackPlanner:
         reasons = [f"{plan.verdict.value}: {'; '.join(plan.reasons) or 'no reason is known'}"]
         verdicts = not_accepted(plan, ())
         missing = sorted(self._known(lost) - facts.queries.keys())
-        if missing:  # guard: queries-without-a-checkpoint-begin-from-nothing
+        if missing:
             reasons.append(f"{Verdict.LOSS_POSSIBLE.value}: it does not hold {', '.join(missing)}, which began later")
             verdicts = verdicts or [Verdict.LOSS_POSSIBLE]
         if verdicts or plan.unknown:  # guard: fallback-follows-any-plan

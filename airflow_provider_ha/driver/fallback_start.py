@@ -90,4 +90,4 @@ def _started(area: WorkArea, fallback: Fallback, plan: RestorePlan, run: Run) ->
     if found is not None or fallback.source == f"{run.start.kind.value}-{run.start.source_id}":
         return found
     queries = tuple(StartedBefore(name=name, sink=query.sink) for name, query in plan.queries.items())
-    return StartedQueries(queries=queries, complete=True)  # guard: fallbacks-forget-what-was-started
+    return StartedQueries(queries=queries, complete=True)

@@ -81,14 +81,12 @@ class Housekeeping:
     def _remove_fenced(self) -> None:
         """Remove the fenced directories of earlier epochs, but the newest one, and the drains of earlier runs."""
         superfluous = self._superfluous()
-        # guard: forks-of-a-drain-go-with-the-fenced
         fenced = [key for key in superfluous if self.area.fenced(key) == key and not is_drain(key)]
-        # guard: drains-of-earlier-runs-stay
         for key in (*fenced[:-1], *filter(is_drain, superfluous)):
             self._remove(key)
 
     def _superfluous(self) -> list[str]:
-        if self.earlier_life():  # guard: drivers-remove-the-first-life
+        if self.earlier_life():
             return []
         return superfluous_directories(self.checkpoints, self.area, self.current, drains_after=self.runs.drains_after())
 

@@ -55,7 +55,7 @@ def table_directory(session: Any, query: str, noted: WriterNotes) -> str | None:
     except Exception as error:  # noqa: BLE001  # py4j's error; where Iceberg itself cannot find it, Spark says so next
         log.warning("query %s: Iceberg does not say where table %s lies: %s", query, named, str(error).splitlines()[0])
         return None
-    if not told:  # guard: tables-of-any-catalog-are-read
+    if not told:
         return None
     if is_s3(location) and not _is_locked(session, named):
         reason, next_step = unfenced(location)
@@ -95,7 +95,6 @@ def _is_locked(session: Any, named: str) -> bool:
 def _is_staged(session: Any, named: str, noted: WriterNotes) -> bool:
     """Whether the rows go to a branch, or wait to be published: the current snapshot does not name them."""
     last = _parts(session, named)[-1]
-    # guard: branches-are-the-table
     return (
         _BRANCH in noted.options
         or last.startswith(f"{_BRANCH}_")

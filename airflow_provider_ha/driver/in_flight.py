@@ -109,10 +109,10 @@ class InFlightJudge:
                 gone += [] if query in lossy else refused
                 log.warning("%s", "; ".join(every))
             other += [finding.reason for finding in self._sink(query, lost / query, sinks.get(query)).findings]
-        if (gone or other) and self.misfit is not None:  # guard: misfits-wait-for-a-decision
+        if (gone or other) and self.misfit is not None:
             said = f"{self.misfit.error}, and {'; '.join([*gone, *other])}"
             raise RestoreRefusedError(said, next_step=self.misfit.misfit)
-        if gone or other:  # guard: batches-in-flight-are-executed-without-their-input
+        if gone or other:
             raise self._undecided(gone, other)
         batches = ", ".join(f"batch {batch} of {query}" for query, batch in lossy.items())
         return InFlight(lossy, f"the run goes on from {batches} without input that is gone" if lossy else "")

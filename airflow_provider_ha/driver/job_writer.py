@@ -97,7 +97,7 @@ class JobWriter:
             run=self._run,
             epoch=self._leadership.epoch,
             directory=origin.key,
-            fallback=origin.fallback,  # guard: fallback-is-not-written-down
+            fallback=origin.fallback,
             lossy=dict(origin.lossy),
             loss=self._loss,
         )
@@ -139,12 +139,12 @@ class JobWriter:
         """Note the state; :meth:`publish_status` writes it. What comes after the end is ignored."""
         with self._lock:
             if not self._ended:
-                self._state, self._message = state, public(message)  # guard: states-keep-passwords
+                self._state, self._message = state, public(message)
 
     @property
     def state(self) -> JobState:
         """The state that a reader of the status finds. Never waits: the lock is held while ZooKeeper is written."""
-        state, stalled = self._state, self._stalled  # guard: scrapes-wait-for-zookeeper
+        state, stalled = self._state, self._stalled
         return JobState.STALLED if stalled and state in (JobState.STARTING, JobState.RUNNING) else state
 
     def set_stalled(self, reason: str) -> None:
@@ -182,7 +182,6 @@ class JobWriter:
         return (*said, failed)
 
     def _figures_are_due(self, batches: Mapping[str, int]) -> bool:
-        # guard: statuses-follow-every-batch
         return batches != self._shown and self._clock.lease_time() - self._written_at >= FIGURES_SECONDS
 
     def end(
@@ -202,7 +201,7 @@ class JobWriter:
         :raises LeadershipError: This process does not lead any more; the run may have the result.
         :raises StorageError: The journal could not be written; the run has no result.
         """
-        at, reason = self._clock.now(), public(reason)  # guard: results-keep-passwords
+        at, reason = self._clock.now(), public(reason)
         result = RunResult(
             state=state,
             epoch=self._leadership.epoch,
@@ -231,7 +230,7 @@ class JobWriter:
         ops: list[Op] = [
             self._runs.result_op(self._run, result),
             self._put(self._paths.status, status),
-            *ending_ops(self._coordinator, self._paths, self._run, result),  # guard: second-stops-are-not-answered
+            *ending_ops(self._coordinator, self._paths, self._run, result),
         ]
         if (removal := self._graphs.remove_op(self._run)) is not None:
             ops.append(removal)
@@ -239,7 +238,7 @@ class JobWriter:
 
     def _status(self, checkpoint: int | None) -> Status:
         application = self._application()
-        return Status(  # guard: status-without-what-rests
+        return Status(
             state=self._state,
             run=self._run,
             epoch=self._leadership.epoch,

@@ -91,7 +91,7 @@ def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
         admit=admit,
         also=also,
     )
-    if coordinator.session not in (None, session):  # guard: old-session-is-left-for-the-supervisor
+    if coordinator.session not in (None, session):
         # The first session ended while the lock was waited for; the supervisor has to close the one that leads.
         write_session(spec.home.session, coordinator.session)
     run = runs.get(spec.run).run

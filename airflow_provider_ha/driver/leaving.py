@@ -78,19 +78,19 @@ class ProcessTerminator:
                 write_failure(self._directory, code, reason, failure)
 
         def flush_output() -> None:
-            flush_files()  # guard: orderly-end-loses-output
+            flush_files()
 
         try:
             if code in _ECHOES and self._has_lost_jvm(failure):
                 self.jvm_gone(f"the JVM (pid {self._jvm}) is gone")
             _say([leave_reason, tell_log, flush_output], WORDS_SECONDS)
-        finally:  # guard: interrupted-leave-lives-on
+        finally:
             os._exit(code)
 
     def leadership_lost(self, reason: str) -> NoReturn:
         """End this process and its JVM: what the JVM still does would be a zombie's work."""
         try:
-            self._kill_jvm()  # guard: words-before-the-kill
+            self._kill_jvm()
             self._say_last(ExitCode.LEADERSHIP_LOST, f"leadership lost: {reason}", reason)
         finally:  # guard: interrupted-loss-lives-on
             os._exit(ExitCode.LEADERSHIP_LOST)
@@ -150,16 +150,15 @@ def _say(words: Sequence[Callable[[], None]], seconds: float) -> None:
     for word in words:
         speaker = threading.Thread(target=word, name="last-words", daemon=True)
         with contextlib.suppress(RuntimeError):  # the system has no thread left: that word stays unsaid
-            speaker.start()  # guard: words-in-the-dying-thread
+            speaker.start()
             speakers.append(speaker)
     for speaker in speakers:
-        speaker.join(max(0.0, end - time.monotonic()))  # guard: words-without-a-limit
+        speaker.join(max(0.0, end - time.monotonic()))
 
 
 def _text(error: BaseException) -> str:
     """Return the text of an error; an error whose text cannot be made must not keep the process alive."""
     try:
         return str(error)
-    # guard: unspeakable-error-keeps-the-driver
     except BaseException as second:  # noqa: BLE001  # see above
         return f"its text could not be made ({type(second).__name__})"

@@ -32,8 +32,8 @@ class Lifecycle:
     def start_of_a_query(self) -> Iterator[bool]:
         """Hold a stop back while a query is being started; yields ``False`` when a stop is under way already."""
         with self._no_start:
-            admitted = not self.stopping.is_set()  # guard: starts-during-a-stop
-            self._starting += admitted  # guard: starts-are-not-counted
+            admitted = not self.stopping.is_set()
+            self._starting += admitted
         try:
             yield admitted
         finally:

@@ -79,13 +79,13 @@ def main() -> None:
     """Run the driver of the spec file that the environment names, and end the process."""
     log_beside_the_script()
     spec = DriverSpec.read(Path(os.environ[SPEC_VARIABLE]))
-    spec.forget()  # guard: scripts-find-the-connection
+    spec.forget()
     remember(secrets_of(spec.config))
     way_out = ProcessTerminator(spec.home.directory)
     watchdog = Watchdog(way_out)
-    watchdog.start()  # guard: driver-without-watchdog
-    reserve(spec.home.directory)  # guard: driver-without-room-for-its-reason
-    preload(spec.config)  # guard: pyspark-under-the-lock
+    watchdog.start()
+    reserve(spec.home.directory)
+    preload(spec.config)
     try:
         led = lead(spec, SystemClock())
     except JobStateError as error:
@@ -131,7 +131,7 @@ class Driver:
             clock=self._clock,
             application=RunningApplication(),
         )
-        self._require_file_system(writer)  # guard: jvm-s-file-system-is-found-missing-after-the-fence
+        self._require_file_system(writer)
         try:
             origin = self._prepare(writer)
         except HaError as error:
@@ -148,7 +148,7 @@ class Driver:
             self._exit.leave(ExitCode.REFUSED, str(error))
         parts.housekeeping.finish_earlier(self._led.run.number)
         parts.patches.apply()
-        refuse_relative_writes(lifecycle)  # guard: relative-batch-writes-are-taken
+        refuse_relative_writes(lifecycle)
         refuse_streams(lifecycle)
         self._install_context(origin)
         parts.publishing.start()
@@ -163,7 +163,7 @@ class Driver:
             secrets = secret_values(conf_of_script())
             remember(secrets)
             write_secrets(self._spec.home.script_secrets, secrets)
-            lifecycle.script_ended.set()  # guard: script-s-end-is-not-seen-by-a-stop
+            lifecycle.script_ended.set()
             ending.conclude(failure)
 
         def late(failure: str | None) -> None:
@@ -184,7 +184,6 @@ class Driver:
                 root, site = hadoop_uri(self._area.place), s3a_conf(config)
                 prepare_file_system(gateway(), root, self._led.graph.conf, site)
         except (ApplicationRefusedError, ConfigurationError) as error:
-            # guard: a-host-without-s3a-ends-the-run
             if isinstance(error, ConfigurationError) and self._has_worked():
                 self._exit.leave(ExitCode.UNFIT, str(error))
             writer.end(JobState.FAILED, reason=str(error))
@@ -219,7 +218,7 @@ class Driver:
                 fall_back=lambda lost, error: self._fall_back(lost, error, f"{key}-restored", refused=bool(refusal)),
             )
         except DecisionNeededError as error:
-            self._exit.leave(ExitCode.DECISION_NEEDED, str(error))  # guard: undecided-driver-goes-on
+            self._exit.leave(ExitCode.DECISION_NEEDED, str(error))
         except RestoreRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))

@@ -92,7 +92,7 @@ class OperationsLoop:
         """
         self._changed.clear()
         names = self.coordinator.children(self.paths.operations, watch=self._changed.set)
-        found = [  # guard: bad-operation-hides-the-others
+        found = [
             operation
             for name in names
             if (operation := self._final.get(name) or operations.read_listed(self.coordinator, self.paths, name))
@@ -119,7 +119,7 @@ class OperationsLoop:
         kind = operation.operation
         if operations.cancel_is_due(operation):
             return True
-        return kind not in _NEEDS_QUERIES or self.handlers.ready(kind)  # guard: requested-checkpoints-of-half-a-script
+        return kind not in _NEEDS_QUERIES or self.handlers.ready(kind)
 
     def _forget(self, operation: Operation) -> None:
         """Forget an answer that is no longer asked for: a schedule that asks every hour would fill the node."""
@@ -131,7 +131,7 @@ class OperationsLoop:
         if reason:
             operations.abandon(self.leadership, self.paths, operation, reason=reason, clock=self.clock)
             return
-        claimed = operations.claim(self.leadership, self.paths, operation)  # guard: failed-cancel-is-forgotten
+        claimed = operations.claim(self.leadership, self.paths, operation)
         log.info("operation %s: %s %s", operation.operation_id, operation.operation.value, operation.arguments)
         if operations.cancel_is_due(operation):
             self.handlers.cancel(claimed)
@@ -151,7 +151,7 @@ class OperationsLoop:
             self._do(self._work.get())
 
     def _do(self, operation: Operation) -> None:
-        if self.lifecycle.stopping.is_set():  # guard: operations-begin-after-a-stop
+        if self.lifecycle.stopping.is_set():
             self._say_it_waits(operation)
             return  # the end of the run answers it, or the next driver takes it up
         try:
@@ -163,7 +163,7 @@ class OperationsLoop:
             raise
         # Also what is no outage, such as a file where a directory has to be: without an answer the next epoch would
         # take the operation up, and end as well.
-        except (HaError, OSError) as error:  # guard: operations-die-of-a-file-in-the-way
+        except (HaError, OSError) as error:
             log.exception("operation %s failed", operation.operation_id)
             left = error.result if isinstance(error, StopFailedError) else None
             self._answer(operation, partial(operations.fail, error=str(error), result=left))
@@ -211,7 +211,7 @@ class OperationsLoop:
             operation, partial(operations.note, self.leadership, self.paths, operation, result=result), written
         )
         found = operations.read(self.coordinator, self.paths, operation.operation_id)
-        if found is not None:  # guard: cancels-that-are-gone-end-the-run
+        if found is not None:
             self.handlers.cancel(found)
 
     def _answer(self, operation: Operation, write: Callable[..., object]) -> None:
@@ -228,17 +228,16 @@ class OperationsLoop:
 
     def _persist(self, operation: Operation, write: Callable[[], object], written: Callable[[], bool]) -> None:
         try:
-            persist(  # guard: answers-are-not-repeated
+            persist(
                 write,
                 written=written,
                 lease_left=self.leadership.lease_left,
                 what=f"the answer to operation {operation.operation_id}",
             )
-        except NodeMissingError as error:  # guard: removed-operation-ends-the-driver
+        except NodeMissingError as error:
             log.warning("operation %s is gone, and its answer with it: %s", operation.operation_id, error)
 
     def _stop(self, operation: Operation) -> None:
-        # guard: impossible-stop-claims-the-end
         StopRequest.of(operation)  # first: while a stop that cannot be done has the end, a script would wait for it
         if not self.lifecycle.claim_end():
             return  # the script has ended by itself: the writer of the result answers this operation
@@ -252,7 +251,7 @@ class OperationsLoop:
 
     def _now(self) -> datetime:
         """Return the wall-clock time by the boot-time clock: a step of the wall clock ages no answer."""
-        at, since = self._began  # guard: wall-clock-ages-answers
+        at, since = self._began
         return at + timedelta(seconds=self.clock.lease_time() - since)
 
     def _guarded(self, body: Callable[[], None]) -> None:

@@ -72,7 +72,6 @@ class Origin:
 
         :raises RestoreRefusedError: It was not.
         """
-        # guard: unnamed-queries-begin-from-nothing
         if self.plan is not None and self.plan.adopted and query not in self.plan.adopted:
             raise RestoreRefusedError(
                 f"the script starts query {query!r}, but the checkpoints of {sorted(self.plan.adopted)} were adopted",

@@ -30,7 +30,7 @@ def is_relative(source: str, path: str) -> bool:
     if kind in _PATHLESS or kind in _NAMED or (kind in _NAMED_OR_PATH and "/" not in path):
         return False
     parts = split(path)
-    return not parts.authority and not parts.path.startswith("/")  # guard: relative-path-by-scheme-is-absolute
+    return not parts.authority and not parts.path.startswith("/")
 
 
 def refuse_relative(who: str, source: str, path: str | None, *, reads: bool = False) -> None:

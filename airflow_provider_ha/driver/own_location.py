@@ -34,7 +34,7 @@ def take_location(session: Any, location: str) -> str | None:
     found: str | None = session.conf.get(CHECKPOINT_LOCATION, None)
     if found == location:
         return None
-    session.conf.set(CHECKPOINT_LOCATION, location)  # guard: sessions-keep-a-location-of-the-script
+    session.conf.set(CHECKPOINT_LOCATION, location)
     return found
 
 
@@ -64,7 +64,7 @@ class OwnLocations:
         :raises ApplicationRefusedError: It would; names the two ways that go on.
         """
         if root is not None:  # its session has it no more: the queries after this one are below it as well
-            self._root = root  # guard: only-the-first-query-is-looked-at
+            self._root = root
         root = self._root
         own = noted.options.get(OPTION)
         if own is None and root is None:
@@ -82,7 +82,6 @@ class OwnLocations:
                 log.info("query %s: its own checkpointLocation %s is not used; it holds no batch", query, own)
                 return
             reason = f"which holds its batches up to {committed}"
-        # guard: scripts-begin-beside-their-past
         raise ApplicationRefusedError(
             f"query {query!r} sets checkpointLocation {own!r}, {reason}, and the job has nothing of it: it would begin "
             "from nothing",

@@ -84,14 +84,13 @@ class PastAttempts:
 
         def forgotten(run: int, attempt: int) -> bool:
             known = present.get(run, [])
-            # guard: journal-forgets-what-zookeeper-knows
             return bool(known) and attempt < known[-1] - self._kept and attempt not in known
 
         yield from self.journal.forget(forgotten, before_epoch=self.leadership.epoch - ATTEMPTS)
-        yield from self.notes()  # guard: drivers-leave-past-notes
-        yield from self.runs.clear(self.leadership.commit)  # guard: drivers-leave-past-runs
-        if self.runs.removed:  # guard: every-driver-reads-the-cluster
-            self.blobs()  # guard: drivers-leave-the-graphs-of-past-runs
+        yield from self.notes()
+        yield from self.runs.clear(self.leadership.commit)
+        if self.runs.removed:
+            self.blobs()
 
     @property
     def _kept(self) -> int:
@@ -107,7 +106,7 @@ class PastAttempts:
         for part in _parts(superfluous(names, self.own)):
             gone = [attempt for attempt in part if removed(attempt[0])]
             for attempt in (*gone, *self._over([each for each in part if each not in gone])):
-                self.leadership.prove()  # guard: deposed-leaders-remove-directories
+                self.leadership.prove()
                 log.info("the directory of submission %d of run %d is removed", attempt[1], attempt[0])
                 remove_tree(self._directory(attempt))
                 yield
@@ -150,7 +149,6 @@ class PastAttempts:
     def _forget_attempts(self, present: dict[int, list[int]]) -> Iterator[None]:
         old = [(run, attempt) for run, attempts in present.items() for attempt in attempts[: -self._kept]]
         for part in _parts(old):
-            # guard: submissions-are-forgotten-before-their-directories
             over = [attempt for attempt in self._over(part) if not self._directory(attempt).exists()]
             nodes = {self.paths.submission(*attempt): attempt for attempt in over}
             seen = self.coordinator.read(Reads((), tuple(nodes)))
@@ -175,7 +173,7 @@ def superfluous(names: Sequence[str], own: Attempt) -> list[Attempt]:
     :param own: The submission that asks.
     """
     found = sorted((int(match[1]), int(match[2])) for name in names if (match := _DIRECTORY.fullmatch(name)))
-    return [attempt for attempt in found[:-DIRECTORIES] if attempt != own]  # guard: all-old-directories-go
+    return [attempt for attempt in found[:-DIRECTORIES] if attempt != own]
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -35,6 +35,6 @@ def clear_notes(
             log.warning("the notes about query %s stay: %s", query, error)
             continue
         for epoch in needless:
-            leadership.prove()  # guard: deposed-leaders-remove-notes
+            leadership.prove()
             notes.forget(epoch)
             yield

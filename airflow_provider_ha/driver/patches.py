@@ -238,7 +238,6 @@ def _note_format(original: Callable[..., Any]) -> Callable[..., Any]:
 def _note_option(original: Callable[..., Any]) -> Callable[..., Any]:
     def option(writer: Any, key: str, value: Any) -> Any:
         notes(writer).options[key.lower()] = str(value)
-        # guard: own-locations-are-used
         return writer if key.lower() == OPTION else original(writer, key, value)
 
     return option

@@ -38,7 +38,7 @@ def persist(
                 return
             write()
         except OutcomeUnknownError as error:  # a retry is a try in a loop
-            unsure = True  # guard: unknown-outcome-is-a-failure
+            unsure = True
             log.warning("%s: no answer yet, reading back: %s", what, error)
         except NotConnectedError as error:
             log.warning("%s: not connected, trying again: %s", what, error)
@@ -48,6 +48,6 @@ def persist(
             return
         else:
             return
-        if lease_left() <= 0:  # guard: answers-outlive-the-lease
+        if lease_left() <= 0:
             raise LeadershipLostError(f"{what}: the lease ran out before ZooKeeper had it")
         time.sleep(PAUSE_SECONDS)

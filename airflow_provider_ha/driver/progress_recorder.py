@@ -47,7 +47,6 @@ class ProgressRecorder:
         """Write what is new."""
         try:
             self._history.write(self._clock.now())
-        # guard: history-ends-the-job
         except Exception as error:  # noqa: BLE001  # nothing that happens here is worth a driver
             if not self._failing:
                 log.warning("the history of the batches could not be written; it is tried again: %s", error)

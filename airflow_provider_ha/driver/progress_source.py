@@ -81,7 +81,7 @@ class ReportedProgress:
         try:
             last = query.handle._jsq.lastProgress()  # noqa: SLF001  # pyspark's own converts all of it
             # Not its batch: a trigger without data names the batch that comes next, and would hide that batch's commit.
-            trigger = None if last is None else last.timestamp()  # guard: idle-triggers-hide-a-batch
+            trigger = None if last is None else last.timestamp()
             known = before[1] if before is not None and before[0] == id(query.handle) else None
             if self._heard is not None and last is not None and trigger != known:
                 for each in _since(query, last, known):
@@ -101,7 +101,7 @@ class EitherProgress:
     def moved(self) -> bool:
         """Return whether one of them says so. Both are asked: each remembers what it has said."""
         answers = self._first.moved(), self._fallback.moved()
-        return any(answers)  # guard: queries-that-report-nothing-are-never-looked-at
+        return any(answers)
 
 
 def progress_source(
@@ -112,7 +112,7 @@ def progress_source(
     :param cheap_listing: Whether a look costs next to nothing where the queries work.
     :param heard: As of :class:`ReportedProgress`.
     """
-    seconds = FALLBACK_SECONDS if cheap_listing else PAID_SECONDS  # guard: looks-are-paid-for-all-the-time
+    seconds = FALLBACK_SECONDS if cheap_listing else PAID_SECONDS
     return EitherProgress(ReportedProgress(registry, heard), PeriodicLook(clock, seconds))
 
 

@@ -73,7 +73,7 @@ class PublishLoop:
                 if self._publisher.tick() is not None:
                     self._removal.wake()
                 if self._registry.settled:
-                    self._settled()  # guard: settling-is-not-noted
+                    self._settled()
             self._writer.publish_status(self._publisher.latest)
         except LeadershipError:
             raise
@@ -82,8 +82,8 @@ class PublishLoop:
             raise
         except HaError as error:
             log.warning("no checkpoint: %s", error)
-            self._writer.set_message(f"no checkpoint: {error.message}")  # guard: failed-checkpoints-make-a-job-run
-            self._tell()  # guard: reason-waits-for-the-next-success
+            self._writer.set_message(f"no checkpoint: {error.message}")
+            self._tell()
             return PAUSE_AFTER_FAILURE
         return TICK_SECONDS
 
@@ -93,13 +93,13 @@ class PublishLoop:
         What has been RUNNING stays so: a query that the script starts later does not make the job start again.
         """
         registry = self._registry
-        waiting = "" if registry.running else registry.not_working()  # guard: running-before-the-first-batch
+        waiting = "" if registry.running else registry.not_working()
         if waiting:
             return JobState.STARTING, waiting
         if not registry.running:
-            registry.running = True  # guard: running-goes-back-to-starting
-            self._running()  # guard: driver-does-not-note-that-its-job-is-running
-        return JobState.RUNNING, registry.missing()  # guard: missing-queries-are-not-named
+            registry.running = True
+            self._running()
+        return JobState.RUNNING, registry.missing()
 
     def _tell(self) -> None:
         """Write the reason into the status now: while it lasts, no tick comes to its end."""

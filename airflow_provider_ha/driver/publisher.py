@@ -129,7 +129,7 @@ class Publisher:
         reported = [(query, query.reported()) for query in self._registry.started] if moved else []  # as above
         with self._lock:
             # Kept until a look has succeeded: the source says only once that something has moved.
-            self._look_due = moved or self._look_due  # guard: failed-looks-are-forgotten
+            self._look_due = moved or self._look_due
             if self._look_due:
                 self._look()
             for query, trigger in reported:
@@ -143,7 +143,7 @@ class Publisher:
     def record(self) -> None:
         """Remember new batches of all queries."""
         with self._lock:
-            for query in self._registry.members:  # guard: what-rests-is-not-recorded
+            for query in self._registry.members:
                 if query.name not in self._recorders:
                     self._recorders[query.name] = BatchRecorder(
                         query.directory, self._origin.known(query.name), self._measure
@@ -194,7 +194,7 @@ class Publisher:
                     f"job {self._provenance.job_id!r} has not committed a batch yet",
                     next_step="Ask again after the first batch",
                 )
-            if not self._has_news():  # guard: idle-jobs-take-the-same-checkpoint-again
+            if not self._has_news():
                 assert self._last.number is not None  # noqa: S101  # it holds what is committed
                 return self._store.load(self._store.pointer(self._last.number)), False
             with self.figures.attempt():
@@ -205,7 +205,7 @@ class Publisher:
         """Write payload and pointer. What is refused for the moment is finished the next time, not pinned twice."""
         self._unfinished, self._tried = checkpoint, checkpoint.number
         try:
-            self._store.add(self._leadership, checkpoint, *self._claim())  # guard: claims-are-not-made
+            self._store.add(self._leadership, checkpoint, *self._claim())
         except HaError as error:
             if not error.retryable:
                 self._unfinished = None
@@ -234,11 +234,10 @@ class Publisher:
 
         Not before the script has come to its first wait: until then a restore may still fail, and claims nothing.
         """
-        if not self._registry.started or not self._registry.settled:  # guard: claims-before-the-script-waits
+        if not self._registry.started or not self._registry.settled:
             return False
         if not self._has_news():
             return False
-        # guard: crash-loops-push-out-checkpoints
         if self._last.number is None and not self._registry.advanced and not self._registry.running:
             return False  # the first checkpoint of a run that has done nothing yet
         return self._clock.lease_time() - self._last.at >= self._options.checkpoint_interval
@@ -275,9 +274,9 @@ class Publisher:
         pin_key = JobKeys(self._provenance.job_id).pin(number, self._leadership.epoch)
         for attempt in range(1, PIN_ATTEMPTS + 1):
             self.record()
-            queries = self._registry.members  # guard: cuts-without-what-is-not-started
+            queries = self._registry.members
             cut = {query.name: progress(query.directory.fresh()).committed for query in reversed(queries)}
-            if self._registry.members != queries:  # guard: cuts-mix-two-sinks
+            if self._registry.members != queries:
                 continue  # one of them began to be started, and its sink may be another one from then on
             sinks = {query.name: query.sink_now() for query in queries}
             try:

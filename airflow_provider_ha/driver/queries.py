@@ -80,13 +80,11 @@ class StartedQuery:
 
         Spark reports progress for the first time at the end of the first trigger, also of one without data.
         """
-        # guard: running-with-batches-of-an-earlier-epoch
         if progress(self.directory.fresh()).committed > self.committed_before:
             return True
         trigger = self.reported()
         if trigger is not None and not self.sink.unplanned:
             # Without data it names the batch that comes next.
-            # guard: running-with-batches-elsewhere
             return not trigger.executed and trigger.batch == self.committed_before + 1
         return has_had_its_first_trigger(self.handle)
 
@@ -108,7 +106,7 @@ class StartedQuery:
         """
         if trigger is None or not trigger.executed or self.sink.unplanned:
             return
-        if self.committed_before < trigger.batch <= committed:  # guard: commits-elsewhere-go-on
+        if self.committed_before < trigger.batch <= committed:
             return
         raise ApplicationRefusedError(
             f"query {self.name!r} has committed batch {trigger.batch} in {self._place()}, but its working directory "
@@ -132,7 +130,6 @@ class StartedQuery:
 def has_had_its_first_trigger(handle: Any) -> bool:
     """Whether Spark has reported progress of a query, or the query has ended well without any."""
     try:
-        # guard: idle-queries-never-run
         if handle._jsq.lastProgress() is not None:  # noqa: SLF001  # pyspark's own converts all of it
             return True
         return not handle.isActive and handle.exception() is None
@@ -201,7 +198,7 @@ class QueryRegistry:
         with self._lock:
             self._rank.setdefault(query.name, len(self._rank))
             self._beginning.add(query.name)
-            if query.name in self._members:  # guard: new-queries-are-cut-before-they-are-there
+            if query.name in self._members:
                 self._members[query.name] = query
 
     def add_aside(self, handle: Any) -> None:
@@ -238,7 +235,7 @@ class QueryRegistry:
     def members(self) -> tuple[Member, ...]:
         """All queries of the run, in the order of their start in this epoch; those not started yet come last."""
         with self._lock:
-            last = len(self._rank)  # guard: upstream-is-read-before-what-rests
+            last = len(self._rank)
             return tuple(sorted(self._members.values(), key=lambda query: self._rank.get(query.name, last)))
 
     @property
@@ -311,7 +308,7 @@ class QueryRegistry:
         if self._waiting.is_set():
             return True
         with self._lock:
-            calm = bool(self._rank) and not self._beginning  # guard: replays-count-as-set-up
+            calm = bool(self._rank) and not self._beginning
             return calm and self._clock.lease_time() - self._last_start > SETTLE_SECONDS
 
     @property
@@ -321,7 +318,7 @@ class QueryRegistry:
         What an earlier epoch had is among them from the beginning. Only a script that is being run for the first time
         has to come to its own queries before: half of them would be half a cut.
         """
-        return self._complete or self.settled  # guard: half-started-is-whole
+        return self._complete or self.settled
 
     def ready_for(self, kind: OperationKind) -> bool:
         """Whether an operation of that kind finds the queries that it needs.
@@ -330,7 +327,7 @@ class QueryRegistry:
         first checkpoint claims what it was restored from.
         """
         if kind is OperationKind.CHECKPOINT:
-            return bool(self.started) and self.settled  # guard: requested-checkpoints-claim-before-the-script-waits
+            return bool(self.started) and self.settled
         return self.whole
 
     def failure(self) -> str | None:

@@ -152,12 +152,11 @@ def check_writer(
     own_root = take_location(session, root)
     if name != noted.name:  # Spark would name the directory as the query
         writer._jwrite = writer._jwrite.option("checkpointLocation", f"{root}/{name}")  # noqa: SLF001  # the patched one keeps a script's own location
-    # guard: relative-output-of-a-query-is-taken
     refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
     refuse_unfenced(name, noted, default, lambda key: session.conf.get(key, None))
     sink = sink_spec(name, noted, default)
     if sink.source.lower() == ICEBERG:
-        sink = replace(sink, table=table_directory(session, name, noted))  # guard: tables-by-name-are-unknown
+        sink = replace(sink, table=table_directory(session, name, noted))
     (unplanned or UnplannedRules()).check(name, noted.trigger, sink)
     sink = replace(sink, unplanned=mode_of(noted.trigger) is not None)
     if isinstance(noted.function, Fenced):
@@ -240,7 +239,6 @@ class QueryStarter:
             return self._start_aside(writer, path)
         try:
             check_master(writer._spark, allowed=self._remote_allowed)  # noqa: SLF001  # the session that made the writer
-            # guard: starts-without-a-look-at-the-manager
             if self._component is not None:
                 self._component.check_session(writer._spark)  # noqa: SLF001  # as above
             name = name_query(writer, path)
@@ -252,14 +250,14 @@ class QueryStarter:
         except (ApplicationRefusedError, ConfigurationError, RestoreRefusedError) as error:
             raise self._lifecycle.refuse(error) from None
         sources, topics = sources_of(writer)
-        self._ledger.note(checked.name, described(checked.sink), sources)  # guard: sinks-are-noted-too-late
+        self._ledger.note(checked.name, described(checked.sink), sources)
         self._ask_topics(checked.name, topics)
         self._registry.begin(self._resting(checked, steps))
         directory = self._origin.directory / checked.name
         handle, committed = None, -1
         try:
             if self._replay(checked, steps):
-                committed = progress(directory.fresh()).committed  # guard: running-with-replayed-batches
+                committed = progress(directory.fresh()).committed
                 handle = self._started(writer, path, checked.name)
         finally:
             if handle is None:
@@ -294,23 +292,20 @@ class QueryStarter:
     def _taken(self, name: str) -> frozenset[str]:
         """Return the name when its query runs: one that the script stopped, or that failed, may be started again."""
         query = self._registry.find_name(name)
-        # guard: two-of-one-name
         return frozenset({query.name} if isinstance(query, StartedQuery) and not has_ended(query.handle) else ())
 
     def _check_name(self, name: str) -> None:
-        self._origin.check_adopted(name)  # guard: starts-without-an-adopted-checkpoint
+        self._origin.check_adopted(name)
         refuse_other_case(name, (query.name for query in self._registry.members))
         if not self._allow_new:
             registry = self._registry
             expected = [query.name for query in registry.members]
-            # guard: new-names-after-a-loss
             check_new_name(name, self._ledger.before, expected=expected, begun=registry.begun)
 
     def _check_own_location(self, checked: CheckedWriter) -> None:
         now = progress((self._origin.directory / checked.name).fresh())
         noted, default = notes(checked.writer), checked.sink.source
         plans, word = self._origin.plans, sink_word(noted, default)
-        # guard: restored-runs-begin-beside-a-past
         empty = now.planned < 0 and checked.name not in plans
         self._own.check(checked.name, noted, checked.root, word, empty=empty, restored=bool(plans))
 
@@ -326,7 +321,7 @@ class QueryStarter:
                 "sink's log exclusively there, so two drivers could both believe to have written a batch",
                 next_step=WITHOUT_COMPONENT,
             )
-        for other in self._registry.members:  # guard: outputs-of-two-queries
+        for other in self._registry.members:
             if other.name != checked.name and other.output == place:
                 raise ApplicationRefusedError(
                     f"query {checked.name!r} writes to {place}, and so does query {other.name!r} of this job: each "
@@ -360,7 +355,6 @@ class QueryStarter:
             self._seed(checked.name, connector, checked.sink.path)
             undo_drain(self._origin, checked.name, connector)
             reached = connector.reached()
-            # guard: late-entries-of-the-sink-are-met-in-silence
             if self._component is not None and checked.sink.kind is SinkKind.FILE:
                 self._component.watch_sink(checked.sink.path, reached)
         if memory is not None:
@@ -369,7 +363,6 @@ class QueryStarter:
         if checked.sink.kind is SinkKind.FOREACH_BATCH:
             top = max((now.planned, *(entry.batch for entry in recorded)))
             reached = min(self._finished(checked, now.committed), top)
-        # guard: fresh-starts-on-old-outputs-without-a-way-out
         if checked.sink.path is not None and reached >= 0 and now.planned < 0 and not recorded:
             raise RestoreRefusedError(
                 f"LOSS_POSSIBLE: query {checked.name!r} begins from nothing, and its output {checked.sink.path} has "
@@ -386,7 +379,7 @@ class QueryStarter:
         function, plan = notes(checked.writer).function, self._origin.plans.get(checked.name)
         declared = checked.sink.repeatable or checked.name in self._repeatable
         again = plan is not None and plan.sink.repeatable and plan.batch + len(plan.replay) > committed
-        if again and not (declared or self._accept_duplicates):  # guard: declarations-outlive-their-function
+        if again and not (declared or self._accept_duplicates):
             raise RestoreRefusedError(
                 f"the restore of query {checked.name!r} was planned for a function that is declared repeatable, which "
                 "the script does not declare any more: it would get batches again that it has finished",
@@ -432,7 +425,7 @@ class QueryStarter:
         """
         directory = self._origin.directory / checked.name
         for step in steps:
-            if self._lifecycle.stopping.is_set():  # guard: replays-delay-a-stop
+            if self._lifecycle.stopping.is_set():
                 return False
             log.info("query %s: batch %d is executed again into %s", checked.name, step.batch, step.into)
             if step.entry is not None:
@@ -449,7 +442,7 @@ class QueryStarter:
             self._calls.set_format(checked.writer, checked.sink.source)
             self._calls.trigger(checked.writer, **checked.trigger)
             self._forget_replayed_runs(checked)
-        return not self._lifecycle.stopping.is_set()  # guard: starts-after-its-replay-in-a-stop
+        return not self._lifecycle.stopping.is_set()
 
     def _forget_replayed_runs(self, checked: CheckedWriter) -> None:
         """Without this the script's ``awaitAnyTermination()`` returns at once: the replay "terminated".

@@ -58,12 +58,12 @@ def refuses(error: BaseException, key: str) -> bool:
     if any(_OF_STATE.search(each.error_class) for each in found):
         return True
     of_a_file = any(_OF_A_FILE.search(each.error_class) for each in found)
-    return of_a_file and f"{key}/" in unquote(text)  # guard: any-missing-file-refuses-the-directory
+    return of_a_file and f"{key}/" in unquote(text)
 
 
 def _errors(script: BaseException | None, registry: QueryRegistry) -> Iterator[BaseException]:
     for query, error in failed_queries(registry.started):
-        if query.status().committed <= query.committed_before:  # guard: late-failures-refuse-the-directory
+        if query.status().committed <= query.committed_before:
             yield error
     # What is looked at, or executed again, before a query is started fails in the script's own call.
     if script is not None and (_pending(registry) or isinstance(script, CheckpointCorruptError)):

@@ -21,7 +21,7 @@ class ReportedTriggers:
 
     def note(self, query: str, trigger: Trigger) -> None:
         """Take what a query has reported."""
-        if not trigger.executed:  # guard: idle-jobs-write-their-status
+        if not trigger.executed:
             return
         with self._lock:
             self._newest[query] = trigger

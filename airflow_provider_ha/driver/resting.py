@@ -44,7 +44,7 @@ class RestingQuery:
     def pending(self) -> bool:
         """Whether its sink may have a batch that it has not committed: it has to be started before it is drained."""
         now = progress(self.directory.fresh())
-        return now.in_flight or self.recorded_to > now.committed  # guard: replays-to-come-are-drained
+        return now.in_flight or self.recorded_to > now.committed
 
     @property
     def output(self) -> str | None:
@@ -118,9 +118,8 @@ def _resting(origin: Origin, name: str, noted: QuerySink | None, reach: Reach) -
     if sink is None and plan is not None:
         same = origin.plan is not None and origin.plan.same_output
         # Of another job this is its own output, and not this job's: nothing is known of that before the script says it.
-        # guard: outputs-of-another-job-are-ours
         sink = plan.sink if same else plan.sink.model_copy(update={"path": None, "table": None, "max_batch": -1})
-        kept = plan.sink_gone  # guard: logs-of-outputs-that-are-gone
+        kept = plan.sink_gone
     return RestingQuery(
         name,
         origin.directory / name,

@@ -50,7 +50,7 @@ class SavepointJob:
             raise OperationFailedError("the script has not started all its queries yet", next_step="Try again later")
         arguments = operation.arguments
         schedule = schedule_of(arguments)
-        retention = retention_of(schedule, arguments)  # guard: limits-are-read-after-the-copy
+        retention = retention_of(schedule, arguments)
         savepoint = self._copy(self._id(operation), str(arguments.get("label") or ""), schedule)
         result: dict[str, Any] = {
             "savepoint_id": savepoint.savepoint_id,
@@ -80,11 +80,11 @@ class SavepointJob:
         stops = operation.operation in (OperationKind.STOP, OperationKind.CANCEL_WITH_SAVEPOINT)
         asked = f"{operation.operation_id}-e{self.leadership.epoch}" if stops else operation.operation_id
         # Older releases made it under the operation's whole id, and may have died before they had answered.
-        return asked if self.store.has(asked) else short_name(asked)  # guard: long-ids-of-older-releases-are-forgotten
+        return asked if self.store.has(asked) else short_name(asked)
 
     def _copy(self, savepoint_id: str, label: str, schedule: str | None) -> Savepoint:
         for attempt in range(1, COPY_ATTEMPTS + 1):
-            queries = self.registry.members  # guard: savepoints-without-what-is-not-started
+            queries = self.registry.members
             request = SavepointRequest(
                 savepoint_id=savepoint_id,
                 run=self.provenance.run,
@@ -100,7 +100,6 @@ class SavepointJob:
                 schedule=schedule,
             )
             try:
-                # guard: savepoints-of-an-old-listing
                 return self.store.create(self.leadership.commit, request, self.live.fresh())
             except CheckpointMissingError:
                 if attempt == COPY_ATTEMPTS:
@@ -114,7 +113,7 @@ def schedule_of(arguments: Mapping[str, Any]) -> str | None:
     :raises ConfigurationError: It is no word.
     """
     schedule = arguments.get("schedule")
-    if schedule is None or isinstance(schedule, str):  # guard: schedules-without-a-name
+    if schedule is None or isinstance(schedule, str):
         return schedule
     raise _unusable("schedule", schedule, "a name")
 
@@ -137,10 +136,10 @@ def retention_of(schedule: str | None, arguments: Mapping[str, Any]) -> Savepoin
 def _count(value: object) -> int:
     """Return how many stay. By its text, so that neither 2.5 nor ``true`` becomes a number of savepoints."""
     try:
-        count = int(str(value))  # guard: a-fraction-of-savepoints-is-kept
+        count = int(str(value))
     except ValueError:
         count = -1
-    if count < 0:  # guard: fewer-than-none-are-kept
+    if count < 0:
         raise _unusable("retain", value, "how many savepoints of the schedule are kept")
     return count
 
@@ -148,7 +147,7 @@ def _count(value: object) -> int:
 def _days(value: object) -> float:
     try:
         return float(str(value))
-    except ValueError:  # guard: words-for-days-end-the-driver
+    except ValueError:
         raise _unusable("retain_days", value, "a number of days") from None
 
 

@@ -119,7 +119,7 @@ class Script:
             self._exit_functions.run()
             flush_files()
         finally:
-            os._exit(status)  # guard: forks-of-a-script-conclude-its-run
+            os._exit(status)
 
     def _main_module(self) -> ModuleType:
         module = ModuleType("__main__")

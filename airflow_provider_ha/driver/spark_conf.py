@@ -50,7 +50,7 @@ def prepare_conf(jvm: Any, location: str, min_batches: int) -> str | None:
     # Format 2 names its files by attempt: a zombie can never replace what a commit refers to.
     if system.getProperty(PROVIDER) == ROCKSDB and system.getProperty(FORMAT_VERSION) is None:
         system.setProperty(FORMAT_VERSION, "2")
-    if system.getProperty(LOG_LEVEL) is None and not has_own_logging(jvm):  # guard: own-log4j-overruled
+    if system.getProperty(LOG_LEVEL) is None and not has_own_logging(jvm):
         system.setProperty(LOG_LEVEL, "WARN")
     return own
 
@@ -87,7 +87,7 @@ def check_master(session: Any, *, allowed: bool) -> None:
     :raises ApplicationRefusedError: The master is remote, and not allowed.
     """
     master = session.sparkContext.master
-    if not allowed and not is_local(master):  # guard: script-chooses-any-master
+    if not allowed and not is_local(master):
         raise ApplicationRefusedError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
 

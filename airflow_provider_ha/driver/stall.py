@@ -88,10 +88,9 @@ class SilenceDetector:
         :param heard: What changes with each sign of life.
         :param now: Seconds on the clock of the leases.
         """
-        if not waiting or self._since is None or heard != self._heard:  # guard: signs-of-life-are-not-heard
+        if not waiting or self._since is None or heard != self._heard:
             self._heard, self._since = heard, now
         seconds = now - self._since
-        # guard: jobs-that-never-work-are-not-stalled
         return Silence(waiting, seconds) if waiting and seconds >= self.timeout else None
 
 
@@ -122,10 +121,10 @@ class StallDetector:
         for query, look in looks.items():
             since = before.get(query)
             goes_on = since is None or (look.committed, look.reported) != (since.committed, since.reported)
-            if since is None or goes_on or not look.in_trigger:  # guard: slow-queries-are-stalled
+            if since is None or goes_on or not look.in_trigger:
                 since = _Since(look.committed, look.reported, now)
             self._since[query] = since
-            if now - since.at >= self.timeout:  # guard: stalls-are-not-seen
+            if now - since.at >= self.timeout:
                 found.append(Stall(query, look.committed, now - since.at, look.doing))
         return max(found, key=lambda stall: stall.seconds, default=None)
 

@@ -68,10 +68,10 @@ class StallWatch:
         signs = self._signs(started, looks)
         silence = self._silence.silent(signs.waiting, signs, now)
         # A script with executors may compute for long before its first query: that is no stall.
-        if silence is not None and not started and _executors(started, None) != 0:  # guard: slow-scripts-are-stalled
+        if silence is not None and not started and _executors(started, None) != 0:
             silence = None
         stall = self._detector.stalled(looks, now) or silence  # both at once: the query that is in a trigger is named
-        if self._lifecycle.stopping.is_set():  # guard: stops-are-taken-for-stalls
+        if self._lifecycle.stopping.is_set():
             stall = None
         if stall is None:
             if self._said is not None:
@@ -81,11 +81,11 @@ class StallWatch:
             return
         sentence = stall.sentence(_executors(started, stall.query if isinstance(stall, Stall) else None))
         # It names the seconds at which it was seen, so that the status is written once.
-        if self._said is None or _subject(stall) != _subject(self._said):  # guard: the-first-stall-is-named-for-ever
+        if self._said is None or _subject(stall) != _subject(self._said):
             log.warning("the job is stalled: %s", sentence)
             self._writer.set_stalled(sentence)
             self._said = stall
-        if self._restart is not None:  # guard: stalled-jobs-are-not-restarted
+        if self._restart is not None:
             self._restart(f"the job is stalled: {sentence}", _failure(stall, sentence, signs.committed))
 
     def _signs(self, started: tuple[StartedQuery, ...], looks: Mapping[str, Look]) -> _Signs:
@@ -164,7 +164,7 @@ def look_at(query: StartedQuery) -> Look | None:
             committed=progress(query.directory.fresh()).committed,
             in_trigger=bool(status.isTriggerActive()),
             doing=str(status.message()),
-            reported="" if last is None else str(last.timestamp()),  # guard: slow-sources-are-stalled
+            reported="" if last is None else str(last.timestamp()),
         )
     except Exception as error:  # noqa: BLE001  # what is not known is no stall
         log.debug("query %s does not say what it does: %s", query.name, error)

@@ -50,7 +50,6 @@ class StartLedger:
         :raises StorageUnavailableError: They could not be written.
         """
         with self._lock:
-            # guard: topics-made-again-are-noted-in-silence
             self._put(self._now.with_topics(name, {**ids, **self._now.sources(name).topics}))
 
     def sources(self, name: str) -> QuerySources:
@@ -85,7 +84,7 @@ def check_new_name(name: str, before: StartedQueries, *, expected: Collection[st
     """
     known = {name for name, sink in before.sinks.items() if (sink.format or "").lower() not in DEBUG_FORMATS}
     missing = sorted(known - set(begun))
-    if not before.complete or not missing or name in known or name in expected:  # guard: late-queries-are-refused
+    if not before.complete or not missing or name in known or name in expected:
         return
     raise ApplicationRefusedError(
         f"the script starts query {name!r}, which the run did not have before its driver was lost; it had "

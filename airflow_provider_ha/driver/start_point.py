@@ -89,7 +89,6 @@ def prepare_start(
     :raises StorageUnavailableError: The work root, or an output, does not answer.
     """
     plan = _read_plan(store, run, previous)
-    # guard: the-fence-comes-before-the-plan-is-checked
     chosen = _chosen(area, paths, run, plan)  # refused before the fence renames anything
     fenced = _fence(area, paths, previous, by)
     reach = reach or Reach()
@@ -101,7 +100,7 @@ def prepare_start(
         origin = replace(origin, fallback=previous.fallback)
         try:
             dispensable = _dispensable(area.tree(fenced)) if fenced is not None else frozenset[str]()
-            anew = frozenset({refused or ""}) & dispensable  # guard: refused-looks-at-rows-make-the-job-fall-back
+            anew = frozenset({refused or ""}) & dispensable
             lost = _continuable(fenced, previous, "" if anew else refusal)
             check_lengths(
                 area.tree(lost), {name: each for name, each in (lengths or {}).items() if name not in dispensable}
@@ -121,11 +120,11 @@ def prepare_start(
     if plan is not None:
         if plan.same_output:  # another output is seeded, and does not depend on the old one
             check_facts(plan, source, reach)
-        check_adopted(plan, reach)  # guard: adopted-plans-are-not-looked-at-again
+        check_adopted(plan, reach)
         area.create(key)
         prepare_restore(area, chosen, plan, key, reach)
         if not plan.adopted and source is not None:
-            keep_sink_logs(source, origin.directory)  # guard: restored-logs-stay-in-the-pin
+            keep_sink_logs(source, origin.directory)
         return replace(origin, kind=OriginKind.RESTORE, sinks=kept_in(origin.directory) or origin.sinks)
     area.create(key)
     return origin
@@ -160,7 +159,6 @@ def check_adopted(plan: RestorePlan, reach: Reach) -> None:
     for name, adopted in plan.adopted.items():
         directory = reach.tree(adopted.path)
         now = progress(directory)
-        # guard: adopted-queries-may-go-on
         if query_id(directory) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
             raise RestoreRefusedError(
                 f"the checkpoint of query {name!r} in {adopted.path} has changed since the restore was planned: "
@@ -189,7 +187,6 @@ def _chosen(area: WorkArea, paths: JobPaths, run: Run, plan: RestorePlan | None)
     if plan is None or plan.adopted:
         return ""
     source = f"the restore plan of znode {paths.run(run.number)}"
-    # guard: a-plan-reads-any-directory
     return area.admit(plan.directory, inside=JobKeys(plan.source_job).restorable, source=source)
 
 
@@ -206,7 +203,7 @@ def _fence(area: WorkArea, paths: JobPaths, previous: Generation | None, by: Suc
 def _read_plan(store: ObjectStore, run: Run, previous: Generation | None) -> RestorePlan | None:
     """Return the plan that the run follows: that of its last fallback, else that of its start."""
     if previous is not None and previous.run == run.number and previous.fallback is not None:
-        return read_plan(store, previous.fallback.plan.sha256)  # guard: recovery-forgets-the-fallback
+        return read_plan(store, previous.fallback.plan.sha256)
     if run.start.kind is StartKind.FRESH or run.start.plan is None:
         return None
     return read_plan(store, run.start.plan.sha256)
@@ -217,7 +214,7 @@ def _continuable(fenced: str | None, previous: Generation, refusal: str) -> str:
     name = f"the working directory of epoch {previous.epoch} ({previous.directory})"
     if fenced is None:
         raise CheckpointMissingError(f"{name} is gone", next_step="Restore the job from its latest checkpoint")
-    if refusal:  # guard: refused-directories-are-continued
+    if refusal:
         raise CheckpointMissingError(f"Spark refused {name}: {refusal}", next_step="Restore the job from a checkpoint")
     return fenced
 
@@ -246,11 +243,11 @@ def _recover(
     fenced, drain = area.tree(lost), newest_drain(area, lost)
     carry(fenced, origin.directory, published)
     if (kept := kept_in(fenced)) is not None:
-        keep_sink_logs(kept, origin.directory)  # guard: recoveries-leave-the-logs-behind
+        keep_sink_logs(kept, origin.directory)
     if (started := read_started(fenced)) is not None:
         for name in origin.lossy:  # what is accepted is read from now on
             started = started.with_topics(name, {})
-        write_started(origin.directory, started)  # guard: epochs-forget-what-was-started
+        write_started(origin.directory, started)
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
     return replace(
         origin,

@@ -139,7 +139,6 @@ class StopJob:
         """
         while not (self.registry.whole or self.lifecycle.script_ended.wait(SETTLE_POLL)):
             pass
-        # guard: unplanned-batches-are-drained
         if terminate and (live := [query.name for query in self.registry.started if query.sink.unplanned]):
             raise OperationFailedError(
                 f"{', '.join(map(repr, live))} cannot be drained: the last batch of a real-time or continuous query "
@@ -202,7 +201,7 @@ def stop_all(registry: QueryRegistry, lifecycle: Lifecycle) -> None:
 
     :raises StopFailedError: One of them failed, hangs, or did not end at a boundary.
     """
-    if not lifecycle.starts_are_over(STOP_SECONDS):  # guard: stops-overtake-a-start
+    if not lifecycle.starts_are_over(STOP_SECONDS):
         raise StopFailedError(f"a query is still being started after {STOP_SECONDS:.0f} s", {})
     for report in stop_together(registry.started, STOP_SECONDS):
         if report.failure or not report.ended:

@@ -80,7 +80,7 @@ class GracefulStop:
         """Stop the query and wait until its thread is gone, at most *timeout* seconds."""
         begin = time.monotonic()
         end = begin + timeout
-        if self._is_continuous():  # guard: continuous-queries-are-waited-for
+        if self._is_continuous():
             # It has no boundary that could be met: what its last epoch has written comes again.
             self._query.handle._jsq.stop()  # noqa: SLF001  # pyspark's own is patched
         while self._thread.isAlive() and time.monotonic() < end and not self._try():
@@ -133,7 +133,7 @@ def has_ended(handle: Any) -> bool:
     end = time.monotonic() + ENDING_SECONDS
     while thread.isAlive() and time.monotonic() < end:
         thread.join(JOIN_MILLISECONDS)
-    return not thread.isAlive()  # guard: terminated-is-believed
+    return not thread.isAlive()
 
 
 def _states() -> tuple[Any, Any]:

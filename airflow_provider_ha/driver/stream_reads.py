@@ -208,7 +208,6 @@ def _table(stream: Any, option: Callable[[str], str | None]) -> str | None:
         if not stream.table().getClass().getName().startswith("org.apache.iceberg."):
             return None
         table = stream.table().table()
-        # guard: source-tables-of-any-catalog-are-read
         return readable_place(str(table.location())) if is_self_told(table) and not option("branch") else None
     source = stream.dataSource()
     return readable_place(option("path")) if "delta" in str(source.className()).lower() else None

@@ -141,7 +141,6 @@ def _leave_to_spark(writer: Any, name: str, provider: str, where: str) -> None:
 
     :raises ApplicationRefusedError: Its sink skips batches by their numbers, and what it has cannot be known.
     """
-    # guard: tables-that-remember-are-left-to-spark
     if provider.lower() in FORMATS or type_of_format(provider).table is not None:
         raise ApplicationRefusedError(
             f"a query writes with toTable() to table {name!r} of {provider} {where}: such a table skips a batch whose "

@@ -24,7 +24,7 @@ def undo_drains(origin: Origin, queries: Iterable[RestingQuery]) -> None:
     for query in queries:
         sink = sink_connector(query.sink, query.reach) if query.sink is not None else None
         if sink is not None:
-            undo_drain(origin, query.name, sink)  # guard: unfinished-drains-stay-until-a-start
+            undo_drain(origin, query.name, sink)
 
 
 def undo_drain(origin: Origin, name: str, sink: SinkConnector) -> None:

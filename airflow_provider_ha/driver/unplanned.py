@@ -46,19 +46,19 @@ class UnplannedRules:
         if mode is None:
             return
         what = f"query {query!r} runs in {WORDS[mode]} mode, which writes the boundaries of a batch after its rows"
-        if not self.mounted:  # guard: unplanned-batches-on-stores
+        if not self.mounted:
             raise ApplicationRefusedError(
                 f"{what}; on S3 and HDFS the next entry of its log is the fence against a driver that was taken for "
                 "dead, and such a driver would write rows for a whole batch before it meets that",
                 next_step=f"Keep the work root on a mounted path, or {_INSTEAD}",
             )
-        if sink.kind is not SinkKind.OTHER or type_of_format(sink.source).table:  # guard: unplanned-batches-are-dropped
+        if sink.kind is not SinkKind.OTHER or type_of_format(sink.source).table:
             raise ApplicationRefusedError(
                 f"{what}; after a loss a {sink.source} sink is given other rows under a number that it has already, "
                 "and would drop them or replace what it has",
                 next_step=f"Write to Kafka, or with foreach, or {_INSTEAD}",
             )
-        if not self.accepted:  # guard: unplanned-batches-without-a-word
+        if not self.accepted:
             verdict = Verdict.DUPLICATES_POSSIBLE.value
             raise ApplicationRefusedError(
                 f"{what}; each recovery and each restore gives the sink rows again ({verdict})",

@@ -55,7 +55,7 @@ class Watchdog:
             self._way_out.thread_failed(error)
 
     def _look(self) -> None:
-        if os.getppid() != self._jvm:  # guard: python-outlives-its-jvm
+        if os.getppid() != self._jvm:
             self._way_out.jvm_gone(f"the JVM (pid {self._jvm}) is gone")
         doubt = self._leadership.doubt() if self._leadership is not None else ""  # guard: lease-ends-unwatched
         if doubt:

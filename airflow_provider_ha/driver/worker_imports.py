@@ -41,9 +41,7 @@ def search_archive(original: Callable[..., None]) -> Callable[..., None]:
     def initialize(context: Any, *arguments: Any, **keywords: Any) -> None:
         original(context, *arguments, **keywords)
         shipped = (context.getConf().get(ARCHIVES) or "").split(",")
-        # guard: every-archive-holds-the-modules
         if any(item.endswith(f"#{UNPACKED_AS}") for item in shipped):
-            # guard: archive-is-searched-last
             context._python_includes.append(UNPACKED_AS)  # noqa: SLF001  # addPyFile takes no directory
 
     return initialize

@@ -42,7 +42,7 @@ def refuse_short_lived(env: Mapping[str, str] | None = None) -> None:
     """
     env = os.environ if env is None else env
     allowed = {word.strip() for word in env.get(ALLOW_VARIABLE, "").split(",")}
-    if env.get(POD_VARIABLE) and KUBERNETES_EXECUTOR not in allowed:  # guard: any-word-allows-drivers-in-pods
+    if env.get(POD_VARIABLE) and KUBERNETES_EXECUTOR not in allowed:
         raise ConfigurationError(
             f"this task runs in a pod of the KubernetesExecutor ({POD_VARIABLE} is set): the pod ends when the task "
             "defers, and kills a local driver",

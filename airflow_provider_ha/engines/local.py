@@ -102,11 +102,11 @@ class LocalEngine:
         :raises ConfigurationError: The directory of the submission cannot be made.
         :raises StorageUnavailableError: The work root is full, or does not answer.
         """
-        _forget_secrets_of_earlier(self.config, ticket)  # guard: unproven-deaths-keep-their-spec
+        _forget_secrets_of_earlier(self.config, ticket)
         spec = DriverSpec.of(self.config, ticket)
         home = spec.home
         try:
-            make_directories(home.directory)  # guard: parents-of-a-submission-are-open
+            make_directories(home.directory)
             spec.write()
             output = os.open(home.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
         except OSError as error:
@@ -197,7 +197,7 @@ def _look(submission_id: str, handle: Handle) -> Observation:
     local = LocalProcess.of(handle)
     if not local.is_here:  # guard: not-found-elsewhere-is-proof
         return Unknown(f"it was started on {local.host}, in another PID namespace or before its last boot")
-    if local.uid != os.geteuid() and not sees_processes_of_others():  # guard: hidden-processes-are-gone
+    if local.uid != os.geteuid() and not sees_processes_of_others():
         return Unknown(f"it runs as user {local.uid}, whose processes this user does not see")
     if _supervisor(local) is not None:  # guard: supervisor-between-two-attempts-is-gone
         return Running(handle)
@@ -208,7 +208,7 @@ def _look(submission_id: str, handle: Handle) -> Observation:
         if any(found.values()):
             return Running(handle)
         suspects = [process for process, answer in found.items() if answer is None]
-        if suspects and time.monotonic() > end:  # guard: one-look-decides
+        if suspects and time.monotonic() > end:
             return Unknown(f"{len(suspects)} processes of this host cannot be inspected")
         if suspects:
             time.sleep(_LOOK_SECONDS)
@@ -239,7 +239,7 @@ def _is_of(process: psutil.Process, submission_id: str, local: LocalProcess) -> 
     try:
         if process.create_time() < local.process_started - _CLOCK_SECONDS:
             return False
-        return None if local.uid is None or process.uids().real == local.uid else False  # guard: may-not-look-is-gone
+        return None if local.uid is None or process.uids().real == local.uid else False
     except psutil.NoSuchProcess:
         return False
     except (psutil.AccessDenied, OSError):

@@ -81,7 +81,6 @@ class Engines:
 
         :raises ConfigurationError: As :meth:`get`.
         """
-        # guard: graphs-keep-no-path-of-a-host
         return {} if self.get(name).runs_here else dict(config.engines.get(name, {}))
 
     @classmethod

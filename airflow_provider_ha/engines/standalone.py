@@ -160,7 +160,6 @@ class StandaloneEngine:
                 said.append(str(error))
                 continue
             except AnswerLostError as error:
-                # guard: lost-launch-is-sent-to-the-next-master
                 raise OutcomeUnknownError(f"whether a driver was launched is not known: {error}") from error
             if answer.success and answer.driver:
                 log.info("%s has taken %s run %d attempt %d as %s", url, *_names(ticket), answer.driver)
@@ -219,7 +218,7 @@ class StandaloneEngine:
 
     def _settle(self, driver: str, state: str) -> None:
         """Wait, once for a driver, until the kernel has told its supervisor of the JVM's end."""
-        if state != "FINISHED" and driver not in self._settled:  # guard: jvm-gone-is-all-gone
+        if state != "FINISHED" and driver not in self._settled:
             self._sleep(_SETTLE_SECONDS)
             self._settled.add(driver)
 
@@ -298,11 +297,11 @@ def properties_of(graph: JobGraph, ticket: Ticket) -> dict[str, str]:
         "spark.app.name": f"spark-ha-{ticket.submission_id}",
         "spark.master": graph.target.master,
         "spark.submit.deployMode": "cluster",
-        "spark.driver.supervise": "false",  # guard: cluster-restarts-behind-our-back
+        "spark.driver.supervise": "false",
         "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
     }
     # The JVM speaks with its worker. The secret is not among them: it is in the environment that a worker gives.
-    values |= {key: value for key, value in graph.conf.items() if speaks_as(key)}  # guard: secret-in-the-request
+    values |= {key: value for key, value in graph.conf.items() if speaks_as(key)}
     memory = graph.driver_memory or graph.conf.get("spark.driver.memory")
     cores = graph.conf.get("spark.driver.cores")
     return (

@@ -124,7 +124,7 @@ def _storage_root(connection: ConnectionFields, extra: Mapping[str, Any]) -> str
     """Return the storage root: a standard field of the form, because it is required and those are open at once."""
     shown = connection.schema if "://" in (connection.schema or "") else None  # the path of a connection URI is none
     named: str | None = extra.get("storage_root") or None
-    if shown and named and shown.rstrip("/") != named.rstrip("/"):  # guard: one-of-two-storage-roots-is-taken
+    if shown and named and shown.rstrip("/") != named.rstrip("/"):
         raise ConfigurationError(
             f"connection {connection.conn_id!r} has two storage roots: {shown!r} in its field Storage root (schema), "
             f"{named!r} as storage_root in its extra fields",
@@ -136,7 +136,6 @@ def _storage_root(connection: ConnectionFields, extra: Mapping[str, Any]) -> str
 def _s3(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     settings = _given(extra, _S3_FIELDS)
     # The form's own default alone says nothing: then boto3 and the environment are asked, as without a connection.
-    # guard: the-forms-default-hides-the-region
     return settings if settings and settings != {"path_style": True} else None
 
 

@@ -72,7 +72,7 @@ class RootsOfCluster:
             found = read_marker(open_root(self.config, uri))
             if found is not None and found.uuid == known.uuid:
                 continue
-            if found is None and uri == recorded:  # guard: known-roots-are-made-again
+            if found is None and uri == recorded:
                 raise _not_mounted(f"{what} {uri} of cluster {self.config.cluster_id!r}, which ZooKeeper knows,")
             raise _two_roots(self.config, what, uri, recorded)
         return True

@@ -65,13 +65,12 @@ class Deleted(Record):
     def past(self) -> PastLife:
         """What a restore from a kept savepoint knows of the life that has ended."""
         # An earlier release looked at no directory: what it has not noted may have been there.
-        # guard: deletions-of-earlier-releases-are-trusted
         unrecorded = self.unrecorded or self.unproven is None
         return PastLife(last_run=self.last_run, drained=self.drained, unrecorded=unrecorded, starts=self.starts)
 
     def command(self, job_id: str) -> str:
         """Return the command that completes this deletion, and removes nothing that it keeps."""
-        kept = " --keep-savepoints" if self.keep_savepoints else ""  # guard: the-advice-removes-kept-savepoints
+        kept = " --keep-savepoints" if self.keep_savepoints else ""
         return f"`spark-ha job delete {job_id}{kept}`"
 
     def error(self, job_id: str) -> UnknownJobError:
@@ -108,7 +107,6 @@ class Life:
         return [
             SetData(self.paths.base, b"", self.version),
             Delete(self.paths.cluster.deleted(self.paths.job_id)),
-            # guard: directories-of-earlier-lives-stay
             Create(self.paths.removed_runs, self.deleted.past_runs.to_bytes()),
         ]
 
@@ -135,7 +133,7 @@ def refuse_half_deleted(life: Life) -> None:
 
     :raises JobStateError: It is; names the command that completes that.
     """
-    if life.deleted is not None and not life.deleted.complete:  # guard: half-deleted-jobs-are-started
+    if life.deleted is not None and not life.deleted.complete:
         raise JobStateError(
             f"job {life.paths.job_id!r} is being deleted since {life.deleted.at:%Y-%m-%d %H:%M} UTC",
             next_step=f"Complete that first: {life.deleted.command(life.paths.job_id)}",

@@ -37,7 +37,7 @@ def answer_of_end(operation: Operation, result: RunResult, *, job_id: str) -> An
     if operation.operation_id != end.operation_id and (missing := _missing(operation, result, end, job_id)):
         error = f"run {operation.run} {_ending(end, result)}, {missing}"
         return Answer(OperationState.FAILED, operation.result, error)
-    whole = {**end.result, **operation.result}  # guard: cancels-forget-their-savepoint
+    whole = {**end.result, **operation.result}
     return Answer(OperationState.COMPLETED, whole)
 
 
@@ -45,27 +45,27 @@ def _missing(operation: Operation, result: RunResult, end: RunEnd, job_id: str) 
     """Return what the end of the run lacks of what was asked, and what helps; empty when it lacks nothing."""
     wanted, canceled = operation.operation, result.state is JobState.CANCELED
     if wanted is OperationKind.STOP:
-        if canceled:  # guard: cancels-answer-a-stop
+        if canceled:
             return f"not stopped at a batch boundary. A restore goes on from its newest checkpoint: {_restore(job_id)}"
         return _missing_of_stop(operation, end, job_id)
-    if not canceled:  # guard: stops-answer-a-cancel
+    if not canceled:
         return f"not cancelled. Nothing is left to cancel: `spark-ha job show {job_id}` shows how it ended"
     if wanted is OperationKind.CANCEL_WITH_SAVEPOINT and not ({**end.result, **operation.result}).get("savepoint_id"):
-        return _without_savepoint(job_id)  # guard: cancels-answer-without-a-savepoint
+        return _without_savepoint(job_id)
     return ""
 
 
 def _missing_of_stop(operation: Operation, end: RunEnd, job_id: str) -> str:
     drain = operation.arguments.get("mode") == "terminate"
-    if drain and not end.drained:  # guard: suspensions-answer-a-drain
+    if drain and not end.drained:
         return (
             f"not drained. To drain it, start it again ({_restore(job_id)}), then "
             f"`spark-ha job stop {job_id} --mode terminate`"
         )
-    if end.drained and not drain:  # guard: drains-answer-a-suspension
+    if end.drained and not drain:
         return f"not only suspended. Its last windows are emitted; a restore goes on from before: {_restore(job_id)}"
     if operation.arguments.get("savepoint") and not end.result.get("savepoint_id"):
-        return _without_savepoint(job_id)  # guard: stops-answer-without-a-savepoint
+        return _without_savepoint(job_id)
     return ""
 
 

@@ -71,7 +71,7 @@ class Failure(Model):
 
         The message varies with the rows, and their order with the attempt: it decides only without a location.
         """
-        if self.batches is None or other.batches is None:  # guard: error-of-an-unknown-batch-repeats
+        if self.batches is None or other.batches is None:
             return False
         return self._fingerprint() == other._fingerprint()
 
@@ -80,7 +80,6 @@ class Failure(Model):
         return self._place() == other._place()
 
     def _fingerprint(self) -> tuple[object, ...]:
-        # guard: error-of-another-batch-repeats
         return (*self._place(), tuple(sorted((self.batches or {}).items())))
 
     def _place(self) -> tuple[object, ...]:

@@ -97,7 +97,7 @@ class JobGraphStore:
         # guard: newer-run-loses-its-graph
         if node is None or GraphPointer.from_bytes(node.data, source=node.path).run > run:
             return None
-        return Delete(node.path, node.version if alone else ANY_VERSION)  # guard: claims-keep-runs-from-ending
+        return Delete(node.path, node.version if alone else ANY_VERSION)
 
     def remove(self, commit: Commit, run: int) -> None:
         """Remove the pointer of *run* by itself. Loud: when it returns, no process can recover the run any more.
@@ -147,7 +147,7 @@ def _asked_for(graph: JobGraph) -> JobGraph:
         update={
             "target": target,
             "options": options,
-            "lineage": {},  # guard: each-try-asks-for-another-job
+            "lineage": {},
             "beside": (),
         }
     )

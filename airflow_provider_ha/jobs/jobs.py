@@ -16,11 +16,10 @@ def list_jobs(
 
     :param watch: Called once or twice when there may be more or fewer.
     """
-    # guard: strays-are-jobs
     known = ours(coordinator.children(cluster_paths.base, watch=watch), is_job, parent=cluster_paths.base)
     # After the jobs: one that is deleted between the two reads is gone in this answer.
     gone = set(coordinator.children(cluster_paths.deleted_jobs, watch=watch))
-    return [job_id for job_id in known if job_id not in gone]  # guard: deleted-jobs-are-listed
+    return [job_id for job_id in known if job_id not in gone]
 
 
 def list_deleted_jobs(coordinator: Coordinator, cluster_paths: ClusterPaths) -> list[str]:

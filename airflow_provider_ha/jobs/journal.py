@@ -259,7 +259,7 @@ class JobJournal:
             self._store.write(key, entry.to_bytes())
             return
         try:
-            self._store.create(key, entry.to_bytes())  # guard: an-epoch-that-comes-twice-replaces-its-first-record
+            self._store.create(key, entry.to_bytes())
             self._written.add(key)
         except ObjectExistsError:
             log.warning("%s is of another leader of this epoch; it stays, and this one is noted beside it", key)

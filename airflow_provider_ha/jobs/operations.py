@@ -122,8 +122,8 @@ def read_listed(coordinator: Coordinator, paths: JobPaths, name: str) -> Operati
         found = read(coordinator, paths, name)
     except RecordCorruptError as error:
         report_stray(path, error.message)
-        return None  # guard: one-operation-that-cannot-be-read-stops-all
-    if found is not None and found.operation_id != name:  # guard: an-operation-under-another-name-is-done
+        return None
+    if found is not None and found.operation_id != name:
         report_stray(path, f"it holds operation {found.operation_id!r}")
         return None
     return found
@@ -133,13 +133,12 @@ def settled(operation: Operation, result: RunResult | None, *, job_id: str) -> O
     """Return an operation as the result of its run leaves it (``jobs.end_answers``). Pure."""
     if operation.state.final or result is None:
         return operation
-    answer = answer_of_end(operation, result, job_id=job_id)  # guard: late-requests-are-abandoned
+    answer = answer_of_end(operation, result, job_id=job_id)
     return _answered(operation, answer.state, result.at, result=answer.result, error=answer.error)
 
 
 def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation]:
     """Return all operations that are remembered, oldest request first."""
-    # guard: bad-operation-hides-a-cancel
     found = (read_listed(coordinator, paths, name) for name in coordinator.children(paths.operations))
     return sorted(
         (operation for operation in found if operation is not None),
@@ -182,7 +181,7 @@ def open_cancels(coordinator: Coordinator, paths: JobPaths, run: int) -> list[Op
 def cancel_is_due(operation: Operation) -> bool:
     """Whether the run has to end now: at a cancel at once, at one with a savepoint as soon as that is taken. Pure."""
     if operation.operation is OperationKind.CANCEL_WITH_SAVEPOINT:
-        return bool(operation.result.get("savepoint_id"))  # guard: cancels-do-not-wait-for-their-savepoint
+        return bool(operation.result.get("savepoint_id"))
     return operation.operation is OperationKind.CANCEL
 
 
@@ -296,7 +295,6 @@ def _answered(
     result: Mapping[str, Any] | None = None,
     error: str = "",
 ) -> Operation:
-    # guard: answers-keep-passwords
     update = {"state": state, "result": dict(result or {}), "error": public(error), "finished_at": at}
     return operation.model_copy(update=update)
 

@@ -121,7 +121,6 @@ def clear_claims(coordinator: Coordinator, paths: JobPaths, commit: Commit) -> I
     for start in range(0, len(found), _AT_ONCE):
         part = found[start : start + _AT_ONCE]
         try:
-            # guard: claims-of-others-go
             commit(*(Delete(node.path, node.version) for node in part))
         except (NodeMissingError, VersionConflictError) as error:
             log.info("some claims of outputs stay, because one is taken at this moment: %s", error.message)
@@ -141,7 +140,6 @@ def ended_claims(coordinator: Coordinator, paths: JobPaths) -> list[Node]:
         return []
     runs = RunStore(coordinator, paths)
     numbers, results = runs.numbers(), runs.results()
-    # guard: claims-of-live-runs-go
     return [
         node for node, run in own.values() if run in results or (numbers and run < numbers[-1] and run not in numbers)
     ]

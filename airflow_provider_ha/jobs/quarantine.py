@@ -104,14 +104,14 @@ def release_shown(coordinator: Coordinator, paths: ClusterPaths, job_id: str, *,
     node = coordinator.find(paths.quarantined(job_id))
     if node is None:
         return False
-    if node.modified_zxid != shown:  # guard: a-quarantine-that-was-not-shown-is-released
+    if node.modified_zxid != shown:
         raise JobStateError(
             f"job {job_id!r} was put into quarantine again, because {reason_of(node).rstrip('.')}",
             next_step="Load the page again, and look at the reason",
         )
     following = paths.job(job_id).run(last_run + 1)
     # Each owner comes with a run. What can be made and removed at once is not there.
-    owned = (Create(following), Delete(following))  # guard: a-job-of-another-owner-is-released
+    owned = (Create(following), Delete(following))
     try:
         coordinator.commit(Delete(node.path, node.version), *owned)
     except NodeExistsError:
@@ -122,7 +122,7 @@ def release_shown(coordinator: Coordinator, paths: ClusterPaths, job_id: str, *,
     except NodeMissingError as error:
         if error.path != node.path:
             raise
-        return False  # guard: a-second-release-at-once-fails
+        return False
     return True
 
 

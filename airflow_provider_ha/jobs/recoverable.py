@@ -93,14 +93,14 @@ def _look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, p
     led = first.nodes[paths.leader] is not None
     node = first.nodes[quarantine]
     held = None if node is None else JobObservation(job_id=job_id, led=led, quarantined=reason_of(node))
-    if held is not None and node is not None and not may_end(node):  # guard: quarantine-holds
+    if held is not None and node is not None and not may_end(node):
         return held
     try:
         snapshot = assemble(coordinator, paths, first)
         over = snapshot.run is not None and snapshot.run.result is not None
         dirty = _dirty(RunStore(coordinator, paths)) if over else ()
         graph = _graph(JobGraphStore(coordinator, store, paths), store, snapshot) if _idle(snapshot) else None
-    except (RecordCorruptError, ObjectMissingError) as error:  # guard: broken-job-isolated
+    except (RecordCorruptError, ObjectMissingError) as error:
         outage = isinstance(error, ObjectMissingError) and next(iter(store.list(keys.BLOBS)), None) is None
         found = coordinator.find(paths.leader) is not None
         return held or JobObservation(job_id=job_id, led=found, broken=error.message, outage=outage)
@@ -116,7 +116,6 @@ def judge(sight: JobObservation) -> Judgement:  # noqa: PLR0911  # one return pe
     if sight.quarantined is not None:
         return Judgement(Action.LEAVE, f"in quarantine: {sight.quarantined}")
     if sight.broken is not None:
-        # guard: led-is-not-quarantined
         return Judgement(Action.LEAVE if sight.led else Action.QUARANTINE, sight.broken)
     snapshot = sight.snapshot
     if snapshot is None or snapshot.run is None:
@@ -132,7 +131,7 @@ def judge(sight: JobObservation) -> Judgement:  # noqa: PLR0911  # one return pe
 
 
 def _judge_ended(sight: JobObservation, snapshot: JobSnapshot, state: JobState) -> Judgement:
-    if sight.led:  # guard: driver-cleans-itself
+    if sight.led:
         return Judgement(Action.LEAVE, f"{state.value}, and its leader is still there")
     if snapshot.graph is not None:  # guard: stray-pointer-goes
         # guard: dirty-with-pointer
@@ -171,6 +170,6 @@ def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobSnapshot) -> 
     graph = graphs.read_graph(snapshot.run.run.graph)
     for artifact in graph.artifacts:
         found = store.info(keys.blob(artifact.blob.sha256))
-        if found is None or found.size != artifact.blob.size:  # guard: artifacts-there
+        if found is None or found.size != artifact.blob.size:
             raise ObjectMissingError(f"file {artifact.name!r} of its graph is not in storage, or is truncated")
     return graph

@@ -67,7 +67,6 @@ class RemovedRuns(Record):
 
     def removed(self, run: int) -> bool:
         """Whether a run that ZooKeeper does not know was removed, with all its processes proven dead."""
-        # guard: directories-of-unproven-lives-go
         return 0 < run <= self.through and not any(first <= run <= last for first, last in self.unproven)
 
 
@@ -151,7 +150,7 @@ class RemovedRunStore:
             ops.append(Create(path, data) if current is None else SetData(path, data, current[1]))
             oldest = self.paths.removed_requests(part - PARTS)
             if current is None and part > PARTS and self.coordinator.find(oldest) is not None:
-                ops.append(Delete(oldest))  # guard: notes-about-requests-grow
+                ops.append(Delete(oldest))
         after = before.model_copy(update={"through": max(before.through, through), "part": part})
         if version is None:
             return [Create(parent, after.to_bytes()), *ops]

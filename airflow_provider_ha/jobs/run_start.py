@@ -24,7 +24,7 @@ def start_of_run(coordinator: Coordinator, paths: JobPaths) -> StartOfRun:
     life = read_life(coordinator, paths)
     if life.deleted is not None:
         # The first run of a new life writes that node.
-        return StartOfRun(unchanged=(Check(paths.base, life.version),))  # guard: kept-savepoints-go-under-a-new-run
+        return StartOfRun(unchanged=(Check(paths.base, life.version),))
     runs = RunStore(coordinator, paths)
     numbers = runs.numbers()
     # Without any run its parent may be missing, and the submitter makes that first.

@@ -91,7 +91,7 @@ def refuse_other_run(what: str, job_id: str, *, seen: int | None, newest: int) -
     :param newest: Number of the newest run, 0 for none.
     :raises JobStateError: Another run is the newest.
     """
-    if seen is not None and newest != seen:  # guard: forms-of-a-run-act-on-another
+    if seen is not None and newest != seen:
         raise JobStateError(
             f"this {what} is for run {seen} of job {job_id!r}, and the newest is run {newest}",
             next_step=f"Nothing was done: look at the job again (`spark-ha job show {job_id}`), and decide for that",
@@ -153,7 +153,7 @@ class RunStore:
             return None
         results = self._results(numbers)
         own = results.pop(numbers[-1], None)
-        if own is not None and own.drained:  # guard: finished-drains-stay-for-ever
+        if own is not None and own.drained:
             return None
         return max((result.epoch for result in results.values()), default=0)
 
@@ -247,8 +247,8 @@ def steps_of_run(paths: JobPaths, number: int, seen: Seen) -> Steps[RunView]:
     later = yield Reads((*nodes, result, paths.run(number)))
     # A run that is removed while it is read has no result any more, so it would look like one that is live.
     if later.nodes[result] is None and later.nodes[paths.run(number)] is None:
-        raise removed(paths, number)  # guard: removed-runs-look-live
-    return RunView(  # guard: forgotten-submissions-break-snapshots
+        raise removed(paths, number)
+    return RunView(
         run=Run.from_bytes(seen.there(paths.run(number)).data, source=paths.run(number)),
         # One that is not there any more was forgotten by the leader after its name was read: it is long over.
         submissions=tuple(

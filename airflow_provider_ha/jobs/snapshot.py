@@ -215,7 +215,7 @@ def snapshot_steps(paths: JobPaths) -> Steps[JobSnapshot]:
 def _assembled(paths: JobPaths, first: Seen) -> Steps[JobSnapshot]:
     epoch = first.nodes[paths.epoch]
     base = first.nodes[paths.base]
-    if base is not None and base.data:  # guard: deleted-jobs-are-read
+    if base is not None and base.data:
         raise Deleted.from_bytes(base.data, source=base.path).error(paths.job_id)
     number = epoch.version if epoch else 0
     leader = decode(first.nodes[paths.leader], LeaderInfo)
@@ -247,7 +247,7 @@ def led_state(leader: LeaderInfo, status: Status | None) -> JobState:
     """Return the leader's own record; a status of another epoch says nothing about this one."""
     if status is None or status.epoch != leader.epoch:
         return JobState.STARTING
-    if status.is_stalled:  # guard: stalled-jobs-look-well
+    if status.is_stalled:
         return JobState.STALLED
     # Terminal is what has a result. Without one the leader is still on its way there.
     return JobState.STOPPING if status.state.terminal else status.state  # guard: status-is-taken-for-a-result
@@ -258,7 +258,7 @@ def led_lag(leader: LeaderInfo | None, status: Status | None) -> int | None:
 
     :returns: ``None`` without a leader that has written a status, and when no query of it tells its lag.
     """
-    if leader is None or status is None or status.epoch != leader.epoch:  # guard: lag-of-a-leader-that-is-gone
+    if leader is None or status is None or status.epoch != leader.epoch:
         return None
     told = [query.lag for query in status.queries.values() if query.lag is not None]
     return sum(told) if told else None

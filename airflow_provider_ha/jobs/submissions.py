@@ -132,12 +132,10 @@ class SubmissionExit(Record):
     @property
     def met_outage(self) -> bool:
         """Whether an outage ended it, before or while the script ran: it counts as no attempt."""
-        # guard: outage-while-the-script-runs-counts
         return self.outage or (self.failure is not None and self.failure.kind is FailureKind.OUTAGE)
 
     @property
     def counts(self) -> bool:
         """Whether it counts as an attempt: not when an outage, its working directory or its host was what failed."""
-        # guard: refused-directory-uses-up-attempts
         lost_directory = bool(self.decision) or (self.failure is not None and bool(self.failure.refused))
-        return not self.met_outage and not lost_directory and not self.unfit  # guard: sick-host-uses-up-attempts
+        return not self.met_outage and not lost_directory and not self.unfit

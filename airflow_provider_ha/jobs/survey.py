@@ -136,15 +136,13 @@ def _standing(
     if pointer is None or not ends:
         return Standing.UNCLEAR
     left, result = ends
-    if result is not None:  # guard: surveys-run-what-has-ended
+    if result is not None:
         return Standing.ENDED
-    if left is not None:  # guard: surveys-wait-for-the-session-of-the-dead
+    if left is not None:
         return Standing.LOST
     if first[job.leader] is not None:
-        # guard: surveys-take-the-leader-of-the-dead
         is_its = leader is not None and (leader.run, leader.attempt) == (pointer.run, pointer.attempt)
         return Standing.LED if is_its else Standing.UNCLEAR  # its node outlives it, or it only cleans up
-    # guard: surveys-take-an-earlier-leader
     has_led = epoch is not None and epoch.version > 0 and epoch.modified_zxid > node.modified_zxid
     return Standing.LOST if has_led else Standing.STARTING
 

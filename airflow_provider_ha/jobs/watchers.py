@@ -77,7 +77,6 @@ def follow_first(coordinator: Coordinator, paths: JobPaths, watcher_id: str, run
     :raises JobStateError: The run that it has followed was removed.
     """
     path = _followed(paths, watcher_id)
-    # guard: followers-of-removed-runs-follow-another
     if coordinator.find(path) is None and (gone := RemovedRunStore(coordinator, paths).find(watcher_id)) is not None:
         raise removed(paths, gone.run)
     create_once(coordinator, path, FollowedRun(run=run))

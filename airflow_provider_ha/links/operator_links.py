@@ -27,7 +27,7 @@ class _Link(BaseOperatorLink):
         """
         if page_urls.has_page():
             return page_urls.base_url() + self.path(operator)
-        return self.elsewhere(operator) or self._before(ti_key)  # guard: resumed-tasks-empty-links
+        return self.elsewhere(operator) or self._before(ti_key)
 
     def path(self, operator: Any) -> str:
         """Return the path on the page."""

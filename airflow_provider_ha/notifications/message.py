@@ -136,7 +136,7 @@ def compose(event: Mapping[str, Any], *, at: datetime | None = None, link: str =
     lines = [title]
     if event.get("reason"):
         # The error of a task may be that of another library, with a password in a URL.
-        lines.append(f"Why: {_shortened(public(str(event['reason'])))}")  # guard: alerts-tell-secrets
+        lines.append(f"Why: {_shortened(public(str(event['reason'])))}")
     if since := _since(event, at or datetime.now(timezone.utc)):
         lines.append(f"Since: {since}")
     if "took" in event:

@@ -73,7 +73,7 @@ class SparkHaNotifier(BaseNotifier):
         if (message := self.message(context)) is not None:
             if (sender := self.sender(message)) is not None:
                 # Not called: that would render the text as a template, and it has words of others in it.
-                sender.notify(context)  # guard: texts-are-rendered
+                sender.notify(context)
             else:
                 self.log.warning("%s", message.text)
 

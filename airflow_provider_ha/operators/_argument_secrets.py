@@ -21,11 +21,11 @@ class ArgumentSecrets(BaseOperator):
         """
         super()._do_render_template_fields(parent, *args, **kwargs)
         if parent is self:  # else it is an object inside a field, and the arguments may not be rendered yet
-            self._mask_arguments()  # guard: rendered-arguments-show-secrets
+            self._mask_arguments()
 
     def warn_of_argument_secrets(self) -> None:
         """Say which arguments look like secrets; never their values."""
-        self._mask_arguments()  # guard: arguments-of-another-rendering-show-secrets
+        self._mask_arguments()
         for name in secret_names(self.argument_words()):
             self.log.warning(
                 "The value of %s among the arguments looks like a secret. The job graph holds it as it is. Give it in "

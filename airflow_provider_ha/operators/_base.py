@@ -56,7 +56,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout as error:
-            if not self.own_retries:  # guard: own-retries-prolong-the-wait
+            if not self.own_retries:
                 raise
             raise AirflowFailException(self.timeout_sentence()) from error
 

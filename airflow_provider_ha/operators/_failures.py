@@ -32,7 +32,7 @@ def unknown_job_skips(*, wanted: bool) -> Iterator[None]:
     try:
         yield
     except UnknownJobError as error:
-        if wanted:  # guard: unknown-jobs-fail-schedules
+        if wanted:
             raise AirflowSkipException(f"{error} The task is skipped: there is nothing to act on.") from error
         raise
 

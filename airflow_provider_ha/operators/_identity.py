@@ -19,8 +19,8 @@ def is_retry(context: Any, retries: int | None) -> bool:
     :param retries: Of the task.
     """
     instance, allowed = context["ti"], retries or 0
-    first = getattr(instance, "max_tries", allowed) - allowed + 1  # guard: clears-taken-for-retries
-    return bool(getattr(instance, "try_number", 1) > first)  # guard: retries-start-failed-runs-anew
+    first = getattr(instance, "max_tries", allowed) - allowed + 1
+    return bool(getattr(instance, "try_number", 1) > first)
 
 
 def request_id(context: Any) -> str:

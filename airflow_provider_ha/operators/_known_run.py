@@ -61,7 +61,7 @@ def _epoch(snapshot: JobSnapshot) -> int | None:
         return None
     if view.result is not None:
         return view.result.epoch
-    return leader.epoch if leader is not None and leader.run == view.run.number else None  # guard: epochs-of-other-runs
+    return leader.epoch if leader is not None and leader.run == view.run.number else None
 
 
 def _log_page(snapshot: JobSnapshot) -> str:

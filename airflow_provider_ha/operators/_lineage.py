@@ -32,7 +32,7 @@ def is_active() -> bool:
         return not conf.is_disabled()
     except ImportError:
         return False
-    except Exception as error:  # noqa: BLE001  # guard: lineage-configuration-fails-the-task
+    except Exception as error:  # noqa: BLE001
         log.warning("OpenLineage gets no event, because its configuration cannot be read: %s", reason_of(error))
         return False
 
@@ -41,7 +41,6 @@ def reason_of(error: Exception) -> str:
     """Return what a log may say of an error: of one that is not ours the type, its words may quote the transport."""
     if isinstance(error, HaError):
         return redact(str(error))
-    # guard: lineage-errors-are-quoted
     return f"{type(error).__name__}. Correct [openlineage] in Airflow's configuration."
 
 
@@ -72,7 +71,7 @@ class TellsLineage:
             self._known_lineage = client.job(self.job_id).lineage(run)
             if context is not None and (self._known_lineage.inputs or self._known_lineage.outputs):
                 self._send_running(context)
-        except Exception as error:  # noqa: BLE001  # guard: lineage-fails-the-task
+        except Exception as error:  # noqa: BLE001
             self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, reason_of(error))
 
     def _send_running(self, context: Any) -> None:
@@ -102,5 +101,5 @@ class TellsLineage:
         ):
             if value:
                 text = value if isinstance(value, str) else ", ".join(f"{query}={at}" for query, at in value.items())
-                found[key] = redact(text)  # guard: requested-start-with-its-credentials
+                found[key] = redact(text)
         return found

@@ -29,7 +29,7 @@ def lineage_conf(
     """
     try:
         return _lineage_conf(operator, context, conf, parent, transport)
-    except Exception as error:  # noqa: BLE001  # guard: lineage-keeps-the-job-from-starting
+    except Exception as error:  # noqa: BLE001
         operator.log.warning("OpenLineage information could not be injected: %s", reason_of(error))
         return {}
 
@@ -64,7 +64,7 @@ def _lineage_conf(
             operator.log.warning("OpenLineage information (%s) could not be injected: %s", name, reason_of(error))
             continue
         found |= {key: str(value) for key, value in injected.items() if key not in given}
-    if secret := secrets_in(found):  # guard: transport-keys-reach-the-graph
+    if secret := secrets_in(found):
         operator.log.warning(
             "The OpenLineage transport is not injected, because it has what may be a secret (%s), which would stay in "
             "the job's graph after the key was replaced. Configure it on the hosts of the drivers, in "
@@ -80,7 +80,7 @@ def _asked(operator: Any, option: str, given: bool | None) -> bool:
         return given
     try:
         return airflow_conf.getboolean(_SECTION, option, fallback=False)
-    except Exception as error:  # noqa: BLE001  # guard: invalid-options-are-fatal
+    except Exception as error:  # noqa: BLE001
         operator.log.warning(
             "[%s] %s in Airflow's configuration counts as False, because it cannot be read: %s",
             _SECTION,

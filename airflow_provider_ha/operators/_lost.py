@@ -46,7 +46,7 @@ def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -
     try:
         submitted = job.recover(by=by, wait=False)
     except DecisionNeededError:
-        raise  # guard: tasks-wait-for-a-decision
+        raise
     except (JobStateError, LeadershipError) as error:
         # Ended, given up or recovered between the look and the act: the next look of the trigger will see which.
         return Step(f"Nothing to submit again: {error}")

@@ -113,7 +113,6 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
 
     def failure(self, sentence: str) -> AirflowException:
         """Return the error of an operation that did not succeed: for good, unless the DAG sets retries."""
-        # guard: own-retries-repeat-failures
         return AirflowFailException(sentence) if self.own_retries else AirflowException(sentence)
 
     def timeout_sentence(self) -> str:

@@ -26,7 +26,7 @@ class PlainErrors:
 
     def pre_execute(self, context: Any) -> None:  # noqa: ARG002  # Airflow's signature
         """Put the processor in place."""
-        leave_out_frames()  # guard: refusal-with-frames
+        leave_out_frames()
 
 
 def leave_out_frames() -> None:
@@ -43,7 +43,6 @@ def one_sentence(_logger: Any, _method: str, event: MutableMapping[str, Any]) ->
     """Replace the frames of an error that an operator of this package has raised by its sentence."""
     given = event.get("exc_info")
     error = sys.exc_info()[1] if given is True else given
-    # guard: frames-of-every-error-left-out
     if isinstance(error, AirflowException) and _origin(error.__traceback__).startswith(_PACKAGE):
         del event["exc_info"]
         event["event"] = str(error)

@@ -26,7 +26,7 @@ DEFAULT_RETRY_DELAY: timedelta = BaseOperator.retry_delay
 
 # A stream runs for a year with a loss a day and a weekly restart of Airflow: 521 tries. The rest outlasts a night
 # without ZooKeeper, at some 30 s a try. Airflow shows "1 of 1000".
-FOLLOW_RETRIES: int = DEFAULT_RETRIES or 999  # guard: followers-try-once
+FOLLOW_RETRIES: int = DEFAULT_RETRIES or 999
 # A sensor, a stop or a savepoint is over in minutes, or waits through some 30 restarts of Airflow.
 WAIT_RETRIES: int = DEFAULT_RETRIES or 99
 # A rehearsal may hold a worker for an hour: its tries are for a Spark that gave no answer.
@@ -42,7 +42,7 @@ def is_own(retries: int | None, own: int) -> bool:
 
     :param own: Number that the operator has by itself.
     """
-    return not DEFAULT_RETRIES and retries == own  # guard: default-task-retries-ignored
+    return not DEFAULT_RETRIES and retries == own
 
 
 def retry_kwargs(retries: int | None, retry_delay: timedelta | float, own: int) -> dict[str, Any]:

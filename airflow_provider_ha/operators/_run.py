@@ -271,7 +271,7 @@ def refuse_unheard(when_killed: str) -> None:
 
     :raises ConfigurationError: A task that is killed while it waits would not hear of it.
     """
-    if when_killed != WhenKilled.DETACH.value and not AIRFLOW_V_3_3_PLUS:  # guard: kills-that-are-not-heard
+    if when_killed != WhenKilled.DETACH.value and not AIRFLOW_V_3_3_PLUS:
         raise ConfigurationError(
             f"when_killed={when_killed!r} needs Airflow 3.3, and {'.'.join(map(str, AIRFLOW))} is installed: "
             "before 3.3 a waiting task does not hear that a user ended it",

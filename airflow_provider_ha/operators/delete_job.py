@@ -90,7 +90,7 @@ class SparkHaDeleteJobOperator(SparkHaBaseOperator):
         with self.client() as client:
             job = client.context(self.job_id)
             refuse_others(job, who, "a deletion")
-            used = [] if plan_only else in_use(job)  # guard: deletions-do-not-wait
+            used = [] if plan_only else in_use(job)
             if not used:
                 try:
                     done = client.job(self.job_id, acting=who).delete(
@@ -99,7 +99,7 @@ class SparkHaDeleteJobOperator(SparkHaBaseOperator):
                 except LeadershipUnavailableError as error:
                     used = [str(error)]
                 else:
-                    used = list(done.waiting)  # guard: gone-jobs-count-as-deleted
+                    used = list(done.waiting)
         if used:
             self._wait_for(used, waited)
         shown = DeletionView.of(done)

@@ -73,7 +73,7 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
             number = follow_first(client.coordinator, paths, request, newest.run.number)
         else:
             number = named
-            if client.coordinator.find(paths.run(number)) is None:  # guard: tasks-wait-for-removed-runs
+            if client.coordinator.find(paths.run(number)) is None:
                 raise removed(paths, number)
             follow(client.coordinator, paths, request, number)  # its claim goes with that run
         self.log.info("Following run %d of job %s", number, self.job_id)

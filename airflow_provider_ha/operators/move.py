@@ -123,7 +123,7 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
         with self._clusters() as (here, there):
             run = here.job(self.job_id).snapshot().run
             is_running = run is not None and run.result is None
-            if is_running:  # guard: jobs-are-stopped-for-moves-that-are-refused
+            if is_running:
                 here.plan_move(self.job_id, there, request, acting=acting(context, force=self.force))
         return super().execute(context) if is_running else self._move(context)
 
@@ -135,7 +135,6 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
     def operation_base(self, context: Any, job: JobClient) -> str:
         """Return the beginning of the ids of the stop: one per run, of a job that may have come back since."""
         run = job.snapshot().run
-        # guard: moves-take-the-stop-of-an-earlier-run
         return f"{request_id(context)}-run-{run.run.number if run is not None else 0}"
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:

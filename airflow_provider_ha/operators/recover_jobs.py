@@ -117,7 +117,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
                     self._wait_for_leader(earlier, waited + here, error)
                 attended = leader.settle(_HERE)
                 left = leader.waiting
-                leader.collect_blobs()  # guard: recovery-tasks-keep-old-graphs
+                leader.collect_blobs()
         found: dict[str, list[str]] = {}
         for each in attended:
             self.log.info("%s: %s (%s)", each.job_id, each.outcome.value, each.detail)
@@ -142,7 +142,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         """Wait for another leader without a worker, or be skipped when *leader_timeout* is over."""
         left = self.leader_timeout - waited
         if left <= 0:
-            raise AirflowSkipException(f"Another process recovers the jobs: {error}") from error  # guard: one-recovers
+            raise AirflowSkipException(f"Another process recovers the jobs: {error}") from error
         pause = min(_HERE, left)
         self.log.info("Another process leads the cluster; the lock is asked for again in %.0f s", pause)
         self.defer(

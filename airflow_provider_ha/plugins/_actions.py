@@ -72,7 +72,7 @@ def confirm(
 def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Action) -> Response:
     """Ask for the operation of the form, or find it again; then lead to its outcome, also when that is not known."""
     clusters = request.app.state.clusters
-    by = f"Airflow user {job.permissions.user.get_name()}"  # guard: requests-from-the-page-have-no-name
+    by = f"Airflow user {job.permissions.user.get_name()}"
 
     def ask() -> None:
         with clusters.client(job.cluster) as client:
@@ -136,7 +136,7 @@ def _ask(client: HaClient, job: SeenJob, offered: Offer, form: CheckedForm, by: 
     elif action is Action.DRAIN:
         target.request_stop(operation_id=key, requested_by=by, mode="terminate", savepoint=savepoint)
     else:
-        first = form.intent.shown == SAVEPOINT_FIRST  # guard: the-page-cancels-without-the-savepoint-that-was-shown
+        first = form.intent.shown == SAVEPOINT_FIRST
         target.request_cancel(operation_id=key, requested_by=by, savepoint=first)
 
 

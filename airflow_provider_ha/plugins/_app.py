@@ -28,7 +28,7 @@ def create_app(clusters: Clusters | None = None) -> FastAPI:
     """
     app = FastAPI(
         title="Spark HA",
-        dependencies=[Depends(get_user)],  # guard: pages-without-a-user
+        dependencies=[Depends(get_user)],
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -42,7 +42,7 @@ def create_app(clusters: Clusters | None = None) -> FastAPI:
     app.add_api_route("/static/{name}", _static, methods=["GET"])
     app.middleware("http")(_with_headers)
     add_error_pages(app)
-    check_protection(app)  # guard: routes-without-protection-are-served
+    check_protection(app)
     return app
 
 
@@ -55,5 +55,5 @@ def _static(name: str) -> Response:
 
 async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
     response = await call_next(request)
-    response.headers.update(SECURITY_HEADERS)  # guard: pages-run-foreign-scripts
+    response.headers.update(SECURITY_HEADERS)
     return response

@@ -73,7 +73,7 @@ class Bounded:
 
     def _begin(self, function: Callable[[], T], *, wait: float) -> Future[T]:
         future: Future[T] = Future()
-        if not self._free.acquire(timeout=wait):  # guard: hanging-reads-pile-up
+        if not self._free.acquire(timeout=wait):
             future.set_exception(self._over_time("earlier reads still wait for it"))
             return future
 

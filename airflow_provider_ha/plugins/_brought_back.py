@@ -66,7 +66,7 @@ def brought_back(
     """
     which = f"task {', '.join(failed_tasks)}" if failed_tasks else "it"
     own = found = _found(requests, history)
-    if found is None and (began_later := _outlived(asked_at, history)) is not None:  # guard: outcomes-of-other-runs
+    if found is None and (began_later := _outlived(asked_at, history)) is not None:
         return BroughtBack(_forgotten(state, which, began_later), final=True)
     if found is None and state == "failed":
         return BroughtBack(f"The DAG run has failed: {which} did. Its log has the reason.", final=True, failed=True)

@@ -98,7 +98,7 @@ class Clusters:
 
     def _bound(self, conn_id: str, what: str, next_step: str, at_once: int) -> Bounded:
         with self._lock:
-            key = (conn_id, what)  # guard: one-cluster-that-hangs-blocks-the-others
+            key = (conn_id, what)
             return self._bounds.setdefault(key, Bounded(what, next_step=next_step, at_once=at_once))
 
     def _session(self, conn_id: str, config: HaConfig) -> _Session:
@@ -144,7 +144,7 @@ class _Session:
         """
         with self._opening:
             if self._client is None:
-                if self._failed is not None and self._failed_at >= asked:  # guard: each-waiter-connects-by-itself
+                if self._failed is not None and self._failed_at >= asked:
                     raise type(self._failed)(self._failed.message, next_step=self._failed.next_step)
                 self._client = self._open()
             return self._client
@@ -178,7 +178,7 @@ class _Session:
 
     def _close_idle(self) -> None:
         with self._lock:
-            if self._users:  # guard: sessions-close-under-a-request
+            if self._users:
                 return
         self.close()
 

@@ -96,7 +96,7 @@ def dag_of(way: Way) -> str:
 def refusal_of_dag(way: Way, wanted: Mapping[str, Any], allowed: Permissions) -> Refusal | None:
     """Return why the DAG cannot be triggered with these parameters by this user; ``None`` when it can."""
     dag_id, option = dag_of(way), _OPTIONS[way][0]
-    if not allowed.may_trigger(dag_id):  # guard: the-page-triggers-for-anybody
+    if not allowed.may_trigger(dag_id):
         return Refusal(
             f"You may not trigger the DAG {dag_id} (POST on its runs)",
             f"Ask an administrator of Airflow for the permission to trigger {dag_id}, or for a run of it",
@@ -121,7 +121,7 @@ def refusal_of_dag(way: Way, wanted: Mapping[str, Any], allowed: Permissions) ->
             f"DAG {dag_id} has no parameter {', '.join(lacking)}: it is of an older release, or another DAG",
             f"Copy the DAG of this release (spark-ha examples DIR --force), or name yours: [{SECTION}] {option}",
         )
-    if paused:  # guard: the-page-triggers-a-paused-dag
+    if paused:
         return Refusal(
             f"DAG {dag_id} is paused, so nothing would happen",
             f"Unpause it on its page in Airflow, then load this page again (in a shell: airflow dags unpause {dag_id})",
@@ -146,10 +146,10 @@ def trigger(dag_id: str, run_id: str, wanted: Mapping[str, Any], *, by: str) -> 
             conf=dict(wanted),
         )
     except DagRunAlreadyExists:
-        return  # guard: a-second-form-fails-when-the-first-was-faster
+        return
     except IntegrityError:
         # Two at once: the other one has made it.
-        if read_dag_run(dag_id, run_id) is None:  # guard: one-of-two-forms-at-once-fails
+        if read_dag_run(dag_id, run_id) is None:
             raise
     except DagNotFound as error:
         raise JobStateError(f"Airflow has no DAG {dag_id!r} any more", next_step="Load the page again") from error

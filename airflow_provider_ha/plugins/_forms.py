@@ -78,7 +78,7 @@ async def checked_form(request: Request, user: Annotated[BaseUser, Depends(get_u
         request.path_params.get("job_id"),
         request.url.path.rpartition("/")[2],
     )
-    if (intent.cluster, intent.job_id, intent.action) != asked:  # guard: forms-of-another-action-are-taken
+    if (intent.cluster, intent.job_id, intent.action) != asked:
         raise _refused("This form is for something else")
     return CheckedForm(intent, given)
 
@@ -89,23 +89,22 @@ def check_origin(request: Request) -> None:
     :raises HTTPException: 403: it comes from elsewhere.
     """
     headers = request.headers
-    if headers.get("sec-fetch-site", "same-origin") != "same-origin":  # guard: foreign-sites-send-forms
+    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
         raise _refused("This request comes from another site")
     origin = headers.get("origin")
     ours = {headers.get("host", ""), urlsplit(conf.get("api", "base_url", fallback="") or "").netloc}
-    # guard: foreign-origins-send-forms
     if origin is not None and urlsplit(origin).netloc not in ours - {""}:
         raise _refused(f"This request comes from {origin}. Airflow's own address is [api] base_url")
 
 
 def _intent(token: str, user: BaseUser) -> Intent:
     try:
-        known = _serializer().loads(token, max_age=LIFETIME)  # guard: forged-forms-are-taken
+        known = _serializer().loads(token, max_age=LIFETIME)
         owner = known.pop("user")
         intent = Intent(**known)
     except (BadData, TypeError, KeyError, AttributeError):
         raise _refused("This form is not valid any more") from None
-    if owner != str(user.get_id()):  # guard: forms-of-another-user-are-taken
+    if owner != str(user.get_id()):
         raise _refused("This form was made for another user")
     return intent
 

@@ -138,11 +138,10 @@ def _with_text(shown: LogShown, context: JobContext, view: RunView, chosen: Subm
         return replace(shown, problem=f"the log cannot be read: {error.strerror}")
     shown = replace(shown, place=place)
     # After the read: a driver leaves a secret before it writes the line that has it.
-    if not hide_secrets(context, view):  # guard: page-shows-the-secrets-of-a-log
+    if not hide_secrets(context, view):
         return replace(
             shown,
             problem="the job graph, which says what is secret in the log, cannot be read. The log is not shown",
             next_step=f"Load this page again once storage has it, or run `{place.command}` where the file is",
         )
-    # guard: page-drops-the-end-of-a-log
     return replace(shown, text="".join(map(PublicText(), whole_lines(pieces))))

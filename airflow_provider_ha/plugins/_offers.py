@@ -176,9 +176,7 @@ def _refusal_of_state(snapshot: JobSnapshot, action: Action) -> str:
         return ""
     if action is Action.STOP:
         forgets = "The driver is lost, and the run has no checkpoint: its end would forget what it has committed."
-        # guard: lost-jobs-without-a-checkpoint-are-stopped-by-a-button
         return "" if snapshot.latest_checkpoint is not None else forgets
-    # guard: lost-jobs-are-asked-for-a-savepoint-by-a-button
     return "The driver is lost. This needs a driver: recover the job first."
 
 

@@ -23,7 +23,6 @@ from airflow_provider_ha.plugins._bounded import Bounded, OverTimeError
 from airflow_provider_ha.plugins._forms import LIFETIME, Intent
 
 
-# guard: a-cancel-with-a-savepoint-is-over-before-its-run
 _ENDS = {OperationKind.STOP, OperationKind.CANCEL, OperationKind.CANCEL_WITH_SAVEPOINT}
 _SALT = "spark-ha-asked"
 
@@ -60,7 +59,7 @@ class Followed:
     @property
     def waits(self) -> bool:
         """Whether something is still to come: an answer, or the end of a run that was stopped or cancelled."""
-        if self.removed:  # guard: outcomes-wait-for-a-run-that-was-removed
+        if self.removed:
             return False
         state, kind = self.operation.state, self.operation.operation
         ends = kind in _ENDS and state is OperationState.COMPLETED
@@ -75,7 +74,7 @@ def follow_operation(client: HaClient, job_id: str, operation_id: str) -> Follow
     found = client.job(job_id).operation(operation_id)
     if found is None:
         return None
-    number = found.run  # guard: outcomes-wait-for-another-run
+    number = found.run
     paths = client.paths.job(job_id)
     run, result = paths.run(number), paths.run_result(number)
     # The run is read last: it goes with its result, so without both it was over.
@@ -98,7 +97,7 @@ def send(zookeeper: Bounded, ask: Callable[[], None], *, seconds: float) -> Sent
     try:
         zookeeper.call(run, seconds=seconds)
     except (NotConnectedError, OutcomeUnknownError, OverTimeError):
-        if not begun.is_set():  # guard: requests-that-were-never-sent-are-waited-for
+        if not begun.is_set():
             raise
         return Sent.UNKNOWN
     return Sent.ANSWERED
@@ -115,10 +114,10 @@ def mark_of(intent: Intent) -> str:
 def not_known(mark: str, cluster: str, job_id: str, operation_id: str) -> NotKnown | None:
     """Return the request that a mark stands for; ``None`` for no mark, a forged or old one, or another operation's."""
     try:
-        *asked, action = _serializer().loads(mark, max_age=LIFETIME)  # guard: forged-marks-are-taken
+        *asked, action = _serializer().loads(mark, max_age=LIFETIME)
     except (BadData, TypeError, ValueError):
         return None
-    if asked != [cluster, job_id, operation_id]:  # guard: marks-of-another-operation-are-taken
+    if asked != [cluster, job_id, operation_id]:
         return None
     return NotKnown(str(action))
 

@@ -75,10 +75,9 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
             if other := next((name for name in others if sees_all or _has_any(seen, name)), None):
                 wanted = {"cluster": other, **({"dag": dag} if dag else {})}
                 return RedirectResponse(f"?{urlencode(wanted)}", SEE_OTHER)
-        if not sees_all:  # guard: strangers-learn-which-connections-there-are
+        if not sees_all:
             raise HTTPException(FORBIDDEN) from None
         raise
-    # guard: strangers-guess-the-names-of-connections
     if not (job_ids or sees_all or chosen == DEFAULT_CONN_ID):
         raise HTTPException(FORBIDDEN)
 
@@ -90,7 +89,7 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
         request,
         "jobs.html",
         cluster=chosen,
-        clusters=clusters.names() if sees_all else [chosen],  # guard: lists-name-the-connections-to-strangers
+        clusters=clusters.names() if sees_all else [chosen],
         shown=clusters.zookeeper(chosen).call(read, seconds=_ALL_JOBS_SECONDS),
         asked=asked,
         dag=dag,

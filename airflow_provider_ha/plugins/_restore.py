@@ -123,10 +123,10 @@ def recover(request: Request, job: ActingJobDep, form: CheckedFormDep) -> Respon
 def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: OperationId) -> Response:
     """Show the DAG run, then the run of the job; the page loads itself again until nothing more is to come."""
     dag_id = dag_of(way)
-    if not job.permissions.may_read_runs(dag_id):  # guard: strangers-see-dag-runs
+    if not job.permissions.may_read_runs(dag_id):
         raise HTTPException(FORBIDDEN, f"It takes the permission to read the runs of DAG {dag_id}")
     found = read_dag_run(dag_id, operation_id)
-    if found is None or not same_job(found.conf, job.cluster, job.job_id):  # guard: dag-runs-of-other-jobs-are-shown
+    if found is None or not same_job(found.conf, job.cluster, job.job_id):
         raise HTTPException(NOT_FOUND, f"DAG {dag_id} has no run {operation_id} for job {job.job_id}")
     clusters = request.app.state.clusters
 
@@ -157,12 +157,11 @@ def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: Operation
 def _triggered(job: SeenJob, form: CheckedForm, way: Way, refused: str) -> Response:
     dag_id, run_id, conf = dag_of(way), form.intent.operation_id, json.loads(form.intent.shown)
     if read_dag_run(dag_id, run_id) is None:  # a repeated request finds what it has led to
-        # guard: forms-of-a-run-bring-back-another
         refuse_other_run("form", job.job_id, seen=form.intent.run, newest=job.run)
         if refused:
             raise JobStateError(f"{TITLES[way]} is refused for job {job.job_id!r}: {refused.rstrip('.')}")
         of_dag = refusal_of_dag(way, conf, job.permissions)
-        if of_dag is not None:  # guard: the-page-forgets-what-changed-since
+        if of_dag is not None:
             raise JobStateError(of_dag.reason, next_step=of_dag.next_step)
         trigger(dag_id, run_id, conf, by=job.permissions.user.get_name())
     # Relative, as every URL of the pages: from jobs/JOB/WAY.

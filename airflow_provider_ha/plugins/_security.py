@@ -97,12 +97,12 @@ class Permissions:
         if not manager.is_authorized_dag(method=method, access_entity=entity, user=self.user):
             return False
         # A manager may mean "any DAG" by that: each has to be allowed, and without any DAG "each" says nothing.
-        if not self._one_dag(method, entity, NO_DAG):  # guard: without-dags-each-user-has-every-dag
+        if not self._one_dag(method, entity, NO_DAG):
             return False
         with create_session() as session:
             every = set(session.scalars(select(DagModel.dag_id)))
         allowed = set(manager.get_authorized_dag_ids(user=self.user, method=method))
-        return every <= allowed  # guard: jobs-without-an-owner-are-anybody-s
+        return every <= allowed
 
 
 def visible_jobs(client: HaClient, allowed: Permissions, dag_id: str = "") -> list[str]:
@@ -117,7 +117,7 @@ def visible_jobs(client: HaClient, allowed: Permissions, dag_id: str = "") -> li
     owners = read_owners(client.coordinator, client.paths, found)
     if dag_id:
         found = [job_id for job_id in found if owners[job_id] == dag_id]
-    return [job_id for job_id in found if allowed.may_see(owners[job_id])]  # guard: lists-show-jobs-of-strangers
+    return [job_id for job_id in found if allowed.may_see(owners[job_id])]
 
 
 def permissions(user: Annotated[BaseUser, Depends(get_user)]) -> Permissions:
@@ -141,7 +141,7 @@ def seen_dag(dag_id: Annotated[str, Path(max_length=250)], allowed: PermissionsD
 
     :raises HTTPException: 403: the user may not; also when there is no such DAG.
     """
-    if not allowed.may_see(dag_id):  # guard: strangers-see-what-a-dag-run-has-told
+    if not allowed.may_see(dag_id):
         raise HTTPException(FORBIDDEN)
     return SeenDag(dag_id, allowed)
 
@@ -204,10 +204,10 @@ def seen_job(
     try:
         snapshot = clusters.zookeeper(cluster).call(read)
     except (ConfigurationError, RecordCorruptError, UnknownJobError):
-        if not allowed.may_see(None):  # guard: strangers-learn-which-jobs-there-are
+        if not allowed.may_see(None):
             raise HTTPException(FORBIDDEN) from None
         raise
-    if not allowed.may_see(owner_of(snapshot)):  # guard: strangers-see-a-job
+    if not allowed.may_see(owner_of(snapshot)):
         raise HTTPException(FORBIDDEN)
     return SeenJob(cluster, job_id, snapshot, allowed)
 
@@ -220,7 +220,7 @@ def job_with_log(job: SeenJobDep) -> SeenJob:
 
     :raises HTTPException: 403: the user may not.
     """
-    if not job.permissions.may_read_log(job.owner):  # guard: strangers-read-logs
+    if not job.permissions.may_read_log(job.owner):
         raise HTTPException(FORBIDDEN)
     return job
 
@@ -230,7 +230,7 @@ def acting_job(job: SeenJobDep) -> SeenJob:
 
     :raises HTTPException: 403: the user may only look.
     """
-    if not job.permissions.may_act(job.owner):  # guard: viewers-act
+    if not job.permissions.may_act(job.owner):
         whose = f"the runs of DAG {job.owner}" if job.owner else "the runs of all DAGs: this job has no owner"
         raise HTTPException(FORBIDDEN, f"It takes the permission to edit {whose}")
     return job
@@ -242,7 +242,6 @@ def check_protection(app: FastAPI) -> None:
     :raises RuntimeError: One has not; names it, and what it lacks.
     """
     for route in app.routes:
-        # guard: mounts-are-not-protected
         lacking = unprotected(route) if isinstance(route, APIRoute) else ["dependency at all: it is no APIRoute"]
         if lacking:
             raise RuntimeError(f"{route} depends on no {', '.join(lacking)}")

@@ -101,14 +101,13 @@ def _rows(clusters: Clusters, allowed: Permissions, jobs: list[ToldJob]) -> list
         try:
             details = _details(clusters, cluster, [job.job_id for job in here])
         except HaError as error:
-            # guard: tabs-name-jobs-that-could-not-be-asked
             shown.update({job: TabRow(job, problem=str(error)) for job in here if allowed.may_see(None)})
             continue
         for job, detail in zip(here, details, strict=True):
             owner = owner_of(detail.snapshot) if detail.snapshot is not None else None
             if allowed.may_see(owner) and isinstance(detail.error, UnknownJobError):
                 shown[job] = TabRow(job, problem="It was removed from the cluster since")
-            elif allowed.may_see(owner):  # guard: tabs-show-jobs-of-strangers
+            elif allowed.may_see(owner):
                 shown[job] = TabRow(job, overview_row(detail, now=SystemClock().now()))
     return [shown[job] for job in jobs if job in shown]
 

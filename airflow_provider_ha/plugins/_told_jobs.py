@@ -95,7 +95,7 @@ def plain_value(stored: Any) -> Any:
     if not isinstance(stored, str):
         return stored
     try:
-        return json.loads(stored)  # guard: xcoms-make-objects-in-the-api-server
+        return json.loads(stored)
     except (ValueError, RecursionError):
         return stored
 

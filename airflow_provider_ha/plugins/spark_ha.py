@@ -60,7 +60,7 @@ def _offered() -> bool:
         from airflow_provider_ha import compat  # noqa: F401, PLC0415  # refuses a release outside the range
     except ConfigurationError as refused:
         _log.warning("the pages of Spark HA are not offered: %s", refused)
-        return False  # guard: pages-on-any-airflow
+        return False
     return has_pages(airflow_version)
 
 

@@ -52,7 +52,7 @@ def leases_on_nothing(coordinator: Coordinator, paths: JobPaths, clock: Clock) -
     there = {f"checkpoint-{int(name)}" for name in coordinator.children(paths.checkpoints) if name.isdecimal()}
     there |= {f"savepoint-{name}" for name in coordinator.children(paths.savepoints)}
     # Pointers before the list: what is removed in between is on it by then.
-    there |= set(map(thing_of, waiting(coordinator, paths.cluster, paths.job_id)))  # guard: leases-on-doomed-things-go
+    there |= set(map(thing_of, waiting(coordinator, paths.cluster, paths.job_id)))
     return [
         what for what in names if what not in there and _is_pointer(what) and not _held(coordinator, paths, what, clock)
     ]

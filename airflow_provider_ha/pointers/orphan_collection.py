@@ -51,7 +51,7 @@ class OrphanCollection:
         """
         store = self.store
         done = store.info(keys.BLOB_COLLECTION)
-        if done is not None and self.clock.now() - done.modified < INTERVAL:  # guard: blobs-are-collected-all-the-time
+        if done is not None and self.clock.now() - done.modified < INTERVAL:
             return None
         self.prove()
         store.write(keys.BLOB_COLLECTION, b"")  # first: what fails is not tried again and again

@@ -73,7 +73,6 @@ def scan(
     """
     nodes = stable_children(coordinator, parent)
     names = [node.path.rpartition("/")[2] for node in nodes]
-    # guard: strays-are-pointers-that-cannot-be-read
     own = set(names if is_ours is None else ours(names, is_ours, parent=parent))
     found, unreadable = [], []
     for node in nodes:

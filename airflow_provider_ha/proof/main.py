@@ -54,7 +54,7 @@ class AnswerWriter:
             if (died := jvm_death()) is not None:
                 answer = Answer(event=Event.UNABLE, reason=died)
             self.refused = self.refused or is_refusal(answer.errors)
-        answer = _public(answer)  # guard: proofs-tell-what-the-script-tells
+        answer = _public(answer)
         self._stream.write(answer.model_dump_json() + "\n")
         self._stream.flush()
 
@@ -68,17 +68,15 @@ def _public(answer: Answer) -> Answer:
 def main(arguments: list[str]) -> None:
     """Do what the request file asks for."""
     voice = AnswerWriter(os.dup(1))
-    os.dup2(2, 1)  # guard: script-s-output-is-mixed-with-a-proof-s-answers
+    os.dup2(2, 1)
     log_beside_the_script()
     request = ProofRequest.model_validate_json(Path(arguments[0]).read_bytes())
     if (script := request.application) is not None:
-        # guard: proofs-know-no-secrets
         remember(script_secrets(script.conf, script.env, script.arguments))
     try:
         prove(request, voice)
     except Exception as error:
         log.exception("the proof failed")
-        # guard: proof-that-fails-says-nothing
         voice.say(Answer(event=Event.UNABLE, reason=jvm_death() or f"{type(error).__name__}: {error}"))
     leave(voice)
 

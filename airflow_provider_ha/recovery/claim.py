@@ -72,7 +72,7 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
     # guard: loss-is-claimed
     recovery = () if submission.lost_epoch is None else (_recovery(job, run, submission, submission.lost_epoch),)
     try:
-        job.commit(live, Create(path, submission.to_bytes()), *recovery, *also)  # guard: submissions-need-no-live-run
+        job.commit(live, Create(path, submission.to_bytes()), *recovery, *also)
     except (NodeMissingError, VersionConflictError) as error:
         if error.path != live.path:
             raise
@@ -132,7 +132,7 @@ def _while_live(job: JobRecords, run: int, attempt: int) -> SetData | None:
     if node is not None:
         pointer = GraphPointer.from_bytes(node.data, source=node.path)
         if pointer.run == run:
-            named = pointer.model_copy(update={"attempt": attempt})  # guard: pointers-name-an-old-attempt
+            named = pointer.model_copy(update={"attempt": attempt})
             return SetData(node.path, named.to_bytes(), node.version)
     if job.runs.result(run) is None:
         raise JobStateError(

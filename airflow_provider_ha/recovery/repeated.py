@@ -72,7 +72,6 @@ class Repeated:
     @property
     def ends_the_run(self) -> bool:
         """Whether it has repeated often enough, over long enough."""
-        # guard: short-storm-of-errors-ends-the-run
         return self.rule.times is not None and self.count >= self.rule.times and self.seconds >= self.rule.seconds
 
     @property
@@ -100,21 +99,20 @@ def repeated_failure(
         earlier = _failure(view.exit)
         if view.exit is not None and earlier is not None and (not count or rule.alike(earlier)):
             count, since = count + 1, view.exit.at
-        elif earlier is not None or _refutes(view, options):  # guard: long-life-refutes-no-error
+        elif earlier is not None or _refutes(view, options):
             break
     return Repeated(failure, count, since, newest.at, rule)
 
 
 def _rule(submissions: tuple[SubmissionView, ...], failure: Failure, options: HaOptions, *, fresh: bool) -> Rule:
-    # guard: runs-that-worked-end-like-runs-that-never-did
     if not _may_have(submissions, lambda exit_: exit_.started or exit_.ran):
         return Rule(WITHOUT_A_QUERY, 0.0, "the run has never started a query", failure.resembles)
     if not _may_have(submissions, lambda exit_: exit_.committed):
-        if failure.misfit:  # guard: misfits-are-tried-again-for-ever
+        if failure.misfit:
             return Rule(MISFIT, 0.0, "the run has not committed a batch", failure.repeats)
         if fresh and failure.kind is not FailureKind.OUTAGE:
             return Rule(WITHOUT_A_BATCH, 0.0, "the run has never committed a batch", failure.repeats)
-    certain = failure.kind is FailureKind.APPLICATION  # guard: uncertain-error-ends-the-run
+    certain = failure.kind is FailureKind.APPLICATION
     times = options.application_failures if certain and options.application_failures != _NEVER else None
     because = "application_failures ends the run"
     return Rule(times, options.application_failure_period, because, failure.repeats)

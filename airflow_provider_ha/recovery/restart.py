@@ -112,10 +112,10 @@ def decide(
     if (said := _said(newest)) is not None and not (decided and isinstance(said, NeedsDecision)):
         return said
     repeated = repeated_failure(run.submissions, options, fresh=run.run.start.kind is StartKind.FRESH)
-    if repeated is not None and repeated.ends_the_run:  # guard: repeated-error-never-ends-the-run
+    if repeated is not None and repeated.ends_the_run:
         return GiveUp(f"{repeated.reason} (log: {_log(newest)})", repeated.failure, exhausted=True)
     used = attempts_used(run.submissions, options, now)
-    if not _is_spared(newest) and 0 <= options.restart_attempts <= used:  # guard: outages-give-up
+    if not _is_spared(newest) and 0 <= options.restart_attempts <= used:
         return GiveUp(_given_up(run, newest, used), exhausted=True)
     idle = _without_work(run.submissions, options, now)
     led = snapshot.epoch_zxid > newest.created_zxid
@@ -128,9 +128,9 @@ def decide(
 
 def _said(newest: SubmissionView) -> GiveUp | NeedsDecision | None:
     """Return what the exit itself decides."""
-    if newest.exit is not None and newest.exit.refused:  # guard: refused-run-is-run-again
+    if newest.exit is not None and newest.exit.refused:
         return GiveUp(newest.exit.refused)
-    if newest.exit is not None and newest.exit.decision:  # guard: undecided-run-is-run-again
+    if newest.exit is not None and newest.exit.decision:
         return NeedsDecision(newest.exit.decision)
     return None
 
@@ -141,7 +141,7 @@ def attempts_used(submissions: tuple[SubmissionView, ...], options: HaOptions, n
     Those that an outage ended are left out, as if they had not been made.
     """
     newest = list(_since(submissions, now, lambda view, end: _lived_long(view, options, end)))
-    counted = sum(good or not _is_spared(view) for view, good in newest)  # guard: outages-use-up-attempts
+    counted = sum(good or not _is_spared(view) for view, good in newest)
     return max(0, counted - 1)  # the first of them was no re-submission
 
 
@@ -150,8 +150,7 @@ def _without_work(submissions: tuple[SubmissionView, ...], options: HaOptions, n
     before = {view.submission.attempt: earlier for earlier, view in pairwise(submissions)}
 
     def worked(view: SubmissionView, end: datetime) -> bool:
-        again = _repeats(before.get(view.submission.attempt), view)  # guard: outage-in-a-loop-is-not-slowed
-        # guard: kill-of-a-running-job-makes-the-next-one-wait
+        again = _repeats(before.get(view.submission.attempt), view)
         return (_ran_until_it_was_lost(view) and not again) or _lived_long(view, options, end)
 
     newest = list(_since(submissions, now, worked))
@@ -173,7 +172,6 @@ def _since(
 
 def _ran_until_it_was_lost(view: SubmissionView) -> bool:
     """Whether the job was RUNNING until something from outside ended its driver, and no error of the application."""
-    # guard: crash-loop-of-a-running-job-is-not-slowed
     return view.exit is not None and view.exit.ran and (view.exit.failure is None or _is_spared(view))
 
 
@@ -189,7 +187,7 @@ def _lived_long(view: SubmissionView, options: HaOptions, now: datetime) -> bool
     end = view.exit.at if view.exit is not None else now
     lived = (end - view.submission.created_at).total_seconds()
     if view.exit is not None and view.exit.failure is not None and view.exit.failure.error_class == STALLED:
-        lived -= options.stall_timeout  # guard: stalled-drivers-lived-long
+        lived -= options.stall_timeout
     return view.started is not None and lived >= options.restart_reset_after
 
 
@@ -256,13 +254,12 @@ def _is_spared(view: SubmissionView) -> bool:
 
 def delay(used: int, options: HaOptions) -> float:
     """Return the seconds before the next re-submission after *used* others: none at first, then doubling."""
-    # guard: first-loss-delayed
     return min(options.restart_delay * 2.0 ** min(used - 1, 32), options.restart_delay_max) if used else 0.0
 
 
 def _delay_left(newest: SubmissionView, used: int, options: HaOptions, now: datetime) -> float:
     if newest.exit is None:
-        return delay(max(used, 1), options)  # guard: unproven-loss-not-delayed
+        return delay(max(used, 1), options)
     wanted = delay(used, options)
     # Clocks of two hosts differ: never wait longer than wanted.
     return min(wanted, max(0.0, wanted - (now - newest.exit.at).total_seconds()))

@@ -28,7 +28,7 @@ def judged(job: JobRecords, run: int, reason: str, *, refused: bool) -> Judgemen
     :param reason: Why, for people.
     :param refused: Whether the job is what was refused.
     """
-    final = refused or not has_worked(job, run)  # guard: host-without-the-component-ends-the-run
+    final = refused or not has_worked(job, run)
     return Judgement(refused=reason if final else "", unfit=not final)
 
 

@@ -36,7 +36,7 @@ def check_rules(client: S3Client, bucket: str, prefix: str) -> None:
         raise
     for rule in rules:
         does = effect(rule, f"{prefix}/" if prefix else "")
-        if does:  # guard: buckets-that-expire-are-used
+        if does:
             raise ConfigurationError(
                 f"rule {rule.get('ID', '')!r} of bucket {bucket!r} {does} below s3://{bucket}/{prefix}",
                 next_step="Limit the rule to another prefix, or remove it: files of a job are needed at any age",
@@ -66,7 +66,6 @@ def _reaches(rule: Mapping[str, Any], prefix: str) -> bool:
     if "Tag" in condition or both.get("Tags"):
         return False  # our objects have no tags
     place = rule.get("Prefix") or condition.get("Prefix") or both.get("Prefix") or ""
-    # guard: rules-of-a-part-reach-nothing
     return prefix.startswith(place) or place.startswith(prefix)
 
 

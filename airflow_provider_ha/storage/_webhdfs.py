@@ -97,7 +97,7 @@ class WebHdfs:
                 lost = True
                 raise
             except HdfsRefusalError as error:
-                if lost and error.refusal.kind not in ELSEWHERE and done(error):  # guard: lost-renames-are-refusals
+                if lost and error.refusal.kind not in ELSEWHERE and done(error):
                     return {}
                 raise
 

@@ -138,7 +138,7 @@ def private_directories(path: Path) -> None:
     try:
         path.mkdir(PRIVATE_DIRECTORY)
     except FileNotFoundError:
-        private_directories(path.parent)  # guard: directories-for-their-owner-are-open
+        private_directories(path.parent)
         path.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
     except FileExistsError:
         if not path.is_dir():

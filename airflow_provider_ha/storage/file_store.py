@@ -117,7 +117,6 @@ def check_file_key(key: str) -> str:
     :raises ConfigurationError: It does not.
     """
     segments = key.split("/")
-    # guard: file-keys-lead-out
     if not {"", ".", ".."}.isdisjoint(segments) or not key.isprintable():
         raise ConfigurationError(
             f"key {key!r} names no file below the root of a storage", next_step="Use names with single slashes between"

@@ -126,7 +126,7 @@ class HdfsFileStore:
         found = self.info(file.key)
         if found is None:
             raise self._missing(file.key)
-        if found != file:  # guard: replaced-hdfs-files-are-read
+        if found != file:
             raise StorageUnavailableError(
                 f"file {file.key!r} in {self.uri} was replaced while it was read", next_step="Try again"
             )
@@ -202,7 +202,7 @@ class HdfsFileStore:
             return error.refusal.kind in ABSENT
 
         answer = self._web.ask_once_done("PUT", prepared, "RENAME", done=moved, destination=path, renameoptions=option)
-        if answer:  # guard: renames-of-a-gateway-are-believed
+        if answer:
             raise ConfigurationError(
                 f"the web server of {self.uri} renames without options: it is no name node",
                 next_step="Name the name nodes' own web servers as hdfs_namenodes, not an HttpFS gateway",

@@ -81,7 +81,7 @@ class LocalFileStore:
         :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
         """
         with self._finding(file.key), self._path(file.key).open("rb") as reader:
-            if _stored(file.key, os.fstat(reader.fileno())) != file:  # guard: replaced-local-files-are-read
+            if _stored(file.key, os.fstat(reader.fileno())) != file:
                 raise StorageUnavailableError(
                     f"file {file.key!r} in {self.uri} was replaced while it was read", next_step="Try again"
                 )

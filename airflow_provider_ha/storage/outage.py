@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})  # guard: full-disk-is-a-mistake
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _AWAY = frozenset(
     {errno.EIO, errno.EREMOTEIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.ESHUTDOWN}
     | {errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ECONNRESET}
@@ -71,6 +71,6 @@ def outages(doing: str, path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not is_outage(error):  # guard: every-oserror-is-an-outage
+        if not is_outage(error):
             raise
         raise unavailable(f"{os.fspath(path)} could not be {doing}", error) from error

@@ -37,7 +37,6 @@ def check_inside(key: str, *, inside: tuple[str, ...], source: str) -> str:
         check_key(key)
     except ConfigurationError as error:
         raise _refused(source, error.message) from None
-    # guard: keys-may-lead-deeper
     if not any(key.startswith(prefix) and "/" not in key.removeprefix(prefix) for prefix in inside):
         raise _refused(source, f"{key!r} is no directory in {' or '.join(inside)}")
     return key
@@ -63,7 +62,7 @@ def _is_link(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise StorageUnavailableError(  # guard: unlooked-link-is-no-link
+        raise StorageUnavailableError(
             f"{path} could not be inspected: {error.strerror or error}",
             next_step="Check the file system, and the permission to read there",
         ) from error

@@ -114,7 +114,7 @@ class S3FileStore:
         except StorageUnavailableError as error:
             if code_of(error) not in REFUSED:
                 raise
-            if not self._is_of(key, writer):  # guard: lost-answers-are-refusals
+            if not self._is_of(key, writer):
                 raise ObjectExistsError(f"object {key!r} exists already in {self.uri}") from error
 
     def write(self, key: str, data: bytes) -> None:
@@ -160,7 +160,6 @@ class S3FileStore:
         if not writer:
             return False
         with self._bucket.call(key, "looked up") as deadline:
-            # guard: winners-are-shown-at-once
             found = deadline.repeat(lambda: self._asked(key), when=is_absent)
         return bool(found["Metadata"].get(WRITER) == writer)
 

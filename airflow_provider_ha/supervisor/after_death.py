@@ -61,7 +61,7 @@ def carry_out_cancel(spec: DriverSpec, *, session_ended: bool) -> None:
             f"the cancel of run {spec.run} took longer than the lease: {error.message}"
         ) from error
     except HaError as error:
-        if error.retryable:  # guard: lost-journal-ends-the-cancel
+        if error.retryable:
             raise
         log.exception("the cancel of run %d could not be carried out; it stays open for the next leader", spec.run)
 
@@ -80,7 +80,7 @@ def clean_up(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
 
 
 def _cancel(spec: DriverSpec, job: JobRecords, timeout: float) -> None:
-    if not operations.open_cancels(job.coordinator, job.paths, spec.run):  # guard: every-death-is-a-cancel
+    if not operations.open_cancels(job.coordinator, job.paths, spec.run):
         return
     runs = job.runs
     try:

@@ -66,7 +66,7 @@ def _config(ticket: Ticket) -> HaConfig:
                 f"does not learn of it: {error.message}",
                 next_step=error.next_step,
             ) from error
-    if source is ConfigSource.ENVIRONMENT:  # guard: configuration-elsewhere-is-refused
+    if source is ConfigSource.ENVIRONMENT:
         return _taken(CONFIG_VARIABLE, HaConfig)
     raise ConfigurationError(
         f"the ticket finds its configuration in {source.value!r}, and its engine has left none there",
@@ -85,10 +85,8 @@ def _own_handle(home: Path) -> Handle | None:
 def _taken(variable: str, kind: type[Value]) -> Value:
     """Return what a variable holds, and remove it from the environment. No message holds the content: it is secret."""
     try:
-        # guard: secrets-leave-the-environment
         return kind.model_validate_json(os.environ.pop(variable, ""))
     except ValidationError:
-        # guard: refused-variable-shows-no-content
         raise ConfigurationError(
             f"the variable {variable} of the supervisor does not hold what is expected ({kind.__name__})",
             next_step="Submit and run drivers with the same release of airflow-provider-ha",

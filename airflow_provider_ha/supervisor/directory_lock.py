@@ -37,7 +37,6 @@ def lock_directory(spec: DriverSpec) -> int:
             f"another supervisor works in {str(spec.home.directory)!r}", next_step=next_step
         ) from None
     except OSError as error:
-        # guard: room-for-the-lock-is-a-second-supervisor
         if error.errno in _NO_ROOM:  # an existing file opens on a full disk
             raise unavailable(f"{path} could not be written", error) from error
         raise ConfigurationError(

@@ -68,7 +68,7 @@ def report(
     while True:
         try:
             ended = _end_session(spec)  # guard: exit-before-the-session-ends
-            after_death.carry_out_cancel(spec, session_ended=ended)  # guard: driver-ends-its-run-by-itself
+            after_death.carry_out_cancel(spec, session_ended=ended)
             reported = _write_exit(spec, death, restart)
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
             if not error.retryable or stopped() or time.monotonic() > end:
@@ -84,7 +84,7 @@ def report(
 
 def clean_up(spec: DriverSpec) -> None:
     """Clean up after a run that is over; ends the process when another one leads the job."""
-    after_death.clean_up(spec, on_lost=_give_up)  # guard: canceled-run-is-not-cleaned-up
+    after_death.clean_up(spec, on_lost=_give_up)
 
 
 def _give_up(reason: str) -> None:
@@ -107,9 +107,8 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
     reported, said = read_failure(spec.home.directory), read_code(spec.home.directory)
     killed = _jvm_was_killed(death, said)
     told = f"{reported} ({death.reason})" if reported and not killed else death.reason
-    reason = public(told)  # guard: exits-keep-passwords
+    reason = public(told)
     unfit = death.unfit or said == ExitCode.UNFIT
-    # guard: exits-do-not-say-what-happened
     record = SubmissionExit(
         code=death.code,
         pids=death.pids,
@@ -149,7 +148,7 @@ def _failure(spec: DriverSpec, reason: str | None, death: Death) -> Failure | No
     if read_code(spec.home.directory) == ExitCode.LEADERSHIP_LOST:
         said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
         return Failure(kind=FailureKind.OUTAGE, error_class=ExitCode.LEADERSHIP_LOST.name, message=said)
-    found = read_details(spec.home.directory)  # guard: supervisor-forgets-the-failure
+    found = read_details(spec.home.directory)
     if found is not None and found.error_class == SystemExit.__name__:
         return _with_words(found, spec)
     if found is None and reason is None and death.jvm and not spec.home.driver_pid.exists():

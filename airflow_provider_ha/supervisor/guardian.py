@@ -28,7 +28,6 @@ _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")  # set by Spark's 
 
 def bind_to_starter() -> None:
     """End by SIGTERM when the process ends that started this one, also when it has ended already."""
-    # guard: stopped-supervisor-outlives-its-jvm
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
     threading.Thread(target=_await_end_of_starter, name="guardian", daemon=True).start()
 
@@ -37,7 +36,7 @@ def _await_end_of_starter() -> None:
     while os.read(0, 1):  # it writes nothing; the end of the pipe is the end of the process
         pass
     log.warning("the process that started this one has ended")
-    os.kill(os.getpid(), signal.SIGTERM)  # guard: supervisor-outlives-its-jvm
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def hold_jvm() -> None:

@@ -71,11 +71,10 @@ class RestartInPlace:
             if self._wanted is None:
                 seen = with_exit(job.snapshot(), self._spec, record)
                 decision = None if seen is None else self._decide(job, seen)
-                # guard: delay-in-place
                 if seen is None or not isinstance(decision, Resubmit) or decision.after > 0 or leaves_first_turn(seen):
                     return None
                 self._want(job, seen, decision)
-            return self._claim(job, exit_of_lost)  # guard: exit-before-the-claim-in-place
+            return self._claim(job, exit_of_lost)
         except HaError as error:
             if error.retryable and isinstance(error, CoordinationError):
                 raise
@@ -106,7 +105,7 @@ class RestartInPlace:
     def _await_turn(self, job: JobRecords, stopped: Callable[[], bool]) -> Submission | None:
         if self._wanted is not None and (made := self._claim(job)) is not None:  # an answer was lost
             return made
-        while not stopped():  # guard: waiting-supervisor-hears-no-sigterm
+        while not stopped():
             snapshot = job.snapshot()
             if not is_newest(snapshot, self._spec):
                 return None
@@ -118,7 +117,6 @@ class RestartInPlace:
                 time.sleep(min(left, POLL_SECONDS))
             elif isinstance(decision, GiveUp):
                 _conclude(job, decision)
-            # guard: restart-in-place-undoes-a-cancel
             elif canceled := operations.open_cancels(job.coordinator, job.paths, self._spec.run):
                 _conclude(job, canceled[0])
             elif (left := self._first_turn_left(snapshot)) > 0:
@@ -181,9 +179,9 @@ def leaves_first_turn(snapshot: JobSnapshot) -> bool:
     lost = snapshot.run.newest if snapshot.run is not None else None
     if lost is None or lost.exit is None:
         return False
-    if lost.exit.unfit:  # guard: unfit-host-keeps-the-job
+    if lost.exit.unfit:
         return True
-    return lost.submission.requested_by.startswith(BY) and not lost.exit.ran  # guard: sick-host-keeps-the-job
+    return lost.submission.requested_by.startswith(BY) and not lost.exit.ran
 
 
 def is_newest(snapshot: JobSnapshot, spec: DriverSpec) -> bool:

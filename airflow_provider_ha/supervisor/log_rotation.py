@@ -78,7 +78,7 @@ class LogRotation:
             except OSError as error:
                 log.warning("%s cannot be kept as a whole, its end stays: %s", self._path, error)
                 kept = False
-            if not kept:  # guard: unkept-log-grows-on
+            if not kept:
                 self._cut_to_its_end(source)
 
     def _look_for_ever(self) -> None:
@@ -88,7 +88,7 @@ class LogRotation:
             except Exception as error:  # noqa: BLE001  # a log that cannot be rotated is no reason to end a supervisor
                 if not self._complained:
                     log.warning("%s is not rotated: %s", self._path, error)
-                self._complained = True  # guard: rotation-ends-with-its-first-error
+                self._complained = True
             time.sleep(LOOK_SECONDS)
 
     def _keep(self, source: BinaryIO) -> bool:
@@ -109,7 +109,7 @@ class LogRotation:
 
     @staticmethod
     def _cut_and_name(source: BinaryIO, copy: BinaryIO, aside: Path, kept: str) -> None:
-        for _ in range(_ROUNDS):  # guard: cut-without-catching-up
+        for _ in range(_ROUNDS):
             _catch_up(source, copy)
             if os.fstat(source.fileno()).st_size == source.tell():
                 break

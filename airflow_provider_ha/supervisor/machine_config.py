@@ -42,5 +42,5 @@ def config_of_machine() -> HaConfig:
             next_step=_next_step(file, error),
         ) from error
     finally:
-        for name in VARIABLES:  # guard: machine-configuration-reaches-the-script
+        for name in VARIABLES:
             os.environ.pop(name, None)

@@ -96,7 +96,6 @@ def main(arguments: list[str]) -> int:
         become_subreaper()
         log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
         death = run(spec, stop)
-    # guard: drivers-keep-their-spec
     spec.forget()  # no driver is left that could read it
     log.info("all processes are dead: %s (exit code %d, pids %s)", death.reason, death.code, list(death.pids))
     asked, stop.raised = bool(stop.raised), 0  # obeyed; another signal means: do not wait for ZooKeeper any longer
@@ -121,7 +120,7 @@ def _on_a_cluster(spec: DriverSpec, stop: _StopFlag, *, first: bool) -> bool:
         spec.forget()
         log.error("%s", error)  # noqa: TRY400  # the message says all
         return False
-    guardian.hold_jvm()  # guard: jvm-ends-before-its-supervisor
+    guardian.hold_jvm()
     return True
 
 
@@ -135,7 +134,7 @@ def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int
     def stopped() -> bool:
         return bool(stop.raised)
 
-    restart = None if asked else in_place.RestartInPlace(spec)  # guard: restart-in-place-after-sigterm
+    restart = None if asked else in_place.RestartInPlace(spec)
     reported = exit_report.report(spec, death, restart=restart, stopped=stopped)
     if reported is None:
         return 1
@@ -163,7 +162,7 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
         tree.kill()
         reason = f"the supervisor failed: {error!r}"
         log.exception("the supervisor failed")
-    pids = tree.kill()  # guard: leftovers-live-on
+    pids = tree.kill()
     return Death(tree.code if tree.code is not None else NOT_LAUNCHED, pids, reason, jvm=ended)
 
 
@@ -172,7 +171,7 @@ def start(spec: DriverSpec) -> ProcessTree:
 
     :raises HaError: The graph or the application cannot be read.
     """
-    require_room(spec.home.directory)  # guard: launch-without-room
+    require_room(spec.home.directory)
     store = open_store(spec.config)
     graph = fetch_graph(store, spec.ticket.graph, spec.job_id, spec.run)
     remember(script_secrets(graph.conf, graph.env, graph.arguments))
@@ -196,7 +195,7 @@ def start(spec: DriverSpec) -> ProcessTree:
     try:
         rotate_log(spec.home.driver_log, graph.options)  # its thread comes after the fork
     except BaseException:
-        tree.kill()  # guard: half-started-driver-lives-on
+        tree.kill()
         raise
     return tree
 
@@ -245,7 +244,6 @@ def _not_started(error: Exception) -> Death:
         NOT_LAUNCHED,
         (),
         f"the driver could not be started: {error}",
-        # guard: missing-blobs-use-up-attempts
         outage=error.retryable or is_of_storage(error) if isinstance(error, HaError) else is_outage(error),
         refused=isinstance(error, ApplicationRefusedError),
         unfit=isinstance(error, ConfigurationError),

@@ -54,7 +54,6 @@ def follow(
             log.exception("attempt %d could not be started", spec.attempt)
             outage = error.retryable if isinstance(error, HaError) else is_outage(error)
             spec.forget()
-            # guard: failed-launch-in-place-is-left-open
             if not _close(spec, f"it could not be launched: {error}", outage=outage):
                 return
         restart, claimed = RestartInPlace(spec), None
@@ -77,7 +76,7 @@ def become(spec: DriverSpec, submission: Submission) -> None:
     try:
         for stream in (1, 2):
             os.dup2(output, stream)
-        environment = os.environ | {SUBMISSION_VARIABLE: spec.submission_id}  # guard: next-attempt-under-the-old-id
+        environment = os.environ | {SUBMISSION_VARIABLE: spec.submission_id}
         os.execve(sys.executable, [sys.executable, "-m", SUPERVISOR_MODULE, str(spec.home.spec)], environment)  # noqa: S606  # no shell
     finally:  # the new program could not be started
         os.close(output)

@@ -93,7 +93,7 @@ def _take_place(job: JobRecords, spec: DriverSpec) -> None:
     submission = _open_submission(job, spec)
     create_once(job.coordinator, path, own)
     found = read_record(job.coordinator, path, SubmissionStarted)
-    if found is None or not _same(found[0].handle, spec.handle):  # guard: second-driver-of-a-submission
+    if found is None or not _same(found[0].handle, spec.handle):
         raise JobStateError(
             f"attempt {spec.attempt} of run {spec.run} is another driver: {found and found[0].handle.ref}",
             next_step="Nothing needs to be done: this one ends, and has started nothing",

@@ -51,7 +51,7 @@ def check_python(named: str, directory: Path) -> None:
             "venv-pack has packed holds a link to a Python: each host needs that Python, at the same path",
         ) from error
     found, ours = answer.stdout.strip(), "{}.{}".format(*sys.version_info)
-    if found != ours:  # guard: packed-python-of-another-release
+    if found != ours:
         raise ConfigurationError(
             f"the driver's Python {named!r} of the conf is {found}, and airflow-provider-ha has {ours} on this host",
             next_step=f"Pack an environment of Python {ours}, or name a Python {found} with airflow-provider-ha in the "
@@ -78,7 +78,6 @@ def _modules() -> list[str]:
                 known = distribution(name)
             except PackageNotFoundError:
                 continue
-            # guard: driver-sees-packages-of-its-host
             found |= _modules_of(known)
             left += _requirements(known)
     return sorted(found)

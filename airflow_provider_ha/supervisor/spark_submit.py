@@ -106,8 +106,7 @@ def properties(
         if own or items:
             values[key] = ",".join([*own, *items])
     if values.get("spark.authenticate") == "true" and (secret := os.environ.get(AUTHENTICATION_VARIABLE)):
-        values.setdefault("spark.authenticate.secret", secret)  # guard: driver-without-the-secret-of-its-worker
-    # guard: workers-do-not-search-the-script
+        values.setdefault("spark.authenticate.secret", secret)
     return values | {WORKER_PATH: worker_path(values, application.script.parent)}
 
 

@@ -29,7 +29,6 @@ class Gate:
 
     def __init__(self, is_open: Callable[[], bool]) -> None:
         self._is_open = is_open
-        # guard: the-holder-of-a-gates-port-listens
         self._holder = _bound(0)  # does not listen: a connection is refused while it is alone
         self.port = int(self._holder.getsockname()[1])
         self._listener: socket.socket | None = None

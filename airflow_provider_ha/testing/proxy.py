@@ -55,7 +55,6 @@ class FaultProxy:
         self._ambush: _Ambush | None = None
         self._drop_replies = False
         self.hit = threading.Event()
-        # guard: a-cut-proxy-accepts
         self._gate = Gate(lambda: self._mode is not _Mode.CUT and (host != _HOST or not is_free(int(port))))
         threading.Thread(target=self._accept, name="fault-proxy", daemon=True).start()
 

@@ -30,12 +30,12 @@ class Announcements:
     def keep(self, wanted: Iterable[Announcement]) -> None:
         """Make the nodes that are missing and remove those that are over. Raises nothing."""
         by_path = {announced.path: announced for announced in wanted}
-        over = [Delete(path) for path in self._made if path not in by_path]  # guard: presence-outlives-the-wait
+        over = [Delete(path) for path in self._made if path not in by_path]
         new = [announced for path, announced in by_path.items() if path not in self._made][:_AT_MOST]
         try:
             self._made.difference_update(self._applied(over))
             parents = {announced.parent for announced in new if announced.parent is not None}
-            self._coordinator.ensure(*parents)  # guard: presence-makes-a-job
+            self._coordinator.ensure(*parents)
             self._made.update(self._applied([announced.create() for announced in new]))
         except HaError:
             return

@@ -169,8 +169,8 @@ class SparkHaTrigger(BaseTrigger):
         """
         found = await hub.nodes(waiter)
         need = self.need(found, paths)
-        is_due = time.monotonic() >= self._full_look  # guard: whole-jobs-are-never-read-again
-        idle = need is Need.NONE or (need is Need.ON_CHANGE and found == self._seen)  # guard: polls-read-whole-jobs
+        is_due = time.monotonic() >= self._full_look
+        idle = need is Need.NONE or (need is Need.ON_CHANGE and found == self._seen)
         if idle and not is_due:
             return None, self._full_look
         event = await hub.call(self.look)

@@ -67,7 +67,7 @@ class JobList:
         self._listed = time.monotonic()  # first: a watch that fires during the read makes the next one due
 
         def changed() -> None:
-            self._listed = None  # guard: new-jobs-are-never-listed
+            self._listed = None
             wake()
 
         try:
@@ -135,7 +135,6 @@ class ClusterView:
     @staticmethod
     def nodes(cluster: ClusterPaths, jobs: Sequence[str]) -> list[str]:
         """Return the nodes that have to be watched."""
-        # guard: events-by-watch
         return [node for job_id in jobs for node in _watched(cluster, job_id)]
 
     @property
@@ -172,7 +171,6 @@ class ClusterView:
 
     def _is_due(self, job_id: str, nodes: tuple[object, ...]) -> bool:
         known = self._known.get(job_id)
-        # guard: settled-jobs-are-never-read-again
         return known is None or known.surveyed.standing.needs_a_look or known.nodes != nodes
 
     def _told_by(self, client: HaClient, seen: Surveyed) -> tuple[Condition | None, float]:
@@ -190,9 +188,9 @@ class ClusterView:
         """
         if seen.leader is not None:
             return self._granted(seen.leader)
-        if seen.standing in _NOTHING or seen.over:  # guard: quarantines-of-jobs-that-are-over-are-told
+        if seen.standing in _NOTHING or seen.over:
             return Condition()
-        if seen.standing is Standing.QUARANTINED:  # guard: jobs-in-quarantine-are-silent
+        if seen.standing is Standing.QUARANTINED:
             return self._quarantined(client, seen)
         if seen.pointer is not None and seen.standing in (Standing.LOST, Standing.STARTING):
             return self._no_leader(_reason(client, seen, seen.pointer), seen.standing, seen.pointer, seen.last_epoch)
@@ -202,13 +200,13 @@ class ClusterView:
         sight, before = self._looks.of(job_id), self._known.get(job_id)
         if sight is not None:
             return self._shown_by(sight)
-        return UNKNOWN if before is None else before.condition  # guard: looks-make-known-jobs-unknown
+        return UNKNOWN if before is None else before.condition
 
     def _shown_by(self, sight: JobObservation) -> Condition:
         judgement, snapshot = judge(sight), sight.snapshot
         if judgement.action is Action.LEAVE and snapshot is not None and snapshot.leader is not None:
             return self._granted(snapshot.leader)
-        if judgement.action not in (Action.RECOVER, Action.WAIT, Action.QUARANTINE):  # guard: events-only-to-act-on
+        if judgement.action not in (Action.RECOVER, Action.WAIT, Action.QUARANTINE):
             return Condition()
         standing = Standing.STARTING if judgement.action is Action.WAIT else Standing.LOST
         if snapshot is None or snapshot.run is None:
@@ -224,7 +222,6 @@ class ClusterView:
         which: Event = {}
         if pointer is not None:
             which = {"run": pointer.run, "attempt": pointer.attempt, "epoch": epoch}
-        # guard: starting-is-not-lost
         lasting = self._start_timeout if standing is Standing.STARTING else self._grace
         # The reason is no part of it: it says more once the supervisor has reported.
         key = (standing, *sorted(which.items())) if which else (standing, reason)

@@ -68,7 +68,7 @@ class NewestDrills:
         :param jobs: All live ones: of every other job nothing is kept.
         """
         with self._lock:
-            if self._reading or self._closed:  # guard: drills-are-read-by-several-threads
+            if self._reading or self._closed:
                 return
             there, now = set(jobs), time.monotonic()
             self._known = {job_id: known for job_id, known in self._known.items() if job_id in there}
@@ -76,7 +76,6 @@ class NewestDrills:
             self._reading = bool(due)
         if due:
             # A daemon: the end of the process does not wait for storage.
-            # guard: storage-holds-the-looks
             threading.Thread(target=self._read, args=(client, due), name="spark-ha-drills", daemon=True).start()
 
     def close(self) -> None:
@@ -104,7 +103,7 @@ class NewestDrills:
         try:
             context = client.context(job_id)
             newest = DrillStore(context.store, context.keys).newest(before)
-        except Exception as error:  # noqa: BLE001  # guard: one-folder-hides-all-drills
+        except Exception as error:  # noqa: BLE001
             log.warning("the drills of job %r cannot be read now: %s", job_id, error)
         with self._lock:
             self._known[job_id] = _Known(time.monotonic(), newest)

@@ -138,7 +138,7 @@ class Hub:
             that wait for storage do not keep it waiting; *function* never reads storage itself.
         """
         session = await self._current()
-        executor = self._of_cluster if of_cluster else self._executor  # guard: looks-at-jobs-hide-lost-leaders
+        executor = self._of_cluster if of_cluster else self._executor
         future = self._loop.run_in_executor(executor, function, session.client)
         return await within(CALL_TIMEOUT, future)
 
@@ -222,12 +222,12 @@ class Hub:
             session = self._opened()
             if session is None:
                 continue
-            _leave_out_what_lasts()  # guard: reported-jobs-are-searched
+            _leave_out_what_lasts()
             # What is shown to people can wait while many wait for their first look; a stream of looks has no end.
             looks = self._reading is not None and not self._reading.done()
-            held_back = held_back + 1 if looks and held_back < _HELD_BACK else 0  # guard: looks-that-go-on
+            held_back = held_back + 1 if looks and held_back < _HELD_BACK else 0
             try:
-                if not held_back:  # guard: announcements-come-before-looks
+                if not held_back:
                     await self._in_reader(partial(session.announcements.keep, list(self._announced.values())))
                 await self._compare_some(session)
             except (HaError, asyncio.TimeoutError):
@@ -265,7 +265,6 @@ class Hub:
         return await within(CALL_TIMEOUT, asyncio.shield(self._session))
 
     async def _open(self) -> Session:
-        # guard: looks-at-jobs-keep-the-session-closed
         client = await self._loop.run_in_executor(self._of_cluster, self._open_client, self._config)
         leave_out_what_lasts(0)  # by now all is imported
         return Session(client, self._wake_from_thread)
@@ -283,7 +282,7 @@ class Hub:
             if path is None:
                 self._loop.call_soon_threadsafe(self._waiters.wake_all)
                 return
-            with self._firing:  # guard: waiters-sleep-after-two-watches-at-once
+            with self._firing:
                 self._fired.append(path)
                 first = len(self._fired) == 1
             if first:  # a connection that is lost fires thousands: one turn of the loop takes some

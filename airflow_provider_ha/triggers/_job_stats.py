@@ -85,7 +85,7 @@ class JobStats:
             for job_id in jobs:
                 if not self._watched[job_id]:
                     del self._watched[job_id]
-                    self._left[job_id] = self._due.pop(job_id)  # guard: the-end-of-a-run-is-never-reported
+                    self._left[job_id] = self._due.pop(job_id)
 
     @property
     def kept(self) -> int:
@@ -104,13 +104,12 @@ class JobStats:
 
     @property
     def _is_on(self) -> bool:
-        return self._carrier is not Carrier.NOTHING  # guard: jobs-are-read-for-no-receiver
+        return self._carrier is not Carrier.NOTHING
 
     async def _report_again_and_again(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
             session = self._session()
-            # guard: turns-pile-up
             if session is None or (self._turn is not None and not self._turn.done()):
                 continue
             if jobs := self._next(time.monotonic()):
@@ -121,7 +120,7 @@ class JobStats:
         left, self._left = list(self._left), {}
         share = max(_AT_LEAST, ceil(len(self._due) * _TICK / INTERVAL))
         due = [job_id for job_id, at in self._due.items() if at <= now][:share]
-        self._due.update(dict.fromkeys(due, now + INTERVAL))  # guard: jobs-are-reported-all-the-time
+        self._due.update(dict.fromkeys(due, now + INTERVAL))
         return [*left, *due]
 
     def _report(self, session: Session, job_ids: Sequence[str]) -> None:
@@ -138,7 +137,7 @@ class JobStats:
         except HaError as error:
             _log.debug("the metrics of %d jobs are left out: %s", len(job_ids), error)  # triggers report an outage
         except Exception:  # noqa: BLE001  # logged: the next turn has to come all the same
-            if time.monotonic() - self._warned >= _LOG_EVERY:  # guard: each-turn-warns-of-a-receiver
+            if time.monotonic() - self._warned >= _LOG_EVERY:
                 self._warned = time.monotonic()
                 _log.warning("Airflow's Stats refuses the metrics of jobs", exc_info=True)
 
@@ -153,7 +152,7 @@ class JobStats:
             stats.gauge(name, sample.value, tags)
 
     def _send(self, job_id: str, told: Sequence[Sample]) -> None:
-        for sample in self._zeros.news(job_id, told):  # guard: every-zero-is-sent-each-minute
+        for sample in self._zeros.news(job_id, told):
             name, tags = stat_of(sample, self._cluster, job_id, self._carrier)
             stats.gauge(name, sample.value, tags)
         self._zeros.sent(job_id, told)

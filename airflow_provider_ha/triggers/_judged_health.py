@@ -34,7 +34,6 @@ from airflow_provider_ha.triggers._notices import (
 
 
 NO_CHECKPOINT = "no checkpoint: "  # how a driver begins the message of its status
-# guard: lost-jobs-are-told-several-times
 _OF_LEADERS = frozenset({STALLED, CHECKPOINT_FAILING, CHECKPOINT_OLD})  # read from the status that a leader writes
 NEWS_SECONDS = 86_400.0  # a run that failed longer ago is history
 
@@ -108,14 +107,13 @@ class JobHealth:
 def judge_health(health: JobHealth, bounds: Bounds, now: datetime) -> dict[str, Condition]:
     """Return a condition for each kind of event about health and drills; one without a kind where nothing is wrong."""
     found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
-    if health.is_live:  # guard: jobs-that-are-over-fail-on
+    if health.is_live:
         stall = judge_stall(health.run, health.status, health.own, health.stalls_again, bounds.stall_grace)
         recorded = (*_loop(health), *_loss(health, now))
         wrong = (stall, *recorded, *_checkpoints(health, bounds, now), *_drill(health, bounds))
     else:
         wrong = tuple(_failed(health.run, health.result, now))
     # Before the newest run, whose own failure counts more.
-    # guard: failures-that-are-run-again-at-once-are-silent
     before = tuple(_failed(health.run - 1, health.previous, now, f"run {health.run} was submitted after it"))
     return found | {each.kind: each for each in (*before, *wrong) if each.kind}
 
@@ -133,18 +131,17 @@ def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:
 
 
 def _has_gone(condition: Condition, leader: Condition | None) -> bool:
-    if condition.kind not in _OF_LEADERS or condition.recorded:  # guard: stalls-end-with-each-driver
+    if condition.kind not in _OF_LEADERS or condition.recorded:
         return False
     if leader is None or leader.kind != GRANTED:
         return True
-    # guard: statuses-of-earlier-leaders-are-told
     return (leader.facts or {}).get("epoch") != (condition.facts or {}).get("epoch")
 
 
 def _failed(run: int, result: RunResult | None, now: datetime, since: str = "") -> Iterator[Condition]:
     if result is None or result.state is not JobState.FAILED:
         return
-    if (now - result.at).total_seconds() > NEWS_SECONDS:  # guard: history-is-news
+    if (now - result.at).total_seconds() > NEWS_SECONDS:
         return
     reason = "; ".join(part for part in (result.reason, since) if part)
     facts: Event = {"run": run, "reason": reason, "ended_at": result.at, "checkpoint": result.checkpoint}
@@ -203,12 +200,10 @@ def _is_behind(health: JobHealth, status: Status) -> bool:
     Batches are numbered anew by a run that starts fresh, and go on from its source in any other one: the cut of a
     checkpoint says something about this run only when it is the run's, or when the run goes on from it.
     """
-    # guard: batches-of-another-run-are-compared
     known = health.checkpoint if health.starts_from_newest else health.own
     if known is None and health.start.kind is not StartKind.FRESH:
         return any(query.committed_at is not None for query in status.queries.values())  # in this epoch
     cut = known.cut if known is not None else {}
-    # guard: quiet-sources-make-old-checkpoints
     return any(query.committed > cut.get(name, -1) for name, query in status.queries.items())
 
 

@@ -28,7 +28,6 @@ def stalls_again(newest: SubmissionExit | None, before: SubmissionExit | None) -
     if not (ended_by_a_stall(newest) and ended_by_a_stall(before)):
         return None
     (query, batches), earlier = _where(newest), _where(before)
-    # guard: restarts-that-help-are-told-as-stalls
     return newest if batches is not None and (query, batches) == earlier else None
 
 
@@ -47,11 +46,10 @@ def judge_stall(
         "epoch": status.epoch if status is not None else 0,
         "checkpoint": checkpoint.number if checkpoint is not None else None,
     }
-    # guard: stalls-that-are-restarted-are-silent
     if again is not None and again.failure is not None and not _commits(status, again):
         why = f"two drivers in a row ended themselves at the same batch; the last time: {again.failure.message}"
         return Condition(kind=STALLED, key=(run, "again"), facts={**facts, "reason": why}, recorded=True)
-    if status is None or not status.is_stalled:  # guard: jobs-that-stop-are-told-as-stalled
+    if status is None or not status.is_stalled:
         return Condition()
     # The driver writes the sentence once for each stall, so another sentence is another stall.
     key = (run, status.epoch, status.stalled)

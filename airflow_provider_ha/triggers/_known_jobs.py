@@ -58,14 +58,14 @@ class _Known:
         if run is None:
             return False
         led = self.snapshot.leader is not None and run.newest is not None and run.newest.exit is None
-        return run.result is not None or led  # guard: lost-jobs-are-never-read-again
+        return run.result is not None or led
 
     def with_status(self, node: Node | None) -> _Known:
         """Return it with its status as it is now.
 
         :raises RecordCorruptError: It cannot be read.
         """
-        if node is not None and node.modified_zxid == self.status_mark:  # guard: statuses-are-decoded-again
+        if node is not None and node.modified_zxid == self.status_mark:
             return self
         mark = None if node is None else node.modified_zxid
         return replace(self, snapshot=replace(self.snapshot, status=decode(node, Status)), status_mark=mark)
@@ -73,7 +73,6 @@ class _Known:
     def without_what_no_sample_needs(self) -> _Known:
         """Return what is worth keeping until it is read again."""
         numbers = self.snapshot.checkpoint_numbers[-1:]
-        # guard: whole-jobs-are-kept-for-metrics
         kept = replace(self.snapshot, graph=None, generation=None, recovery=None, checkpoint_numbers=numbers)
         return replace(self, snapshot=kept)
 
@@ -112,7 +111,7 @@ class KnownJobs:
             self._options.pop(job_id, None)
 
     def _keep(self, job_id: str, read: _Known) -> None:
-        if not read.is_settled:  # guard: unsettled-jobs-are-kept
+        if not read.is_settled:
             self._known.pop(job_id, None)
         elif read is not self._known.get(job_id):
             self._known[job_id] = read.without_what_no_sample_needs()
@@ -141,7 +140,7 @@ class KnownJobs:
                     try:
                         options = client.context(job_id).graph_of(run.run).options
                     except StorageUnavailableError:
-                        answers = False  # guard: each-job-waits-for-storage
+                        answers = False
                         continue
                     except HaError:
                         options = None  # missing or damaged, and that stays so: `job show` has the reason
@@ -158,9 +157,7 @@ def _steps(paths: JobPaths, known: _Known | None, kept: Nodes) -> Steps[_Known]:
         watched = {path: kept[path] for path in compared if path in kept}
         unknown = tuple(path for path in compared if path not in watched)
         seen = yield Reads((*unknown, paths.status) if led else unknown)
-        if (
-            _mark({**seen.nodes, **watched}, compared) == known.mark[: len(compared)]
-        ):  # guard: metrics-of-an-earlier-leader
+        if _mark({**seen.nodes, **watched}, compared) == known.mark[: len(compared)]:
             return (yield from _with_checkpoint(paths, known.with_status(seen.nodes[paths.status]))) if led else known
     # Before the rest: what changes in between has another mark the next time.
     first = yield Reads(marked)

@@ -31,7 +31,6 @@ class LastingObjects:
     def left_out(self, lasting: int) -> bool:
         """Note how many waits and reported jobs there are; return whether what there is has to be left out now."""
         with self._lock:
-            # guard: each-session-leaves-more-out-of-the-search
             if self._lasting is None or lasting >= self._lasting + _MORE:
                 self._lasting = lasting
                 return True

@@ -90,12 +90,12 @@ class Looks:
             self._client = client
             self._due = deque(seen for seen in jobs if self._is_due(seen, now))
             self._changed.notify_all()
-            if self._thread is not None or not self._due or self._closed:  # guard: looks-hold-several-threads
+            if self._thread is not None or not self._due or self._closed:
                 return
             # A daemon: the end of the process does not wait for storage.
             thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
             try:
-                thread.start()  # guard: looks-at-one-job-hide-the-others
+                thread.start()
             except RuntimeError as error:  # tried again by the next call
                 self._failed |= {seen.job_id: f"no look at job {seen.job_id!r}: {error}" for seen in self._due}
                 return
@@ -134,11 +134,11 @@ class Looks:
         sight, why = None, ""
         try:
             sight = look(client.coordinator, client.store, client.paths, seen.job_id)
-        except Exception as error:  # noqa: BLE001  # guard: one-look-that-fails-ends-all
+        except Exception as error:  # noqa: BLE001
             why = f"the look at job {seen.job_id!r} has failed: {error}"
         with self._changed:
             self._current = None
-            if seen.job_id not in self._wanted:  # guard: late-looks-hide-what-is-known-since
+            if seen.job_id not in self._wanted:
                 return False
             if sight is None:
                 self._failed[seen.job_id] = why
@@ -150,4 +150,4 @@ class Looks:
 
 def is_same(before: Surveyed, now: Surveyed) -> bool:
     """Whether nothing of a job has changed between two surveys."""
-    return (before.standing, before.mark) == (now.standing, now.mark)  # guard: changed-jobs-keep-their-old-reason
+    return (before.standing, before.mark) == (now.standing, now.mark)

@@ -114,7 +114,7 @@ class Notices:
         if first:
             for lasting in self._watched.values():
                 began_before = lasting.condition.kind == GRANTED or lasting.condition == UNKNOWN
-                lasting.reported = now if began_before else None  # guard: grants-since-the-beginning
+                lasting.reported = now if began_before else None
         due = [(job_id, lasting) for (job_id, _), lasting in self._watched.items() if self._due(lasting) <= now]
         return [event for job_id, lasting in due for event in self._tell(job_id, lasting, now)]
 
@@ -128,12 +128,11 @@ class Notices:
         condition = lasting.condition
         if not condition.kind or (lasting.reported is not None and condition.kind == GRANTED):
             return float("inf")
-        if self._is_of_outage(condition):  # guard: each-attempt-wakes-people
+        if self._is_of_outage(condition):
             since = lasting.missing if lasting.missing is not None else lasting.since
             again = lasting.told + self._repeat_after if lasting.told is not None else float("-inf")
             return max(since + condition.lasting, again)
         again = self._repeat_after if condition.kind == NO_LEADER else self._remind_after
-        # guard: notices-debounced
         return lasting.since + condition.lasting if lasting.reported is None else lasting.reported + again
 
     def _is_of_outage(self, condition: Condition) -> bool:
@@ -151,7 +150,6 @@ class Notices:
             if lasting.outage and lasting.lost is not None:
                 took = round(lasting.since - lasting.lost, 3)
                 yield cluster_event(RECOVERED, job_id, {**facts, "took": took}, lasted).to_json()
-            # guard: outages-begin-with-an-earlier-short-loss
             lasting.lost, lasting.missing, lasting.outage = None, None, False
 
 
@@ -161,12 +159,12 @@ def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Last
     if (before.condition.kind, before.condition.key) == (condition.kind, condition.key):
         return replace(before, condition=condition)
     was_there = before.condition == UNKNOWN and before.reported is not None
-    if was_there and condition.kind == GRANTED:  # guard: leaders-of-unknown-jobs-are-new
+    if was_there and condition.kind == GRANTED:
         return _Lasting(condition, now, reported=now)  # it may have led before the watching began
     anew = replace(before, condition=condition, since=now, reported=None)
     if condition.kind in _UNLED:  # an attempt after another, or a quarantine: the outage goes on
-        return _lost(anew, now)  # guard: outages-begin-anew-with-each-attempt
-    if condition.kind == GRANTED or condition == INTERIM:  # guard: outages-end-untold-with-their-run
+        return _lost(anew, now)
+    if condition.kind == GRANTED or condition == INTERIM:
         return anew
     return _Lasting(condition, now)  # ended
 

@@ -32,7 +32,7 @@ class OneAtATime:
         """
 
         def alone(client: HaClient) -> T:
-            if not self._lock.acquire(blocking=False):  # guard: given-up-calls-fill-the-hub
+            if not self._lock.acquire(blocking=False):
                 raise asyncio.TimeoutError("an earlier call goes on")
             try:
                 return function(client)

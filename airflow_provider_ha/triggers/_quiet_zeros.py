@@ -30,14 +30,12 @@ class QuietZeros:
     def news(self, job_id: str, samples: Sequence[Sample]) -> list[Sample]:
         """Return the samples to send now."""
         known, turn = self._sent.get(job_id, (_Zeros(), 0))
-        if turn % AGAIN == 0:  # guard: zeros-are-sent-once
+        if turn % AGAIN == 0:
             return list(samples)
-        # guard: a-zero-that-is-one-is-kept-back
         return [each for each in samples if each.value != 0 or _key(each) not in known]
 
     def sent(self, job_id: str, samples: Iterable[Sample]) -> None:
         """Note that the receiver has all of *samples*: those that were sent now, and those from before."""
-        # guard: the-state-that-a-job-has-left-is-kept-back
         zeros = frozenset(_key(each) for each in samples if each.metric.name in _LISTS and each.value == 0)
         # One set for all jobs that have the same: thousands of them would be thousands of sets.
         zeros = self._equal.setdefault(zeros, zeros)

@@ -41,7 +41,7 @@ def samples(job: ReadJob, now: datetime) -> Iterator[Sample]:
     snapshot = job.snapshot
     view, state = snapshot.run, snapshot.state
     yield from of_state(state)
-    if view is None or view.result is not None:  # guard: runs-that-are-over-have-figures
+    if view is None or view.result is not None:
         return
     leader = snapshot.leader if snapshot.leader is not None and snapshot.leader.run == view.run.number else None
     yield Sample(metrics.LEADER_EPOCH, snapshot.epoch)
@@ -52,7 +52,6 @@ def samples(job: ReadJob, now: datetime) -> Iterator[Sample]:
         yield Sample(metrics.CHECKPOINT_AGE, _seconds(job.checkpoint.created_at, now))
     if snapshot.status is not None and snapshot.status.run == view.run.number:
         yield Sample(metrics.ACCEPTED_LOSSES, snapshot.status.loss.count if snapshot.status.loss is not None else 0)
-    # guard: figures-outlive-their-leader
     if leader is not None and snapshot.status is not None and snapshot.status.epoch == leader.epoch:
         yield from _of_queries(snapshot.status, now)
     yield from _of_restarts(view, job.options, now)

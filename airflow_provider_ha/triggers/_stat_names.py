@@ -42,7 +42,7 @@ def stat_of(sample: Sample, cluster: str, job_id: str, carrier: Carrier) -> tupl
     values = ((cluster,) if sample.metric.of_cluster else (cluster, job_id)) + sample.labels
     if carrier is Carrier.ATTRIBUTES:
         return name, dict(zip(labels, values, strict=True))
-    if len(name) + sum(map(len, labels)) + sum(map(len, values)) > _LONGEST:  # guard: long-names-are-refused-by-airflow
+    if len(name) + sum(map(len, labels)) + sum(map(len, values)) > _LONGEST:
         values = tuple(map(short_name, values))
     if carrier is Carrier.TAGS:
         tags = (JOB_TAG if label == "job_id" else label for label in labels)

@@ -51,7 +51,6 @@ class WatchedNodes:
                 self._armed.difference_update(new)
             raise
         with self._lock:
-            # guard: answers-outlive-their-watch
             self._kept.update({path: node for path, node in read.items() if path in self._armed})
         return found | dict(read)
 
@@ -69,7 +68,7 @@ class WatchedNodes:
             before = {path: self._kept[path] for path in paths if path in self._kept}
         now = self._coordinator.read(Reads(tuple(before))).nodes
         for path, node in before.items():
-            if _mark(node) != _mark(now[path]):  # guard: lost-watches-are-never-noticed
+            if _mark(node) != _mark(now[path]):
                 self._fired(path)
 
     def forget(self, unwanted: Callable[[str], bool]) -> None:

@@ -152,7 +152,6 @@ class SparkHaClusterTrigger(BaseEventTrigger):
 
     def notices(self) -> Notices:
         """Return what decides which observations become events."""
-        # guard: watchers-that-tell-hear-of-each-attempt
         return Notices(self.repeat_after, self.remind_after, by_outage=not self.recovers)
 
     async def events(self) -> AsyncIterator[Event]:
@@ -177,7 +176,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                 )
                 with (
                     hub.announcing(announced),
-                    closing(view),  # guard: looks-outlive-their-watcher
+                    closing(view),
                     closing(health) if health is not None else nullcontext(),
                 ):
                     async for event in self._follow(
@@ -187,7 +186,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
 
     def announcement(self, cluster: ClusterPaths) -> Announcement | None:
         """Return how this is shown to people; ``None`` when no DAG recovers what it reports."""
-        if NO_LEADER not in self.emit or not self.recovers:  # guard: triggers-that-only-tell-count-as-recoverers
+        if NO_LEADER not in self.emit or not self.recovers:
             return None
         return Announcement.of_cluster(cluster, f"event trigger of {self.spark_ha_conn_id}")
 
@@ -229,7 +228,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                         seen[CLUSTER] = inspected
                         if health is not None:
                             seen |= await _read_last(hub, health, jobs, unread)
-                            seen = of_leaders(seen)  # guard: lost-leaders-are-told-as-stalled
+                            seen = of_leaders(seen)
                         for event in notices.take(seen, time.monotonic()):
                             yield event
                     pause = min(self.poll_interval, notices.next_due(time.monotonic()))
@@ -246,7 +245,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
 
     def _health(self) -> HealthView | None:
         """Return what reads the health of the jobs; ``None`` when no watcher of the stream wants to know."""
-        if not self._reads_health:  # guard: health-is-always-read
+        if not self._reads_health:
             return None
         bounds = Bounds(
             checkpoint_grace=self.checkpoint_grace,
@@ -281,9 +280,9 @@ async def _read_last(hub: Hub, health: HealthView, jobs: Sequence[str], unread: 
     """Return the health of jobs as it was read last, by now if that works: what leaders do is told in any case."""
     try:
         await hub.call(partial(health.read, jobs=jobs), of_cluster=True)
-    except asyncio.TimeoutError:  # guard: late-health-hides-lost-leaders
+    except asyncio.TimeoutError:
         unread.goes_on("no answer in time")
-    except HaError as error:  # guard: unread-health-hides-lost-leaders
+    except HaError as error:
         unread.goes_on(str(error))
     else:
         unread.over()

@@ -134,7 +134,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         """Need no look while the attempt leads that the log knows."""
         leader = leader_of(found[paths.leader])
         if leader is None or leader.run != self.number or found[paths.run_result(self.number)] is not None:
-            self._unled = self._unled or time.monotonic()  # guard: losses-count-from-the-first-look
+            self._unled = self._unled or time.monotonic()
             return Need.ALWAYS
         self._unled = None
         if self.wait_for == RUNNING or leader.attempt != self.attempt:
@@ -168,7 +168,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         if event["status"] != "lost":
             return event
         due = self._due(client, snapshot, event)
-        return event | {"status": "recover"} if due <= time.monotonic() else None  # guard: delay-in-a-second-deferral
+        return event | {"status": "recover"} if due <= time.monotonic() else None
 
     async def on_kill(self) -> None:
         """Stop the job when a user ended the task and asked for that; see ``triggers/_kill.py`` for every guard."""
@@ -207,7 +207,6 @@ class SparkHaJobTrigger(SparkHaTrigger):
         if attempt == self.lost_attempt:
             return self._remember(attempt, self._created + (self.recover_after or 0.0), proven=True).due
         proven = _proven_dead(snapshot)
-        # guard: proof-unseen-by-a-trigger
         if known is not None and known.attempt == attempt and known.proven == proven:
             return known.due
         left = client.job(self.job_id).delay_left(snapshot)

@@ -59,7 +59,7 @@ class SparkHaOperationTrigger(SparkHaTrigger):
         paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
         view = RunStore(client.coordinator, paths).get(self.number)
         event = operation_event(operation, view, until_ended=self.until_ended)
-        return self._lost(client, operation) if event is None else event  # guard: lost-driver-leaves-a-stop-waiting
+        return self._lost(client, operation) if event is None else event
 
     def _lost(self, client: HaClient, operation: Operation) -> Event | None:
         from airflow_provider_ha.control.administration.stop import UnansweredStop  # noqa: PLC0415  # brings the stores

@@ -75,7 +75,7 @@ def graph_view(
     :param site_conf: The site's file, and the keys that it sets.
     """
     shown = {name: getattr(graph, name) for name in GraphView.model_fields if name in JobGraph.model_fields}
-    shown["arguments"] = hidden(graph.arguments)  # guard: graphs-show-the-secrets-of-arguments
+    shown["arguments"] = hidden(graph.arguments)
     return GraphView(
         **shown,
         conf_keys=tuple(sorted({*graph.conf, *counted(graph.lineage, graph.conf)})),

@@ -45,7 +45,7 @@ def out_of_reach(snapshot: JobSnapshot, here: str) -> str:
     if status is None or not _is_loopback(status.metrics):
         return ""
     host = _host_of(snapshot, status)
-    if host == here:  # guard: loopbacks-of-other-hosts-are-targets
+    if host == here:
         return ""
     where = f"host {host}" if host else "a host that is not known"
     return (

@@ -39,13 +39,7 @@ class Bench:
         """Apply one mutant and see whether its test notices."""
         began = time.monotonic()
         outcome, detail = self._tried(mutant)
-        return Result(
-            id=mutant.id,
-            fingerprint=mutant.fingerprint,
-            outcome=outcome,
-            seconds=round(time.monotonic() - began, 1),
-            detail=detail,
-        )
+        return Result(mutant, outcome, round(time.monotonic() - began, 1), detail)
 
     def control(self, name: str, tests: list[str]) -> set[str]:
         """Those of the tests that pass on an unchanged copy."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from tests.mutants.guards import GuardError, Source, guarded_files
 
@@ -37,37 +37,28 @@ class Mutant(BaseModel):
     """One change that a named test must notice.
 
     :param id: lower case words, unique over all lists
-    :param rule: what the change breaks: ``H3``, ``design 4.2``
-    :param guard: what marks the statement, see :mod:`tests.mutants.guards`
-    :param file: path from the repository's root; of a mutant with a guard it is found, not written
-    :param old: text that begins exactly once in the statement; without a guard, in the file
+    :param guard: what marks the statement, see :mod:`tests.mutants.guards`; in a list the id unless it says otherwise
+    :param file: path from the repository's root; found by the guard, empty when no statement has it
+    :param old: text that begins exactly once in the statement
     :param new: what is put in its place
     :param test: pytest node id; without its parameters all of them are run and one has to fail
-    :param why: one sentence
+    :param why: one sentence, with the code of its rule or contract in brackets: ``(H3)``
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    rule: str = Field(min_length=1)
-    guard: str = ""
-    file: str = Field(default="", pattern=r"^(airflow_provider_ha/.*\.py|java/src/.*\.java)?$")
+    guard: str = Field(min_length=1)
+    file: str
     old: str = Field(min_length=1)
     new: str
     test: str = Field(pattern=r"^tests/.*\.py::")
     why: str = Field(min_length=1)
 
-    @model_validator(mode="after")
-    def _has_a_place(self) -> Mutant:
-        if not self.guard and not self.file:
-            raise ValueError(f"{self.id} names no guard")
-        return self
-
     @property
     def fingerprint(self) -> str:
-        """Changes when the mutant does: a result belongs to one of them. The guard only says where it is."""
-        told = repr((self.file, self.old, self.new, self.test))
-        return hashlib.sha256(told.encode()).hexdigest()[:12]
+        """Changes when the mutant does: a result belongs to one of them. Without the file, so modules may move."""
+        return hashlib.sha256(repr((self.guard, self.old, self.new, self.test)).encode()).hexdigest()[:12]
 
     def places(self, source: Source) -> list[int]:
         """Return where its text stands in its file: once, or it cannot be tried."""
@@ -103,6 +94,5 @@ def _listed(file: Path, guarded: Mapping[str, str]) -> list[Mutant]:
 
 
 def _mutant(table: dict[str, Any], guarded: Mapping[str, str]) -> Mutant:
-    if "guard" not in table:
-        return Mutant(**table)
-    return Mutant(**table, file=guarded.get(table["guard"], ""))  # a file beside it is refused: it is given twice
+    guard = table.get("guard", table["id"])
+    return Mutant(**{**table, "guard": guard}, file=guarded.get(guard, ""))  # refuses a list that names a file

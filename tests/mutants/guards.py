@@ -69,11 +69,9 @@ class Source:
                 lines.append(without_guard(line))
         return cls("\n".join(lines), tuple(guards), java)
 
-    def places(self, old: str, guard: str = "") -> list[int]:
-        """Return where a text stands: anywhere, or beginning in the statement of a guard."""
+    def places(self, old: str, guard: str) -> list[int]:
+        """Return where a text begins in the statement of a guard."""
         found = [match.start() for match in re.finditer(f"(?={re.escape(old)})", self.text)]
-        if not guard:
-            return found
         spans = [self._statement(one.line) for one in self.guards if one.id == guard]
         return [place for first, last in spans for place in found if first <= self._line(place) <= last]
 

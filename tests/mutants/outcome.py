@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from tests.mutants.catalogue import Mutant
 
@@ -26,13 +27,11 @@ class Outcome(str, Enum):
     FAILS_ANYWAY = "the test fails without it"
 
 
-class Result(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Result:
     """What became of one mutant."""
 
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    fingerprint: str
+    mutant: Mutant
     outcome: Outcome
     seconds: float
     detail: str = ""

@@ -1,143 +1,143 @@
-"""Writes tests/mutants/README.md: ``python -m tests.mutants.page``, after ``make mutants``.
+"""Writes tests/mutants/README.md: ``python -m tests.mutants.page``; ``make mutants`` does it at its end.
 
-Case, our test and mutant come from the markers and the lists; the result is the last one of ``build/mutants``. A result
-of a mutant that was changed since is not shown. What has no test is listed as such. Results of checkouts that are gone
-are kept beside the page, by the fingerprints of the mutants that were tried.
+Cases, tests and mutants come from the tests' ``flink`` markers and the lists. A result belongs to the fingerprint of a
+mutant: that of one that was changed since is dropped.
 """
 
 from __future__ import annotations
 
+import ast
+import fcntl
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.catalogue import ROOT, Mutant, load, read_toml
-from tests.mutants.marked import Marked, marked_tests
-from tests.mutants.outcome import Result
-from tests.mutants.run import RESULTS, recall
 
 
 PAGE = ROOT / "tests" / "mutants" / "README.md"
-KEPT = ROOT / "tests" / "mutants" / "results.json"  # fingerprint of a mutant -> its last result
+RESULTS = ROOT / "tests" / "mutants" / "results.json"  # fingerprint of a mutant -> its last result
 CASES = ROOT / "tests" / "mutants" / "flink" / "cases.toml"
 
-NO_TEST = "no test"
-NOT_TRIED = "not tried"
-
 _HEAD = """\
-# Conformance and mutants
+# Mutants and conformance
 
-Flink's own suites hold the rules of high availability that this provider takes over. The first table says for each of
-their cases which of our tests holds the rule, on our pieces and in our words, and which mutant belongs to it. A case
-without a test is listed as well.
+A mutant is one change of the package that breaks one rule of election, fencing, pointers, removal or verdicts. It
+names a guard: a statement that carries the comment `# guard: <id>`, in Java a line with `// guard: <id>`.
+`make mutants` applies each mutant to a copy and runs the test that must notice. A test that could not run, or that
+fails without the change too, has killed nothing. Random changes cover the other code: `make mutants MINUTES=480`.
 
-A mutant is one change of the package that breaks one rule. It names a guard: a statement that carries the comment
-`# guard: <id>`, in Java a line with `// guard: <id>`. `make mutants` applies each mutant to a copy and runs the test
-that must notice. A test that could not run, or that fails without the change too, has killed nothing.
-
-Beside the list, `make mutants RANDOM=n SEED=s` changes the package at random: a condition is negated, a comparison
-shifted, a `raise` or a call dropped, `and` and `or` swapped, a boolean or a small number changed. Each change is tried
-with the quick tests that execute its line. Two samples of 120 (seed 11): the first one of an earlier tree, of
-coordination, pointers, formats, restore, jobs and submit; the second one of these and the driver:
-
-| result | first | second |
-|---|---|---|
-| killed by the quick tests as they were | 87 | 99 |
-| survived, or no quick test executed the line; a new test kills it | 28 | 7 |
-| no quick test executed the line, which runs in another process; one of the mutants below is the change | | 6 |
-| survived: code that was not needed, removed | | 3 |
-| no test can see it: listed with its reason in `tests/mutants/random_changes/equivalent.toml` | 5 | 5 |
-
-This page is made by `python -m tests.mutants.page` from the tests' markers, the lists in `tests/mutants` and the
-results of the last `make mutants`. A test holds that it is in step.
+`make mutants` and `python -m tests.mutants.page` write this page from the lists in `tests/mutants`, from `results.json`
+and from the tests' `flink` markers. A test holds that it is in step.
 """
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Marked:
+    """One ``flink`` marker of one test.
+
+    :param entry: The number of the case.
+    :param test: Node id without parameters.
+    :param name: The case, as Flink names it.
+    :param mutant: Id of the mutant that the test kills; empty for none.
+    """
+
+    entry: int
+    test: str
+    name: str
+    mutant: str = ""
+
+
 def main() -> None:
-    """Write the page."""
-    mutants = load()
-    results = kept(json.loads(KEPT.read_text(encoding="utf-8")), recall(RESULTS), mutants)
-    KEPT.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n", encoding="utf-8")
-    PAGE.write_text(page(cases(), marked_tests(), mutants, results), encoding="utf-8")
+    """Write the page, and drop the results of mutants that are gone."""
+    remember({})
     print(f"{PAGE.relative_to(ROOT)} is written")
 
 
-def kept(earlier: Mapping[str, str], newer: Iterable[Result], mutants: Sequence[Mutant]) -> dict[str, str]:
-    """Return fingerprint -> result of each mutant that was tried as it is now. Pure.
+def remember(newer: Mapping[str, str]) -> None:
+    """Add results to those of earlier runs, and write the page. Two runs may end at the same time.
 
-    :param earlier: Fingerprint -> result, of other checkouts.
-    :param newer: Of this one.
+    :param newer: Fingerprint of a mutant -> its result.
     """
-    known = {**earlier, **{result.fingerprint: result.outcome.value for result in newer}}
-    return {mutant.fingerprint: known[mutant.fingerprint] for mutant in mutants if mutant.fingerprint in known}
+    mutants = load()
+    with CASES.open(encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        results = {**recorded(), **newer}
+        results = {one.fingerprint: results[one.fingerprint] for one in mutants if one.fingerprint in results}
+        RESULTS.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+        PAGE.write_text(page(without_a_test(), marked_tests(), mutants, results), encoding="utf-8")
 
 
-def cases() -> dict[int, str]:
-    """Return entry -> test of Flink."""
-    listed = read_toml(CASES)["cases"]
-    return {int(entry): str(name) for entry, name in listed.items()}
+def recorded() -> dict[str, str]:
+    """Return fingerprint -> result, of earlier runs."""
+    found: dict[str, str] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return found
+
+
+def without_a_test() -> dict[int, str]:
+    """Return entry -> case of Flink, of those that no test of ours holds."""
+    return {int(entry): str(name) for entry, name in read_toml(CASES)["cases"].items()}
+
+
+def marked_tests(root: Path = ROOT) -> list[Marked]:
+    """Read the markers from the source of the tests, which are decorators there: nothing is imported."""
+    return sorted(one for file in (root / "tests").rglob("test_*.py") for one in _markers(file, root))
 
 
 def page(
-    listed: Mapping[int, str], marked: Sequence[Marked], mutants: Sequence[Mutant], results: Mapping[str, str]
+    untested: Mapping[int, str], marked: Sequence[Marked], mutants: Sequence[Mutant], results: Mapping[str, str]
 ) -> str:
     """Return the page's text. Pure.
 
+    :param untested: Entry -> case of Flink.
     :param results: Fingerprint of a mutant -> its result.
     """
-    shown = {mutant.id: results.get(mutant.fingerprint, NOT_TRIED) for mutant in mutants}
-    tested = {one.entry for one in marked}
-    of_flink = "\n".join(row for entry in sorted(listed) for row in _case_rows(entry, listed[entry], marked, shown))
-    of_ours = "\n".join(_mutant_row(mutant, shown) for mutant in mutants)
-    killed = sum(result == "killed" for result in shown.values())
-    tried = sum(result != NOT_TRIED for result in shown.values())
+    killed = sum(results.get(one.fingerprint) == "killed" for one in mutants)
+    of_ours = "\n".join(
+        f"| `{one.id}` | {one.why.replace('|', 'or')} | {results.get(one.fingerprint, 'not tried')} |"
+        for one in mutants
+    )
+    tested = [(one.entry, one.name, f"`{_short(one.test)}`", one.mutant and f"`{one.mutant}`") for one in marked]
+    rows = sorted([*tested, *((entry, case, "no test", "") for entry, case in untested.items())])
+    of_flink = "\n".join(f"| {entry} | `{case}` | {test} | {mutant} |" for entry, case, test, mutant in rows)
     return (
-        f"{_HEAD}\n## Flink's cases\n\n{len(tested & listed.keys())} of {len(listed)} cases have a test.\n\n"
-        f"| | case of Flink | our test | mutant | result |\n|---|---|---|---|---|\n{of_flink}\n\n"
-        "## Mutants\n\nRules are those of the [design](../../docs/explanation/design.md#4-contracts), or of Flink: H of"
-        " pointers and payloads, C of\ncheckpoints, I of their numbers, J of job graphs, L of leadership, P of"
-        " ownership, R of results.\n\n"
-        f"{len(mutants)} are listed, {tried} were tried as they are now, {killed} of these were killed.\n\n"
-        f"| mutant | rule | what would go wrong | test that kills it | result |\n|---|---|---|---|---|\n{of_ours}\n"
+        f"{_HEAD}\n## Mutants\n\n{killed} of {len(mutants)} are killed as they are now. In brackets is the"
+        " [rule](../../docs/reference/rules.md) or the contract of the\n"
+        "[design](../../docs/explanation/design.md#4-contracts) that is broken.\n\n"
+        f"| mutant | what would go wrong | result |\n|---|---|---|\n{of_ours}\n\n"
+        "## Flink's cases\n\nFlink's own suites hold the rules of high availability that this provider takes over."
+        f" {len({one.entry for one in marked})} of\n{len({row[0] for row in rows})} cases have a test.\n\n"
+        f"| | case of Flink | our test | mutant |\n|---|---|---|---|\n{of_flink}\n"
     )
 
 
-def without_results(text: str) -> list[list[str]]:
-    """Return the cells of a page's tables without the last column: what has to be in step at any time."""
-    return [row.strip("| ").split(" | ")[:-1] for row in text.splitlines() if row.startswith("| ")]
-
-
-def unknown(listed: Mapping[int, str], marked: Iterable[Marked], mutants: Iterable[Mutant]) -> list[str]:
-    """Return what the markers name and no list holds."""
-    ids = {mutant.id for mutant in mutants}
+def unknown(untested: Mapping[int, str], marked: Sequence[Marked], mutants: Iterable[Mutant]) -> list[str]:
+    """Return what is wrong with markers: a mutant that is not listed, or a case of two names or without a test."""
+    ids, names = {mutant.id for mutant in mutants} | {""}, {one.entry: one.name for one in marked}
     return [
-        *(f"{one.test}: no case {one.entry}" for one in marked if one.entry not in listed),
-        *(f"{one.test}: no mutant {one.mutant}" for one in marked if one.mutant and one.mutant not in ids),
+        *(f"{one.test}: no mutant {one.mutant}" for one in marked if one.mutant not in ids),
+        *(f"{one.test}: case {one.entry} has two names" for one in marked if one.name != names[one.entry]),
+        *(f"case {entry} has a test" for entry in untested if entry in names),
     ]
 
 
-def _case_rows(entry: int, case: str, marked: Sequence[Marked], shown: Mapping[str, str]) -> list[str]:
-    own = [one for one in marked if one.entry == entry]
-    if not own:
-        return [f"| {entry} | `{case}` | {NO_TEST} | | |"]
-    return [
-        f"| {entry} | `{case}` | {_test(one.test)} | {_mutant(one.mutant)} | {shown.get(one.mutant or '', '')} |"
-        for one in own
-    ]
+def _short(test: str) -> str:
+    return test.removeprefix("tests/").replace(".py::", " ")
 
 
-def _mutant_row(mutant: Mutant, shown: Mapping[str, str]) -> str:
-    why = mutant.why.replace("|", "or")
-    return f"| `{mutant.id}` | {mutant.rule} | {why} | {_test(mutant.test)} | {shown[mutant.id]} |"
-
-
-def _test(node: str) -> str:
-    file, _, test = node.removeprefix("tests/").partition("::")
-    return f"`{Path(file).with_suffix('')}` `{test}`"
-
-
-def _mutant(name: str | None) -> str:
-    return f"`{name}`" if name else ""
+def _markers(file: Path, root: Path) -> Iterator[Marked]:
+    text = file.read_text(encoding="utf-8")
+    if "flink(" not in text:
+        return
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for call in node.decorator_list:
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("flink", "pytest.mark.flink"):
+                words = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
+                test = f"{file.relative_to(root).as_posix()}::{node.name}"
+                yield Marked(test=test, name=ast.literal_eval(call.args[0]), **words)
 
 
 if __name__ == "__main__":

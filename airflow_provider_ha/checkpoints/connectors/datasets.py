@@ -69,7 +69,7 @@ def place_name(place: str) -> DatasetName | None:
         path = unquote(parts.path) if parts.scheme else place
         return DatasetName("file", path) if path.startswith("/") else None
     said, _, path = place.partition("://")[2].partition("/")  # Hadoop takes "?" and "#" as parts of a name
-    authority = said.rpartition("@")[2]  # guard: credentials-are-names
+    authority = said.rpartition("@")[2]
     if parts.scheme in SCHEMES:
         return DatasetName(f"s3://{authority}", path.strip("/") or "/")
     if parts.scheme == HDFS:

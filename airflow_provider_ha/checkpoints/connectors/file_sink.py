@@ -149,7 +149,7 @@ class FileSink:
 
     def judge(self, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge the log's batches beyond the recorded ones, and its missing batches."""
-        if self.output is None:  # guard: outputs-to-come-are-missed
+        if self.output is None:
             return {}  # restored from another job, and stopped before its script named its own output
         if case.top is None:
             _judge_another_output(case, findings)
@@ -216,7 +216,7 @@ class FileSink:
 
     def _entries(self) -> dict[int, str]:
         found = names(self.record()) if self.output is not None else []
-        return {} if is_seeding(found) else entry_names(found)  # guard: half-seeded-outputs-have-batches
+        return {} if is_seeding(found) else entry_names(found)
 
     def _digest(self, name: str) -> str:
         return hashlib.sha256(read(self.record(), name)).hexdigest()
@@ -247,7 +247,7 @@ def _judge_log(case: SinkCase, top: int, findings: Findings) -> dict[int, str]:
     set_aside: dict[int, str] = {}
     reached, digests = case.state.reached, case.state.digests
     digest = digests.get(reached)
-    if case.drained is not None and digest and case.drained == (reached, digest):  # guard: any-entry-is-the-drains
+    if case.drained is not None and digest and case.drained == (reached, digest):
         set_aside[reached] = digest
         reached -= 1
     if reached > top:

@@ -168,7 +168,7 @@ def summary(notes: Mapping[int, ForeachBatchRecord], turns: Mapping[int, int] | 
     finished = -1
     for epoch in sorted({*notes, *(turns or {})}):
         if turns is not None and epoch in turns:
-            finished = min(finished, turns[epoch] - 1)  # guard: batches-before-a-turn-are-finished
+            finished = min(finished, turns[epoch] - 1)
         if epoch in notes:
             finished = max(finished, notes[epoch].finished)
     return GivenBatches(begun=max(note.begun for note in notes.values()), finished=finished)

@@ -147,7 +147,7 @@ class IcebergMetadata:
         found = names(tree)
         versions = {int(match[1]): name for name in found if (match := _VERSION.fullmatch(name))}
         if not versions:
-            if any(_OF_A_CATALOG.fullmatch(name) for name in found):  # guard: metadata-of-catalogs-is-guessed
+            if any(_OF_A_CATALOG.fullmatch(name) for name in found):
                 raise self._unknown("its catalog says which metadata is current, and is not asked from here", "")
             return None
         newest = max(versions)

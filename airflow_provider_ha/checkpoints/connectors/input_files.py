@@ -47,7 +47,7 @@ class InputFile(NamedTuple):
 
     def is_same(self, now: Found) -> bool:
         """Return whether the file that is there now is this one: some clocks have whole seconds only."""
-        if self.length is not None and now.length != self.length:  # guard: replaced-inputs-of-one-time-are-the-same
+        if self.length is not None and now.length != self.length:
             return False
         if self.timestamp is None or now.mtime == self.timestamp:
             return True
@@ -135,7 +135,6 @@ def judge_files(
 def judge_unasked(replay: Iterable[BatchEntry], asked: frozenset[str], findings: Findings) -> None:
     """Judge file sources on file systems that cannot be read from here: their files are unknown."""
     schemes = sorted({urlsplit(file.path).scheme for entry in replay for file in _files(entry)} - asked)
-    # guard: inputs-on-other-file-systems-are-there
     for scheme in (scheme for scheme in schemes if scheme not in SCHEMES | {HDFS}):
         findings.add_unknown(
             f"input files of the batches that are replayed lie on a file system ({scheme}:) that cannot be asked from "

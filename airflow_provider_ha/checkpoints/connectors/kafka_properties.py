@@ -92,7 +92,7 @@ def read_properties(path: Path | None) -> dict[str, str]:
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
-    if status.st_uid not in {os.geteuid(), _ROOT}:  # guard: kafka-properties-of-any-owner
+    if status.st_uid not in {os.geteuid(), _ROOT}:
         raise ConfigurationError(
             f"Kafka's client properties {path} belong to user {status.st_uid}, and user {os.geteuid()} reads them",
             next_step=f"Read them as their owner, or check and name your own copy: chmod 600 {path}",
@@ -114,13 +114,13 @@ def _property(path: Path, number: int, line: str) -> tuple[str, str]:
         raise ConfigurationError(
             f"line {number} of Kafka's client properties {path} is not name=value", next_step="Correct it"
         )
-    if name not in _ALLOWED and not name.startswith(_ALLOWED_PREFIX):  # guard: kafka-properties-load-code
+    if name not in _ALLOWED and not name.startswith(_ALLOWED_PREFIX):
         raise ConfigurationError(
             f"line {number} of Kafka's client properties {path} sets {name!r}, which is not among the properties that "
             "are taken: those that run or load code are refused, and so is what is not known",
             next_step="Remove the line; a login needs security.protocol, ssl.* and sasl.* alone",
         )
-    if name in _IN_SHELL and not _PLAIN.fullmatch(value):  # guard: kafka-principals-are-commands
+    if name in _IN_SHELL and not _PLAIN.fullmatch(value):
         raise ConfigurationError(
             f"line {number} of Kafka's client properties {path} sets {name!r} to a value that a shell interprets",
             next_step="Use letters, digits and _ @ . / : + - only",

@@ -54,11 +54,10 @@ class StoredSinkLog:
         key = f"{LOG}/{entries[last]}"
         found = self._files.info(key)
         data = self._files.read(key) if found is not None and last == batch else b""
-        # guard: stored-entries-of-others-are-set-aside
         if found is None or last > batch or hashlib.sha256(data).hexdigest() != sha256:
             raise _refused(batch, self._files)
-        log_files(log_of_files(self._files), batch - 1)  # guard: stored-logs-lose-what-they-need
-        self._keep(f"{LOG}/.{entries[batch]}.{sha256[:12]}.aside", data)  # guard: stored-entries-go-without-a-copy
+        log_files(log_of_files(self._files), batch - 1)
+        self._keep(f"{LOG}/.{entries[batch]}.{sha256[:12]}.aside", data)
         self._remove(found, batch)
         return True
 
@@ -72,7 +71,7 @@ class StoredSinkLog:
 
     def _remove(self, entry: StoredFile, batch: int) -> None:
         now = self._files.info(entry.key)
-        if now is not None and now != entry:  # guard: entries-that-came-since-are-removed
+        if now is not None and now != entry:
             raise _refused(batch, self._files)
         self._files.delete(entry.key)
 
@@ -89,7 +88,7 @@ class StoredSinkLog:
         names = [name for name in log_files(source, batch) if not name.startswith(".")]
         wanted = {name: read(source, name) if mode == "continue" else EMPTY_ENTRY for name in names}
         self._begin(wanted)
-        for name in reversed(names):  # guard: seeds-begin-at-the-beginning
+        for name in reversed(names):
             self._keep(f"{LOG}/{name}", wanted[name])
         self._files.delete(f"{LOG}/{SEEDING}")
 
@@ -101,7 +100,7 @@ class StoredSinkLog:
             if self._files.read(f"{LOG}/{SEEDING}") == said:
                 return
             raise _exists(self._files, "another log is being made there")
-        if entry_names(there):  # guard: stored-logs-are-seeded-over
+        if entry_names(there):
             raise _exists(self._files, "it has a log already")
         self._keep(f"{LOG}/{SEEDING}", said)
 

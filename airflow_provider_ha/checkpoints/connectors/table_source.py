@@ -157,7 +157,7 @@ class _DeltaHistory:
     def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:
         """Return the missing part after *start*; without *start*, the query begins with the whole table."""
         table = f"Delta table {self.place}"
-        if end["reservoirId"] != self.table_id:  # guard: another-delta-table-is-the-same
+        if end["reservoirId"] != self.table_id:
             return f"{table} was made again since: its id is {self.table_id}, and {end['reservoirId']} was read"
         newest = max((*self.commits, *self.whole), default=-1)
         for offset in (end, start or end):

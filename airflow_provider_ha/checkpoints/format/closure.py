@@ -97,7 +97,7 @@ def needed_files(
         state += state_metadata(directory, batch)
     if planned is not None:
         needed.append(f"{OFFSETS}/{planned}")
-        needed += _before_compaction(directory, batch)  # guard: forks-without-what-was-merged
+        needed += _before_compaction(directory, batch)
     if last >= 0:
         needed += source_files(directory, read_offsets(directory, last))
     return list(dict.fromkeys(needed + state)), planned
@@ -128,7 +128,7 @@ def _before_compaction(directory: Tree, batch: int) -> list[str]:
     """
     try:
         return source_files(directory, read_offsets(directory, batch)) if batch >= 0 else []
-    except files.FileGoneError:  # guard: forks-need-what-was-merged
+    except files.FileGoneError:
         return []  # Spark has removed it already
 
 
@@ -143,7 +143,7 @@ def source_log(directory: Tree, offsets: OffsetsEntry, position: int) -> str:
     named = [name for name in files.names(directory / SOURCES) if not name.isdigit() and not name.startswith(".")]
     if not named or (directory / by_position).is_directory():
         return by_position
-    if len(named) == len(offsets.sources) == 1:  # guard: any-named-source-is-the-one
+    if len(named) == len(offsets.sources) == 1:
         return f"{SOURCES}/{named[0]}"
     reason = f"offset log format 1 does not say which of {', '.join(named)} is source {position}"
     raise files.UnreadableError(SOURCES, reason, next_step=_NAMES_IN_OFFSETS)

@@ -76,7 +76,7 @@ def _lz4(stream: ByteStream, size: int) -> Iterator[bytes]:
         if packed > (left := size - stream.position):
             problem = f"claims {packed} packed bytes, the stream ended prematurely: {left} are there"
             raise StreamCutError(f"the LZ4 block at byte {at} {problem}")
-        if not unpacked and checksum:  # guard: end-blocks-have-any-sum
+        if not unpacked and checksum:
             raise StreamCorruptError(f"the LZ4 block at byte {at} is empty, and has a checksum")
         if unpacked:
             yield _lz4_block(stream.take(packed), token & 0xF0, unpacked, checksum)
@@ -126,7 +126,7 @@ def _zstd(stream: ByteStream, size: int) -> Iterator[bytes]:
     try:
         # What is at hand, and no more: what follows the records may be no frame at all.
         while piece := reader.read1(_ZSTD_PIECE):
-            left -= len(piece)  # guard: zstandard-unpacks-without-end
+            left -= len(piece)
             if left < 0:
                 raise NotLookedIntoError(f"it has {size} bytes and unpacks to more than {limit}")
             yield piece

@@ -109,7 +109,7 @@ class ContentCheck:
         """Check the content; return why it could not be judged, and the error that only a read of rows meets."""
         try:
             _check_content(file, read, self._release)
-            self._check_changed(file, read)  # guard: changed-rows-are-rows
+            self._check_changed(file, read)
         except NotLookedIntoError as reason:
             return str(reason), None
         except TableDataError as error:
@@ -181,7 +181,7 @@ def _check_zip(path: str, read: SinglePass, release: Release) -> None:
     by_id = "_" in path.rpartition("/")[2]
     wanted = release.inner_version(by_id=by_id)
     depends = by_id and version == "v1" and version != wanted
-    if version != wanted and not depends:  # guard: zips-of-4-0-are-read-by-all
+    if version != wanted and not depends:
         raise CheckpointCorruptError(
             path, f"its inner metadata has the version {version!r}, which this release refuses"
         )
@@ -191,7 +191,7 @@ def _check_zip(path: str, read: SinglePass, release: Release) -> None:
     empty = [name for name, size in members.sizes.items() if size == 0 and not name.endswith(".log")]
     if empty:
         raise CheckpointCorruptError(path, f"its member {empty[0]} is empty")
-    if depends:  # guard: zips-of-another-jvm-are-read
+    if depends:
         raise NotLookedIntoError(OF_A_JVM_OF_FORMAT_1)
 
 

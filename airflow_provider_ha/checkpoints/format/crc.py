@@ -67,7 +67,7 @@ def recorded_crc32c(checksum_file: bytes, size: int) -> int | None:
     :param size: Bytes that the file has. A checksum of another size is another file's.
     """
     recorded = _spark_record(checksum_file)
-    if recorded is None or recorded.size != size or recorded.algorithm != "CRC32C":  # guard: checksums-of-another-size
+    if recorded is None or recorded.size != size or recorded.algorithm != "CRC32C":
         return None
     return recorded.value & _MASK
 

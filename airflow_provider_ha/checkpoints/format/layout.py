@@ -78,7 +78,6 @@ def _last(log: Tree) -> int:
 
 
 def _of_spark(found: list[int], log: Tree) -> list[int]:
-    # guard: fences-count-as-batches
     if found and log.may_be_fenced and fence_at(log, str(found[-1])) is not None:
         return found[:-1]
     return found

@@ -34,14 +34,14 @@ class LogEntries:
         """Return the entries of both logs."""
         entries, done = sorted(planned), frozenset(committed)
         oldest = entries[0] if entries else 0
-        known = sorted({*entries, *(batch for batch in done if batch > oldest)})  # guard: both-logs-are-purged-together
+        known = sorted({*entries, *(batch for batch in done if batch > oldest)})
         everything = sorted({*entries, *done})
         gaps = ((one + 1, other - 1) for one, other in pairwise(everything) if other > one + 1)
         return cls(tuple(entries), done, tuple(known), tuple(gaps))
 
     def leaves_out(self, *, beside: int) -> bool:
         """Return whether batches are missing elsewhere than right below *beside*: one gap may be a lost entry."""
-        return any(last != beside - 1 for _, last in self.left_out)  # guard: one-gap-is-asynchronous
+        return any(last != beside - 1 for _, last in self.left_out)
 
     def previous(self, batch: int, *, sparse: bool) -> int | None:
         """Return the batch whose entry Spark reads next to that of *batch*; ``None`` for none.

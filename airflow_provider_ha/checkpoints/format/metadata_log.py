@@ -155,9 +155,9 @@ def parse_query_id(text: str) -> tuple[str, str]:
     value = document.get("id") if isinstance(document, dict) else None
     if not isinstance(value, str) or not value:
         raise CheckpointCorruptError(METADATA, "it holds no query id")
-    if not _UUID.fullmatch(value):  # guard: any-word-is-a-query-id
+    if not _UUID.fullmatch(value):
         raise CheckpointCorruptError(METADATA, f"its query id {value[:40]!r} is no UUID")
-    return value, text.lstrip()[end:].strip()  # guard: text-behind-the-query-id-blocks
+    return value, text.lstrip()[end:].strip()
 
 
 def _entry(directory: Tree, path: str) -> str:

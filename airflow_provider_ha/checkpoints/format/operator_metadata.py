@@ -54,7 +54,6 @@ def check_schemas_named(directory: Tree, operator: int, batch: int) -> list[str]
     place = f"{STATE}/{operator}/_metadata/v2"
     written = [number for number in numbers(directory, place) if number <= batch]
     if not written:
-        # guard: schemas-need-no-metadata
         raise FileGoneError(place, f"no metadata of the operator up to batch {batch} is there")
     path = f"{place}/{written[-1]}"
     document = _document(path, read_text(directory, path))
@@ -63,7 +62,7 @@ def check_schemas_named(directory: Tree, operator: int, batch: int) -> list[str]
         try:
             check_schemas(read(directory, schema))
         except FileGoneError:  # noqa: PERF203  # each schema for itself
-            if _name(document) != _JOIN:  # guard: every-schema-is-written-again
+            if _name(document) != _JOIN:
                 raise
             gone.append(schema)
         except StreamCorruptError as error:

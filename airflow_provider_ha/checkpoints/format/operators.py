@@ -124,7 +124,6 @@ def _seen_stores(directory: Tree, partition: str) -> tuple[str, ...]:
     One store of a join says that there are four: releases before 4.0 record their names nowhere.
     """
     seen = substores(directory, partition)
-    # guard: a-join-has-the-stores-that-are-seen
     return _JOIN_STORES if set(seen) & set(_JOIN_STORES) else seen or (DEFAULT_STORE,)
 
 
@@ -172,7 +171,6 @@ def _keys_are_empty(directory: Tree, place: str) -> bool:
                 stream = ByteStream(decode(SinglePass(file).pieces(), file.size))
                 length = int.from_bytes(stream.take(4), "big", signed=True)
                 if length >= 0:
-                    # guard: null-is-a-key
                     return length == 0 or (length == len(_NULL_KEY) and stream.take(length) == _NULL_KEY)
         except (CheckpointCorruptError, StreamCorruptError, NotLookedIntoError):  # noqa: PERF203  # each file for itself
             continue

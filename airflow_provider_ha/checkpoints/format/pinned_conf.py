@@ -63,7 +63,6 @@ def conf_refusals(metadata: Mapping[str, Any], release: Release) -> Iterator[str
         if isinstance(value, dict | list):
             yield f"its {key} is no text"
     for key, pinned in _PINNED.items():
-        # guard: conf-of-later-releases-is-read
         if key not in conf or pinned.since > release.version or isinstance(conf[key], dict | list):
             continue
         if conf[key] is None or not pinned.accepts(str(conf[key]), release):
@@ -103,7 +102,7 @@ def _is_join_format(text: str, release: Release) -> bool:
 
 
 _PINNED: Mapping[str, _Pinned] = {
-    SHUFFLE_PARTITIONS: _Pinned((2, 2), _at_least(1), "a number above 0"),  # guard: partitions-may-be-none
+    SHUFFLE_PARTITIONS: _Pinned((2, 2), _at_least(1), "a number above 0"),
     f"{_STREAMING}.multipleWatermarkPolicy": _Pinned((2, 4), _one_of("min", "max"), "min or max"),
     f"{_STREAMING}.flatMapGroupsWithState.stateFormatVersion": _Pinned((2, 4), _is_1_or_2, "1 or 2"),
     f"{_STREAMING}.aggregation.stateFormatVersion": _Pinned((2, 4), _is_1_or_2, "1 or 2"),

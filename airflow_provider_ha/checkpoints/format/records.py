@@ -48,7 +48,7 @@ def check_changelog(pieces: Iterable[bytes], *, reads_version: bool = False) -> 
         without records, this reads everything, including the end of the stream.
     """
     stream = ByteStream(pieces)
-    if reads_version:  # guard: ends-of-empty-changelogs-are-not-read
+    if reads_version:
         with contextlib.suppress(StreamCutError):
             stream.peek(_TEXT.size + int.from_bytes(stream.peek(_TEXT.size), "big"))
     version = _version(stream)

@@ -64,7 +64,7 @@ class Release:
     @property
     def skips_directories(self) -> bool:
         """Return whether a directory as a snapshot is ignored: 3.3, 3.5 and 4.1 continue, 4.2 and 4.3 fail."""
-        return self.version < (4, 2)  # guard: directories-are-skipped-for-ever
+        return self.version < (4, 2)
 
     @property
     def refuses_unfinished_repartition(self) -> bool:
@@ -81,7 +81,7 @@ class Release:
 
         :param by_id: Whether the zip belongs to checkpoint format 2.
         """
-        return not by_id or self.version < (4, 2)  # guard: zips-by-id-are-not-compared
+        return not by_id or self.version < (4, 2)
 
     def checks_spark_crc(self, *, by_id: bool, of_zip: bool) -> bool:
         """Return whether Spark's visible checksum files are enforced.
@@ -89,7 +89,6 @@ class Release:
         :param by_id: Whether the file belongs to checkpoint format 2: since 4.2 other files are not checked.
         :param of_zip: Whether it is a RocksDB zip: 4.1 stops reading before its end, and does not compare.
         """
-        # guard: zips-of-4-1-have-sums
         return (self.version == (4, 1) and not of_zip) or (by_id and self.version >= (4, 2))
 
 

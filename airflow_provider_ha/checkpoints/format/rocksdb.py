@@ -89,7 +89,7 @@ def repairs(store: Store, version: int, state_id: str | None) -> list[Chain]:
         if changelog not in store.names:
             return found
     tried = any(zip_name in store.names for zip_name, _ in steps[:within])
-    if tried and len(steps) > within and _first_version(steps[-1][1]) == 1:  # guard: changelogs-alone-are-a-repair
+    if tried and len(steps) > within and _first_version(steps[-1][1]) == 1:
         found.append(partial(_changelogs, store, steps))
     return found
 

@@ -32,7 +32,7 @@ def check_schemas(data: bytes) -> int:
         _number(stream, _ID)
         _document(stream)
         _number(stream, _ID)
-        for _ in range(_DOCUMENTS - 1):  # guard: a-cut-schema-is-whole
+        for _ in range(_DOCUMENTS - 1):
             _document(stream)
     return families
 

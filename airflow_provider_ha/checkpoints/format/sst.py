@@ -136,7 +136,7 @@ class _Table:
         for block in blocks:
             check(block)
             covered += block.size + TRAILER.size
-            if covered > self._read.size:  # guard: indexes-name-one-block-often
+            if covered > self._read.size:
                 raise StreamCorruptError(f"its blocks have more than {self._read.size} bytes, so some overlap")
         return covered
 

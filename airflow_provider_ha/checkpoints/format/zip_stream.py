@@ -82,7 +82,7 @@ class _Member:
             raise ZipCorruptError(f"a member's name claims {name_length} bytes, {_NAME_LIMIT} is the most")
         self._name = stream.take(name_length).decode(errors="replace")
         stream.skip(extra)
-        self._limit = min(keep.get(self._name, _MEMBER_LIMIT), _MEMBER_LIMIT, room)  # guard: zips-unpack-without-end
+        self._limit = min(keep.get(self._name, _MEMBER_LIMIT), _MEMBER_LIMIT, room)
         self._content: list[bytes] | None = [] if self._name in keep else None
         self._size = self._crc = 0
         self._check_claims(size - stream.position)

@@ -69,7 +69,7 @@ def _unanswered(
     """Return why it is not known whether Spark can load it; ``None`` when it is."""
     if rows is None:
         return _text(decisive_error(errors)) if errors else missing  # guard: silence-is-proof
-    if len(rows) < reading.partitions:  # guard: unseen-partitions-are-loaded
+    if len(rows) < reading.partitions:
         # Spark reads the partitions that it finds: a partition that it does not see has not been loaded.
         return f"Spark read {len(rows)} of {reading.partitions} partitions of {reading.title}"
     return None

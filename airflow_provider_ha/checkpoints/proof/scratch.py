@@ -47,7 +47,7 @@ def scratch(beside: Path | None, chosen: Path | None) -> Iterator[Path]:
         try_lock(descriptor)
         yield place
     finally:
-        shutil.rmtree(place, ignore_errors=True)  # guard: proofs-leave-their-copy
+        shutil.rmtree(place, ignore_errors=True)
         os.close(descriptor)
 
 
@@ -58,7 +58,7 @@ def check_space(place: Path, size: int) -> None:
     :raises StorageUnavailableError: The space is too small for the copy and Spark's files.
     """
     free = shutil.disk_usage(place).free
-    if free < _TIMES * size:  # guard: proofs-fill-the-disk
+    if free < _TIMES * size:
         raise StorageUnavailableError(
             f"{place.parent} has {free} bytes free, and a proof of {size} bytes of files needs {_TIMES * size}",
             next_step="Name a directory on a larger disk with --scratch",
@@ -82,14 +82,13 @@ def _remove_dead(parent: Path) -> None:
     for path in parent.glob(f"{PREFIX}*"):
         try:
             status = path.lstat()
-            # guard: links-are-remains
             if path.is_symlink() or status.st_uid != os.getuid() or time.time() - status.st_mtime < _NEWBORN_SECONDS:
                 continue
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             continue  # gone, or not ours: nothing that has to be removed for us
         try:
-            if try_lock(descriptor):  # guard: live-proofs-lose-their-copy
+            if try_lock(descriptor):
                 shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(descriptor)

@@ -63,7 +63,7 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
         )
     entries = tuple(readable(directory, after=before.committed - 1))
     created_at = _committed_at(directory, before.committed)
-    if progress(directory.fresh()) != before:  # guard: running-queries-are-adopted
+    if progress(directory.fresh()) != before:
         raise JobStateError(
             f"query {query!r} is running in {place}: it has gone on while it was looked at",
             next_step="Stop it for good first: two queries would write to one output",

@@ -43,6 +43,6 @@ def not_accepted(plan: RestorePlan, allow: Collection[Verdict]) -> list[Verdict]
     Each verdict is accepted separately: to accept that rows may be lost does not accept that others are written again.
     IMPOSSIBLE cannot be accepted.
     """
-    found = {finding.verdict for finding in plan.findings} | {plan.verdict}  # guard: the-worst-verdict-accepts-the-rest
+    found = {finding.verdict for finding in plan.findings} | {plan.verdict}
     refused = found - set(allow) - {Verdict.SAFE} | found & {Verdict.IMPOSSIBLE}  # guard: impossible-can-be-asked-for
     return sorted(refused, key=_SEVERITY.index, reverse=True)

@@ -50,7 +50,6 @@ class _OfQuery:
         self.cuts[payload.epoch] = max(cut.batch, self.cuts.get(payload.epoch, cut.batch))
         entries = self.entries.setdefault(payload.epoch, {})
         for entry in cut.entries:
-            # guard: older-records-replace-newer-ones
             if entry.batch not in entries or entries[entry.batch][0] <= payload.number:
                 entries[entry.batch] = payload.number, entry
 

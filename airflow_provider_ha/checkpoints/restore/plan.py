@@ -69,7 +69,6 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
         judgements.append(judgement)
     judgements += [_begun_later(name, batch) for name, batch in facts.begun_later.items()]
     given_up = _given_up(facts, choices)
-    # guard: own-state-is-given-up-unasked
     findings = (*(finding for item in judgements for finding in item.findings), *given_up)
     return RestorePlan(
         job_id=choices.job_id,
@@ -104,7 +103,7 @@ def _declared(known: QueryFacts) -> QueryFacts:
 def _begun_later(query: str, batch: int) -> Judgement:
     judgement = Judgement(query)
     judgement.add(
-        Verdict.LOSS_POSSIBLE,  # guard: queries-begin-again-in-a-restore
+        Verdict.LOSS_POSSIBLE,
         f"the cut does not hold it, so it begins from nothing, and its sink was given batches up to {batch}: a sink "
         "that ignores numbers which it knows skips rows, and any other one gets again what its source gives again",
         "restore a cut that holds it",
@@ -146,7 +145,7 @@ def _unnamed_sinks(facts: RestoreFacts) -> list[str]:
 
 def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:
     type_of(facts.cut.sink).judge(facts.cut.sink, SinkCase(facts.cut.batch, facts.sink, top=None), judgement)
-    _judge_drained(facts, (), judgement)  # guard: copies-of-a-drained-state-go-on
+    _judge_drained(facts, (), judgement)
     _judge_unknown(facts, judgement)
     _judge_shared(facts, judgement, has_fresh_id=reset_query_id is not None)  # guard: shared-outputs-are-safe
     inputs = judge_sources(facts.cut.sources, facts.around, facts.own_entry, (), judgement)
@@ -182,7 +181,7 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     # guard: drains-are-replayed
     history = {batch: entry for batch, entry in facts.history.items() if drained is None or batch < drained.batch}
     # Spark itself reads on from the cut there: what is recorded is not what the sink was given under that number.
-    replay = () if cut.sink.unplanned else following(history, cut.batch)  # guard: unplanned-batches-are-replayed
+    replay = () if cut.sink.unplanned else following(history, cut.batch)
     _judge_drained(facts, replay, judgement)
     _judge_unknown(facts, judgement)
     judge_timeline(facts, judgement)
@@ -247,7 +246,7 @@ def judge_sources(
 
 def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: Judgement) -> None:
     own = () if facts.own_entry is None else (facts.own_entry,)  # guard: drained-states-go-on
-    drained = next((entry for entry in (*own, *replay) if is_drained(entry)), None)  # guard: drained-plans-go-on
+    drained = next((entry for entry in (*own, *replay) if is_drained(entry)), None)
     if drained is not None:
         judgement.add(
             Verdict.IMPOSSIBLE,

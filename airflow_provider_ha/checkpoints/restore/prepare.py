@@ -89,7 +89,7 @@ def prepare_restore(
             # It becomes the job's only after the fork, and may never: until then it is the user's.
             adopted = (reach or Reach()).tree(plan.adopted[query].path)
             area.bring_in(adopted, f"{target}/{query}", batch=part.batch)
-        elif plan.owner is Owner.USER:  # guard: users-savepoints-are-linked
+        elif plan.owner is Owner.USER:
             area.bring_in(area.tree(source) / query, f"{target}/{query}", batch=part.batch)
         else:
             area.fork(f"{source}/{query}", f"{target}/{query}", batch=part.batch, keep_planned=False)

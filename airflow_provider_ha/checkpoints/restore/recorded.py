@@ -105,7 +105,6 @@ def read_records(
     runs = {**recorded.runs, chosen.epoch: chosen.run} | ({shown.epoch: shown.run} if shown is not None else {})
     whole = shown.run if shown is not None and shown.exists else None
     known_runs = KnownRuns(runs, starts or {}, whole)
-    # guard: directories-of-the-next-life-hide-the-one-before
     past_is_known = last_run is None or (not unrecorded and _complete(None, recorded.newest, last_run))
     complete = past_is_known and _complete(shown, recorded.newest, last_run)
     found = {}
@@ -114,7 +113,6 @@ def read_records(
         at = (cut.batch, chosen.run)
         recordings = _recordings(query, own, recorded, last)
         known = _query_records(query, at, recordings, recorded, shown, runs=known_runs, complete=complete)
-        # guard: notes-of-the-next-life-hide-the-one-before
         found[query] = known if past_is_known else replace(known, epochs=known.epochs | {_FORGOTTEN})
     return found
 
@@ -145,7 +143,6 @@ def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> Las
             # The payloads of this epoch record what was planned and not committed when they were taken.
             known = max((newest.cuts[query], *recorded.entries[query].get(newest.epoch, ())))
             # A job whose stop has failed goes on after the sharp checkpoint.
-            # guard: work-after-a-stop-is-forgotten
             unrecorded = unrecorded or shown.planned(query) > known
     return LastTraces(drained, unrecorded)
 

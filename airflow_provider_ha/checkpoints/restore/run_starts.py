@@ -57,7 +57,7 @@ class KnownRuns:
         seen = set()
         for epoch in sorted(planned):
             run = self.of_epoch.get(epoch)
-            if run is None or run in seen or run not in self.starts:  # guard: each-epoch-of-a-run-turns
+            if run is None or run in seen or run not in self.starts:
                 continue
             if planned[epoch] > (common := self.starts[run].of(query)):
                 found[epoch] = common + 1
@@ -73,7 +73,6 @@ class KnownRuns:
         """
         found: dict[int, int] = {}
         for epoch in sorted(planned):
-            # guard: a-run-that-began-anew-inherits-the-older-batches
             if epoch in turns and self.of_epoch[epoch] <= run:
                 found = {each: min(batch, turns[epoch] - 1) for each, batch in found.items()}
             found[epoch] = planned[epoch]

@@ -261,7 +261,7 @@ def _accepted(candidate: Candidate, directory: str, record: Checkpoint | Savepoi
 
 
 def _rejected(candidate: Candidate, file: str | None, reason: str) -> Candidate:
-    return candidate.model_copy(update={"file": file, "reason": reason})  # guard: rejection-has-no-reason
+    return candidate.model_copy(update={"file": file, "reason": reason})
 
 
 def _unreadable(source: str, reason: str) -> _Look:

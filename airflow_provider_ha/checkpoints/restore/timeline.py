@@ -24,7 +24,6 @@ def merge(
     history: dict[int, BatchEntry] = {}
     for epoch in sorted(recordings):
         newer = {entry.batch: entry for entry in recordings[epoch]}
-        # guard: runs-that-began-anew-keep-the-older-timeline
         found = [turn for turn in (_first_difference(history, newer), (turns or {}).get(epoch)) if turn is not None]
         if found:
             history = {batch: entry for batch, entry in history.items() if batch < min(found)}

@@ -75,14 +75,14 @@ class Claims:
         if plan.claim_mode is not ClaimMode.CLAIM:  # guard: unclaimed-savepoints-go
             return []
         if plan.adopted:
-            if self._coordinator.find(self._paths.run_claim(run)) is not None:  # guard: directories-are-claimed-again
+            if self._coordinator.find(self._paths.run_claim(run)) is not None:
                 return []
             claim = Claim(run=run, epoch=epoch, adopted=plan.adopted, at=self._clock.now())
             return [Create(self._paths.run_claim(run), claim.to_bytes())]
         if plan.source != "savepoint":
             return []
         found = self._savepoints.find(plan.source_id)
-        if found is None or found.record.claimed_by is not None:  # guard: savepoints-are-claimed-again
+        if found is None or found.record.claimed_by is not None:
             return []
         claimed = found.record.model_copy(update={"claimed_by": run})
         return [SetData(self._paths.savepoint(found.name), claimed.to_bytes(), found.version)]
@@ -105,7 +105,7 @@ class Claims:
             self._open = [*self._claimed_savepoints(), *self._claimed_directories()]
         marked = []
         for claimed in list(self._open):
-            newer = [pointer for pointer in pointers if pointer.run >= claimed.run]  # guard: older-runs-outlive-claims
+            newer = [pointer for pointer in pointers if pointer.run >= claimed.run]
             # guard: claims-go-under-their-readers
             if not outlived(newer, keep) or not pinned(newer[0]) or self._is_read(claimed.what):
                 continue
@@ -140,7 +140,6 @@ class Claims:
                 yield _Claimed(f"savepoint-{found.name}", pointer.claimed_by, self._savepoint_mark(found.name))
 
     def _savepoint_mark(self, name: str) -> Callable[[Commit], object]:
-        # guard: a-claimed-savepoint-takes-another-with-it
         directories = (JobKeys(self._paths.job_id).savepoint(name),)  # never what the pointer says
         return lambda commit: self._savepoints.mark(commit, name, f"savepoint-{name}", directories=directories)
 

@@ -26,7 +26,6 @@ from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError, S
 
 
 log = logging.getLogger(__name__)
-# guard: fresh-data-of-an-archive-is-a-leftover
 LEFTOVER_AGE = timedelta(hours=24)  # as of blobs: longer than a process takes from the data of an archive to its head
 _NAMES_AT_A_TIME = 1000
 _REMOVALS_PER_PROOF = 100
@@ -89,9 +88,8 @@ class Collection:
         """
         found, self._unavailable = _Found(), 0
         yield from self._name(found)
-        # guard: reach-is-never-forgotten
         self._reach = {item: reach for item, reach in self._reach.items() if found.holds(item)}
-        yield from self._settle(leadership, found)  # guard: archived-payloads-are-not-removed-after-a-crash
+        yield from self._settle(leadership, found)
         yield from self._remove_needless(leadership, found)
         yield from self._archive(leadership, found)
         self.kept = found.count
@@ -138,7 +136,7 @@ class Collection:
             if not replayable(reach, self.bounds.floor):
                 needless.append(item)
             elif isinstance(item, PayloadName):
-                ended.add(item.epoch)  # guard: collections-read-everything
+                ended.add(item.epoch)
         yield from self._remove(leadership, found, needless)
 
     def _remove(self, leadership: Leadership, found: _Found, items: Iterable[Item]) -> Iterator[None]:
@@ -163,7 +161,6 @@ class Collection:
                 yield
             if len(read) > 1:
                 leadership.prove()
-                # guard: payloads-go-before-their-archive-is-there
                 found.archives[self._history.archive(list(read.values()))] = None
                 yield
                 yield from self._remove(leadership, found, read)
@@ -206,7 +203,7 @@ class Collection:
             pass  # another leader has archived or removed it
         except StorageUnavailableError as error:
             self._unavailable += 1
-            if self._unavailable > _UNAVAILABLE:  # guard: one-unreadable-payload-ends-a-pass
+            if self._unavailable > _UNAVAILABLE:
                 raise
             log.warning("payload stays: %s", error)
         return None

@@ -66,7 +66,7 @@ class PayloadHistory:
                 continue
             seen.add((checkpoint.number, checkpoint.epoch))
             yield checkpoint
-        for name in self.archives():  # guard: archives-are-not-read
+        for name in self.archives():
             for checkpoint in self._archived(name):
                 if (checkpoint.number, checkpoint.epoch) not in seen:
                     yield checkpoint

@@ -77,8 +77,7 @@ def superfluous_savepoints(
 
 
 def _beyond(retention: SavepointRetention, rank: int, age: timedelta) -> bool:
-    too_many = retention.count is not None and rank >= retention.count  # guard: one-savepoint-more-stays
-    # guard: savepoints-outlive-their-age
+    too_many = retention.count is not None and rank >= retention.count
     return too_many or (retention.max_age is not None and age > retention.max_age)
 
 
@@ -89,7 +88,6 @@ def max_age_of(days: float | None) -> timedelta | None:
     """
     if days is None:
         return None
-    # guard: any-age-is-an-age
     if not 0 < days <= MOST_DAYS:  # not a number is not either
         raise ConfigurationError(
             f"a savepoint cannot be kept for {days} days",

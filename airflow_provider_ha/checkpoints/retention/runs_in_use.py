@@ -40,5 +40,4 @@ def _claims(coordinator: Coordinator, paths: JobPaths) -> set[int]:
     claims = claims_of_runs(coordinator, paths)
     found = {run for run, claim in claims.items() if not claim.record.given_up}  # guard: runs-with-open-claims-go
     listed = (thing_of(entry).partition("-") for entry in waiting(coordinator, paths.cluster, paths.job_id))
-    # guard: claims-go-before-what-they-name
     return found | {run for kind, _, name in listed if kind == "claim" and (run := node_number(name)) is not None}

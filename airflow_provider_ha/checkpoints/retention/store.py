@@ -150,7 +150,7 @@ class CheckpointStore:
             (checkpoint.directory, self._keys.live) if checkpoint.pin is None else (checkpoint.pin, self._keys.pins)
         )
         source = f"the payload of checkpoint {checkpoint.number} of job {self.job_id!r}"
-        return self._area.admit(key, inside=(inside,), source=source)  # guard: a-payload-names-any-directory
+        return self._area.admit(key, inside=(inside,), source=source)
 
     def recover(self) -> Recovered:
         """Read all pointers and payloads, ordered by number, without any removal (C4).
@@ -267,7 +267,6 @@ class CheckpointStore:
             version, pins = found.version, (self._keys.pin(number, found.record.epoch),)
         newest = self.latest_number()
         assert newest is not None  # noqa: S101  # there is this one
-        # guard: checkpoints-go-without-a-newer-one
         stays = [Check(path) for path in {self._paths.checkpoint(newest), pointer_path(self._paths, proven)}]
         name, lease = node_name(number), lease_name(number)
         try:
@@ -326,13 +325,13 @@ class CheckpointStore:
         """Keep the bytes of a pointer that is about to go; return the version of its node."""
         found = self.unreadable(number)
         self.refuse_needed(number, proven)
-        if found is None or found.digest != digest:  # guard: another-pointer-goes-than-was-seen
+        if found is None or found.digest != digest:
             raise JobStateError(
                 f"the pointer of checkpoint {number} of job {self.job_id!r} is not the one that was seen",
                 next_step="Repeat the request; nothing was removed",
             )
         leadership.prove()
-        keep_bytes(self._store, self._keys, found, at=self._clock.now())  # guard: unreadable-pointers-leave-no-bytes
+        keep_bytes(self._store, self._keys, found, at=self._clock.now())
         return found.version
 
     def _no_checkpoint(self, number: int) -> CheckpointMissingError:

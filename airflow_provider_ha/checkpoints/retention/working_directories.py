@@ -44,7 +44,7 @@ def superfluous_directories(
     newest = _EPOCH.match(here.removeprefix(live))
     drain = newest_drain(area, here) if drains_after is not None else None
     if drain is not None and drains_after is not None and epoch_of(drain) > drains_after:
-        kept.add(drain)  # guard: unfinished-drains-are-cleaned-up
+        kept.add(drain)
     found = [(int(match[1]), f"{live}{name}") for name in area.list(live) if (match := _EPOCH.match(name))]
     # guard: later-epoch-stays
     return [key for epoch, key in sorted(found) if newest and epoch <= int(newest[1]) and key not in kept]

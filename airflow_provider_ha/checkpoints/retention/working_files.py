@@ -109,7 +109,7 @@ class WorkingFilesCollector:
     def _pass(self, leadership: Leadership) -> Iterator[None]:
         found = search(self._checkpoints, self._files, self._current(), time_of(self._files))
         yield from found.steps()
-        note_needs(self._files, found.known, leadership.prove)  # guard: takeovers-know-no-needs
+        note_needs(self._files, found.known, leadership.prove)
         removed = 0
         for _ in remove(self._files, found.garbage, leadership.prove):
             removed += 1

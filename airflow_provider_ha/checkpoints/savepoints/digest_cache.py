@@ -88,7 +88,7 @@ class DigestCache:
         :param status: What it was before the first byte was read.
         """
         # The clock of another device may say anything.
-        if status.st_dev == self._device and status.st_mtime_ns < self._young:  # guard: young-files-are-remembered
+        if status.st_dev == self._device and status.st_mtime_ns < self._young:
             self._now[name] = _identity(status, sha256)
 
     def save(self) -> None:
@@ -99,7 +99,7 @@ class DigestCache:
             return
         try:
             write_aside(self._path, KnownDigests(files=others | self._now).to_bytes())
-        except (OSError, StorageUnavailableError) as error:  # guard: cache-must-be-written
+        except (OSError, StorageUnavailableError) as error:
             log.warning("the next savepoint will read every byte again: cannot write %s: %s", self._path, error)
 
 
@@ -110,7 +110,7 @@ def _query(name: str) -> str:
 
 def _identity(status: os.stat_result, sha256: str) -> KnownDigest:
     return KnownDigest(
-        inode=status.st_ino,  # guard: digests-of-another-size
+        inode=status.st_ino,
         device=status.st_dev,
         size=status.st_size,
         modified_ns=status.st_mtime_ns,
@@ -123,7 +123,6 @@ def _read(path: Path) -> dict[str, KnownDigest]:
         return KnownDigests.from_bytes(read(LocalTree(path.parent), path.name), source=str(path)).files
     except FileGoneError:
         return {}
-    # guard: deep-cache-is-an-error
     except (CheckpointCorruptError, StorageUnavailableError, RecordCorruptError, RecursionError) as error:
         log.warning("every byte is read again, for the digests of earlier savepoints are not used: %s", error)
         return {}

@@ -70,7 +70,7 @@ class SavepointInTree:
             with _there(self.place, name) as file, target.open("xb") as writer:
                 found = digest_of(InOrder(file), writer.write, algorithm=expected.digested_by)
                 flush(writer)
-        if problem := difference(found, expected):  # guard: damage-leaves-a-work-area
+        if problem := difference(found, expected):
             raise CheckpointCorruptError(name, problem, next_step="See `spark-ha savepoint verify`; nothing was made")
         return found
 

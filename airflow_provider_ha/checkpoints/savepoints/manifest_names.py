@@ -32,7 +32,7 @@ def check_manifest(savepoint: Savepoint) -> Savepoint:
     for name, file in savepoint.files.items():
         check_path(name)
         first, _, rest = name.partition("/")
-        if not rest or (first not in savepoint.queries and first != SINKS):  # guard: files-of-no-query
+        if not rest or (first not in savepoint.queries and first != SINKS):
             raise _bad(f"file {name!r} belongs to no query of the savepoint")
         if not _possible(file, digested=savepoint.digested):
             raise _bad(f"file {name!r} has no possible size and digest")
@@ -51,9 +51,9 @@ def check_path(name: str) -> str:
     :raises CheckpointCorruptError: It is not.
     """
     segments = name.split("/")
-    if not name.isprintable() or "\\" in name:  # guard: names-for-the-terminal
+    if not name.isprintable() or "\\" in name:
         raise _bad(f"file name {name!r} has characters that are not allowed")
-    if any(segment in {"", ".", ".."} for segment in segments):  # guard: absolute-names
+    if any(segment in {"", ".", ".."} for segment in segments):
         raise _bad(f"file name {name!r} leads out of the savepoint")
     if len(name.encode()) > _PATH_BYTES or any(len(segment.encode()) > _SEGMENT_BYTES for segment in segments):
         raise _bad(f"file name {name[:80]!r}... is too long")
@@ -63,7 +63,7 @@ def check_path(name: str) -> str:
 def _possible(file: ManifestFile, *, digested: bool) -> bool:
     """Whether a file has a size and one digest; none only where the manifest says that not all have one."""
     if (
-        file.member  # guard: directories-name-members-of-a-pool
+        file.member
         or file.size < 0
         or (file.sha256 and file.digest)
         or bool(file.digest) != (file.algorithm is not None)
@@ -95,7 +95,7 @@ def _check_tree(names: Iterable[str]) -> None:
     for name in known:
         parent = name.rpartition("/")[0]
         while parent:
-            if parent in known:  # guard: files-in-files
+            if parent in known:
                 raise _bad(f"{parent!r} is a file, and {name!r} lies in it")
             parent = parent.rpartition("/")[0]
 

@@ -21,7 +21,7 @@ def named_savepoint(store: SavepointStore, word: str) -> SavepointPointer:
     :raises ConfigurationError: Several have; they are named.
     :raises RecordCorruptError: It is one whose pointer cannot be read.
     """
-    if not word.strip():  # guard: empty-words-name-the-only-savepoint
+    if not word.strip():
         raise ConfigurationError("the name of the savepoint is empty", next_step=_list_them(store))
     try:
         return store.pointer(word)
@@ -32,7 +32,7 @@ def named_savepoint(store: SavepointStore, word: str) -> SavepointPointer:
             f"job {store.job_id!r} has no savepoint {word!r}: none has this id, one that begins so, or this label",
             next_step=_list_them(store),
         )
-    if len(candidates) > 1:  # guard: beginnings-name-the-first
+    if len(candidates) > 1:
         named = ", ".join(candidates[:_SHOWN])
         more = f" and {len(candidates) - _SHOWN} more" if len(candidates) > _SHOWN else ""
         raise ConfigurationError(
@@ -48,7 +48,6 @@ def _candidates(store: SavepointStore, word: str) -> list[str]:
     found = [each.savepoint_id for each in listing if each.savepoint_id.startswith(word) or each.label == word]
     labelled = any(each.label == word for each in listing)
     # Of a pointer that cannot be read the label is not known: it may be the same.
-    # guard: unreadable-savepoints-are-not-meant
     return found + [each.name for each in listing.unreadable if each.name.startswith(word) or labelled]
 
 

@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.working.relocation import checked_by
 
 
-_LAST = (COMMITS, METADATA, OFFSETS)  # guard: offsets-are-restored-first
+_LAST = (COMMITS, METADATA, OFFSETS)
 
 
 def stages(savepoint: Savepoint) -> Iterable[list[str]]:

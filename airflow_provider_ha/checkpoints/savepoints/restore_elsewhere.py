@@ -34,7 +34,7 @@ def restore_files(stored: StoredSavepoint, target: FileStore, *, spark_version: 
     :raises ObjectExistsError: Something lies below the target.
     :raises StorageUnavailableError: Something could not be read or written.
     """
-    if target.names(""):  # guard: restores-into-what-is-there
+    if target.names(""):
         raise ObjectExistsError(f"something lies below {target.uri} already", next_step="Choose another prefix")
     check(stored, spark_version=spark_version)
     root = hadoop_uri(target.uri)

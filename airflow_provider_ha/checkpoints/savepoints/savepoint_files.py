@@ -110,7 +110,7 @@ class InOrder:
 def _problem(directory: Tree, name: str, expected: ManifestFile, *, digests: bool) -> str:
     try:
         size = directory.file_size(name)
-        if size != expected.size:  # guard: sizes-are-not-compared
+        if size != expected.size:
             return f"it has {size} bytes, the manifest says {expected.size}"
         if digests and expected.digested_by:
             with directory.opened(name) as file:

@@ -164,7 +164,7 @@ class SavepointStore:
         existing = self._pointers.find(request.savepoint_id)
         if existing is not None:
             return self.load(existing.record)
-        self.finish_removal(commit, request.savepoint_id)  # guard: savepoint-over-what-is-removed
+        self.finish_removal(commit, request.savepoint_id)
         savepoint = self.copy(request, live)
         self.publish(commit, savepoint)
         return savepoint
@@ -197,7 +197,7 @@ class SavepointStore:
         A deposed leader may add files beside these, and replaces none of them (:class:`TreeDraft`).
         """
         key = self._keys.savepoint(request.savepoint_id)
-        if self._area.contains(key):  # guard: savepoints-over-remains-in-place
+        if self._area.contains(key):
             self._area.remove(key)  # as above
         draft = TreeDraft(target)
         parts: dict[str, CutPart[Tree]] = _parts(request, lambda query: live / query, lambda _, log: log.fresh())
@@ -230,7 +230,7 @@ class SavepointStore:
             return self.load(existing.record)
         self.finish_removal(commit, savepoint_id)
         key = self._keys.savepoint(savepoint_id)
-        if self._area.contains(key):  # guard: savepoints-arrive-over-remains
+        if self._area.contains(key):
             self._area.remove(key)  # of an attempt that died: without a pointer it has no owner
         savepoint = copied(stored, self._area.tree(key))
         self.publish(commit, savepoint)
@@ -308,14 +308,14 @@ class SavepointStore:
         """
         self.pointer(savepoint_id)
         start = self.refuse_start(savepoint_id)
-        if self._has_reader(savepoint_id):  # guard: readers-that-come-late-do-not-count
+        if self._has_reader(savepoint_id):
             raise JobStateError(
                 f"savepoint {savepoint_id!r} of job {self._paths.job_id!r} is being read",
                 next_step="Wait until the restore that reads it is over",
             )
         # guard: a-savepoint-takes-another-with-it
         directories = (self._keys.savepoint(savepoint_id),)  # never what the pointer says
-        unchanged = start.unchanged  # guard: a-run-begins-from-a-disposed-savepoint
+        unchanged = start.unchanged
         try:
             # guard: savepoint-files-go-first
             self._pointers.mark(commit, savepoint_id, _lease(savepoint_id), directories=directories, also=unchanged)
@@ -378,7 +378,6 @@ class SavepointStore:
     def _place(self, pointer: SavepointPointer) -> Tree:
         """Return the directory of a savepoint, when its pointer names that one."""
         source = f"znode {self._paths.savepoints}/{pointer.savepoint_id}"
-        # guard: a-savepoint-lies-anywhere
         key = self._area.admit(pointer.directory, inside=(self._keys.savepoints,), source=source)
         if key != self._keys.savepoint(pointer.savepoint_id):
             raise RecordCorruptError(
@@ -392,7 +391,7 @@ class SavepointStore:
             self.dispose(commit, savepoint_id)
         except JobStateError as error:  # a run begins from it, or a reader came since the leases were read
             log.info("savepoint %s stays until next time: %s", savepoint_id, error)
-            return False  # guard: reader-spoils-a-new-savepoint
+            return False
         return True
 
     def _has_reader(self, savepoint_id: str) -> bool:
@@ -440,7 +439,7 @@ def _confined(savepoint: Savepoint) -> Savepoint:
     if any("/" in query for query in savepoint.queries):
         raise CheckpointCorruptError(MANIFEST, "the name of a query is not a directory name")
     for name in (*savepoint.queries, *savepoint.files):
-        if not {"", ".", ".."}.isdisjoint(name.split("/")):  # guard: a-manifest-names-any-file
+        if not {"", ".", ".."}.isdisjoint(name.split("/")):
             raise CheckpointCorruptError(MANIFEST, f"{name!r} leads out of the savepoint")
     return savepoint
 

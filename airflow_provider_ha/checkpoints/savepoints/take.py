@@ -153,7 +153,7 @@ def gather(draft: Copies[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]
         update={
             "queries": {query: _described(draft, files, query, part, sizes[query]) for query, part in parts.items()},
             "files": files,
-            "digested": all(file.digested_by for file in files.values()),  # guard: digested-is-always-said
+            "digested": all(file.digested_by for file in files.values()),
         }
     )
 

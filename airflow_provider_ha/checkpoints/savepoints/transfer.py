@@ -43,7 +43,7 @@ class Transfer:
         if self.copied is None:
             return copy_file(Path(source), Path(target))
         if not linked(source, target):
-            self.copied.add(name)  # guard: copies-are-not-read-again
+            self.copied.add(name)
             return copy_file(Path(source), Path(target))
         if self._cache is None:
             return ManifestFile(size=os.lstat(target).st_size)
@@ -55,10 +55,10 @@ class Transfer:
             self._cache.save()
 
     def _digested(self, cache: DigestCache, name: str, source: Path, target: Path) -> ManifestFile:
-        with target.open("rb", buffering=0) as reader:  # guard: name-is-digested-not-the-link
+        with target.open("rb", buffering=0) as reader:
             status = os.fstat(reader.fileno())
             by_spark = _sum_of_spark(source, status.st_size)
-            if by_spark is not None:  # guard: checksums-of-spark-are-not-used
+            if by_spark is not None:
                 return by_spark
             known = cache.known(name, status)
             if known is not None:
@@ -73,7 +73,7 @@ def _sum_of_spark(source: Path, size: int) -> ManifestFile | None:
 
     Under a name that another attempt may write again, the checksum may be that of the other attempt's file.
     """
-    if not has_unique_name(source.name):  # guard: checksums-of-names-that-come-again
+    if not has_unique_name(source.name):
         return None
     try:
         value = recorded_crc32c(read(LocalTree(source.parent), f"{source.name}.crc"), size)

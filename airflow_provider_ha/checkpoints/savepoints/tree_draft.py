@@ -55,7 +55,7 @@ class TreeDraft:
                 described = digest_of(InOrder(file), held.write)
                 held.seek(0)
                 if described.size <= _IN_MEMORY:
-                    self._target.create(name, held.read())  # guard: savepoints-of-two-leaders-mix
+                    self._target.create(name, held.read())
                     return described
                 held.rollover()
                 held.flush()

@@ -82,7 +82,6 @@ def difference(found: ManifestFile, expected: ManifestFile) -> str:
     """
     if found.size != expected.size:
         return f"it has {found.size} bytes, the manifest says {expected.size}"
-    # guard: checksums-of-spark-are-not-compared
     return "" if found == expected else "its digest is not the one in the manifest"
 
 

@@ -43,7 +43,7 @@ def building(target: Path, *, private: bool = True) -> Iterator[Path]:
     :raises ObjectExistsError: *target* exists.
     :raises StorageUnavailableError: The file system does not answer, in the block or here.
     """
-    with outages("made", target):  # guard: directories-in-the-making-raise-as-they-are
+    with outages("made", target):
         _refuse_existing(target)
         hidden = target.parent / f".{target.name}.{new_id()}.tmp"
         if private:
@@ -78,7 +78,7 @@ def linked(source: StrPath, target: StrPath) -> bool:
     except OSError as error:
         if error.errno in NO_LINKS:
             return False
-        if is_outage(error):  # guard: links-raise-as-they-are
+        if is_outage(error):
             raise unavailable(f"{os.fspath(source)} could not be linked to {os.fspath(target)}", error) from error
         raise
     return True

@@ -194,7 +194,7 @@ class LocalTree:
             raise FileGoneError(name, "it is needed and not there") from None
         except OSError as error:
             raise UnreadableError(name, error) from error
-        if not stat.S_ISREG(status.st_mode):  # guard: links-pass-for-files
+        if not stat.S_ISREG(status.st_mode):
             raise NotAFileError(name, "it is not a regular file")
         return status.st_size
 
@@ -224,7 +224,7 @@ class LocalTree:
         """Return the bytes of a file; raises as :meth:`file_size`, and when it is larger than any such file is."""
         descriptor, found = self._open(name)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            check_size(name, found)  # guard: files-of-any-size-are-read
+            check_size(name, found)
             return _whole(file, name, found)
 
     @contextmanager
@@ -318,5 +318,5 @@ def _whole(file: io.FileIO, name: str, expected: int) -> bytes:
     while piece := file.read(max(expected + 1 - length, _PIECE)):
         pieces.append(piece)
         length += len(piece)
-        check_size(name, length)  # guard: growing-files-are-read-without-end
+        check_size(name, length)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

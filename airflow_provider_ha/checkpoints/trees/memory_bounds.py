@@ -39,7 +39,7 @@ def check_size(name: str, size: int) -> None:
 def first_names(found: Iterable[str]) -> list[str] | None:
     """Return all names; ``None`` when there are more than :data:`NAMES`."""
     names = list(islice(found, NAMES + 1))
-    return names if len(names) <= NAMES else None  # guard: directories-of-any-length-are-listed
+    return names if len(names) <= NAMES else None
 
 
 class RecentBytes:

@@ -73,7 +73,7 @@ class _Listing:
                 _enter(directories, parent, name)
                 if name:
                     files[path] = item
-                    if len(files) > NAMES:  # guard: prefixes-of-any-length-are-listed
+                    if len(files) > NAMES:
                         raise crowded(self.prefix.rstrip("/") or ".")
         except UnreadableError:
             raise
@@ -210,7 +210,7 @@ class ObjectTree:
     def read(self, name: str) -> bytes:
         """Return the bytes of a file; raises as :meth:`file_size` does, and when it is larger than any such file is."""
         item = self.listed(name)
-        check_size(name, item.size)  # guard: objects-of-any-size-are-read
+        check_size(name, item.size)
         return self._whole(name, item)
 
     @contextmanager
@@ -228,7 +228,6 @@ class ObjectTree:
         own, other = split(str(self)), split(of_log(uri))
         prefix = f"{own.path.rstrip('/')}/"
         alike = other.scheme == own.scheme or {other.scheme, own.scheme} <= SCHEMES
-        # guard: files-of-another-store
         if not alike or other.authority != own.authority or not other.path.startswith(prefix):
             return None
         return other.path.removeprefix(prefix)

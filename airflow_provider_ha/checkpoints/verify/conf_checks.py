@@ -27,7 +27,7 @@ def check_conf(subject: Subject, findings: Findings) -> None:
     planned = subject.logs.progress.planned
     for batch, entry in sorted(subject.logs.offsets.items()):
         for lacks in conf_lacks(subject, entry):
-            blocks = batch == planned  # guard: old-conf-blocks-the-start
+            blocks = batch == planned
             findings.add(Finding(lacks.code, lacks.path, batch, lacks.found, _EXPECTED, blocks=blocks))
 
 
@@ -49,6 +49,5 @@ def _codec(subject: Subject, entry: OffsetsEntry) -> Iterator[str]:
     if not isinstance(name, str) or is_codec(name) or subject.kind is not Statefulness.STATEFUL:
         return
     # RocksDB compresses its changelogs with it, and nothing else.
-    # guard: zips-are-compressed-by-the-codec
     if "RocksDB" not in entry.conf.get(PROVIDER, "") or any(map(changelogs_used, subject.reader.stores())):
         yield f"its {CODEC} is {name!r}, which is no codec of Spark"

@@ -42,7 +42,6 @@ def check_logs(subject: Subject, findings: Findings) -> None:
         needed = batch in {before, reached.planned}
         findings.add(Finding(bad.code, bad.path, batch, bad.found, _OFFSETS_ENTRY, blocks=needed))
     for batch, bad in logs.commit_log.bad.items():
-        # guard: bad-commits-never-block
         needed = batch == reached.committed and (bad.found != NO_METADATA or _by_id(logs))
         findings.add(Finding(bad.code, bad.path, batch, bad.found, _COMMITS_ENTRY, blocks=needed))
     if reached.planned < 0:
@@ -74,7 +73,7 @@ def _check_query_id(logs: Logs, release: Release, findings: Findings) -> None:
 
 def _check_previous(logs: Logs, before: int | None, kind: Statefulness, findings: Findings) -> None:
     planned = logs.progress.planned
-    if before is None and planned > 0 and logs.progress.in_flight:  # guard: replay-from-the-beginning
+    if before is None and planned > 0 and logs.progress.in_flight:
         # Asynchronous tracking takes a missing entry for the beginning, and would execute all input again.
         found, expected = "no older entry is there", f"an entry before batch {planned}, which is not committed"
         findings.add(Finding(Code.OFFSETS_MISSING, OFFSETS, planned, found, expected, blocks=True))
@@ -97,7 +96,7 @@ def sources_lack(logs: Logs, batch: int, before: int | None) -> list[Reason]:
     last, previous_one = logs.offsets.get(batch), logs.offsets.get(before) if before is not None else None
     if last is None or previous_one is None or {last.version, previous_one.version} != {1}:
         return []
-    if len(last.offsets) == len(previous_one.offsets):  # guard: entries-may-lose-a-source
+    if len(last.offsets) == len(previous_one.offsets):
         return []
     shorter, longer = sorted((last, previous_one), key=lambda entry: len(entry.offsets))
     found = f"it has {len(shorter.offsets)} of the {len(longer.offsets)} sources that batch {longer.batch} has"
@@ -118,13 +117,12 @@ def _check_never_planned(directory: Tree, findings: Findings) -> None:
     left = [name for name in (COMMITS, STATE) if any(not name.startswith(".") for name in names(directory / name))]
     if any(number > 0 for place in names(directory, SOURCES) for number in numbers(directory, f"{SOURCES}/{place}")):
         # A batch is planned before the source lists files for the next one: one entry may be of a first, dead start.
-        left.append(SOURCES)  # guard: read-input-is-forgotten
+        left.append(SOURCES)
     if left:
         found = f"no batch is planned, but {' and '.join(left)} hold something: that is no fresh start"
         # 4.1 and later refuse. Older releases start again, and die where a batch has its commit already (seen on
         # 3.4 and 4.0), or write all rows once more.
         expected = "the entries of the planned batches"
-        # guard: commits-alone-are-a-fresh-start
         findings.add(Finding(Code.OFFSETS_MISSING, OFFSETS, None, found, expected, blocks=True))
     else:
         findings.add(Finding(Code.EMPTY, ".", None, "no batch was ever planned: Spark starts from the beginning"))
@@ -132,7 +130,7 @@ def _check_never_planned(directory: Tree, findings: Findings) -> None:
 
 def _check_order(logs: Logs, kind: Statefulness, findings: Findings) -> None:
     planned, committed = logs.progress.planned, logs.progress.committed
-    if not logs.commit_log.present and _is_of_2_1(logs):  # guard: logs-are-of-2-1
+    if not logs.commit_log.present and _is_of_2_1(logs):
         return
     between = any(committed < batch < planned for batch in logs.offset_log.present)
     if committed > planned:

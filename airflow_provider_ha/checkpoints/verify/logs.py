@@ -123,7 +123,7 @@ def read_log(
         except (CheckpointMissingError, FileGoneError):  # noqa: PERF203  # each entry for itself
             continue  # purged between the look at the names and the look into it
         except CheckpointCorruptError as error:
-            if fence_at(directory, f"{log}/{batch}") is not None:  # guard: fences-look-damaged
+            if fence_at(directory, f"{log}/{batch}") is not None:
                 continue
             bad[batch] = Reason(corrupt, f"{log}/{batch}", error.reason)
     return entries, Log(missing, log, bad, frozenset(entries) | frozenset(bad))

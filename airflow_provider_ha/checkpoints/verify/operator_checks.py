@@ -75,7 +75,6 @@ def _check_first(subject: Subject, operator: int, base: int, findings: Findings)
     except FileGoneError:
         _check_gone(subject, operator, base, findings)
     except CheckpointCorruptError as error:
-        # guard: bad-operator-metadata-is-nothing
         findings.add(Finding(Code.STATE_METADATA_CORRUPT, path, None, error.reason, _METADATA))
 
 

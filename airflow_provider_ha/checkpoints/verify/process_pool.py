@@ -44,7 +44,7 @@ def helped(
     start = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=start, initializer=_begin)
     try:
-        with _undisturbed(), suppress(BrokenProcessPool):  # guard: helpers-that-die-early-end-the-verification
+        with _undisturbed(), suppress(BrokenProcessPool):
             for path, file in large.items():
                 content.elsewhere[path] = _answer_of(pool.submit(_look, directory, release, file))
         yield
@@ -63,7 +63,7 @@ def _answer_of(asked: Future[Answer | None]) -> Callable[[], Answer | None]:
         try:
             return asked.result()
         except BrokenProcessPool:
-            return None  # guard: helpers-that-are-killed-call-it-whole
+            return None
 
     return answer
 
@@ -71,7 +71,7 @@ def _answer_of(asked: Future[Answer | None]) -> Callable[[], Answer | None]:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Let no process that is started in the block hear Ctrl-C, which reaches the whole group: its owner ends it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # guard: helpers-hear-ctrl-c
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
@@ -87,11 +87,11 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)  # guard: helpers-outlive-their-owner
+        os._exit(1)
 
 
 def _look(directory: Tree, release: Release, file: StateFile) -> Answer | None:
     try:
         return ContentCheck(directory, release).look(file)
     except StorageUnavailableError:
-        return None  # guard: helpers-call-the-unreadable-whole
+        return None

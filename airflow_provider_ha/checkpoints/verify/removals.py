@@ -57,14 +57,13 @@ def removals(subject: Subject) -> list[Reason]:
         gone = untold and _is_youngest(root, "", names(root))
         return [Reason(Code.STATE_UNKNOWN, STATE, _GONE)] if gone else []
     emptied = [f"{STATE}/{number}" for number in numbers(root, STATE) if not names(root, f"{STATE}/{number}")]
-    if emptied:  # guard: an-empty-operator-was-never-begun
+    if emptied:
         return [Reason(Code.STATE_UNKNOWN, path, _EMPTIED) for path in emptied]
     partitions = (
         f"{STATE}/{operator}/{partition}"
         for operator in numbers(root, STATE)
         for partition in numbers(root, f"{STATE}/{operator}")
     )
-    # guard: removed-operators-are-none
     return [Reason(Code.STATE_UNKNOWN, STATE, _CHANGED)] if _is_youngest(root, STATE, partitions) else []
 
 

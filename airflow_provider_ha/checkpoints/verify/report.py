@@ -55,7 +55,7 @@ class BatchVerdict:
     @property
     def provable(self) -> bool:
         """Whether it can be restored to, or only Spark can tell: then it can be asked."""
-        return all(reason.code in _OPEN for reason in self.reasons)  # guard: open-batches-are-not-proven
+        return all(reason.code in _OPEN for reason in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as the command prints it."""

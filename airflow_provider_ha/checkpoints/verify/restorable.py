@@ -74,7 +74,7 @@ def restorable_at(report: VerifiedReport, batch: int) -> RestorableAt:
     if unread:
         return RestorableAt(batch, answer=None, findings=unread)
     verdict = verdict_on(report, batch)
-    if verdict is not None and verdict.reasons:  # guard: findings-of-another-batch
+    if verdict is not None and verdict.reasons:
         return RestorableAt(batch, answer=False, findings=verdict.reasons)
     # Neither log has the batch. What is wrong with the directory as a whole says why, where anything is.
     of_all = tuple(_reason(finding) for finding in report.findings if finding.batch in {None, batch})

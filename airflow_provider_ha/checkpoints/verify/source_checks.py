@@ -32,7 +32,7 @@ def check_sources(directory: Tree, offsets: OffsetsEntry, findings: Findings, kn
     # Spark also reads what lies beyond the offset: files that it listed, and planned no batch for.
     for bad in _problems(directory, offsets, known, beyond=True):
         findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _EXPECTED, blocks=True))
-    for bad in _beginnings_lack(directory, offsets):  # guard: rate-begins-anywhere
+    for bad in _beginnings_lack(directory, offsets):
         findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _BEGINNING, blocks=True))
 
 

@@ -67,7 +67,7 @@ class SourceEntries:
         for other in (number for number in log.entries if said.previous <= number < entry):
             found = self._read(log, other)
             repeated = said.before if other == said.previous else said.each.get(other)
-            if isinstance(found, _Said) and found.whole != repeated:  # guard: compact-entries-are-believed
+            if isinstance(found, _Said) and found.whole != repeated:
                 raise CheckpointCorruptError(log.path(entry), f"it does not repeat what {log.path(other)} says")
 
     def _read(self, log: CompactibleLog, entry: int) -> _Said | CheckpointCorruptError:

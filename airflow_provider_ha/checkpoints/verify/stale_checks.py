@@ -38,7 +38,7 @@ def check_stale(subject: Subject, findings: Findings) -> None:
         for version, kind in above:
             if version > newest:
                 _add_stale(subject, store, version, kind, findings)
-            elif reached.in_flight:  # guard: a-bad-snapshot-of-the-batch-in-flight
+            elif reached.in_flight:
                 _check_unfinished(subject, store, version, kind, findings)
 
 
@@ -69,12 +69,11 @@ def _check_unfinished(subject: Subject, store: Store, version: int, kind: str, f
 def _is_begun_with(subject: Subject, store: Store, kind: str) -> bool:
     """Whether a start begins with a file of this kind that no batch has to write again."""
     changelogs = subject.release.knows_changelogs and rocksdb.changelogs_used(store)
-    return kind == "snapshot" or (kind == "zip" and changelogs)  # guard: every-delta-above-is-loaded
+    return kind == "snapshot" or (kind == "zip" and changelogs)
 
 
 def _is_passed_over(subject: Subject, store: Store, version: int, kind: str) -> bool:
     """Whether the release goes on from an older snapshot because this one cannot be loaded."""
-    # guard: a-cut-snapshot-above-blocks-everywhere
     return subject.release.falls_back and not _is_whole(subject, store, version, kind)
 
 
@@ -86,7 +85,6 @@ def _purges(subject: Subject, version: int, kind: str) -> bool:
     """
     reached, oldest = subject.logs.progress, min(subject.logs.offset_log.present)
     kept = reached.planned - oldest if oldest else _KEPT
-    # guard: far-zips-purge-nothing
     return kind == "zip" and not subject.release.knows_changelogs and version > subject.logs.next_base + 1 + kept
 
 

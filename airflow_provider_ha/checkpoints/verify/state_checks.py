@@ -95,7 +95,6 @@ def _check_store(reader: StateReader, need: Need, batch: int, release: Release, 
         chains = need()
         reader.whole(chains[0])
     except CheckpointCorruptError as error:
-        # guard: way-behind-a-lineage
         older = _goes_on(error, release) and _any_whole(reader, lambda: chains[1:], need.repairs)
         _add(findings, error, batch, blocks=not older)
         if older:
@@ -107,9 +106,9 @@ def _goes_on(error: CheckpointCorruptError, release: Release) -> bool:
     """Whether a release looks for an older way when it meets *error*."""
     # A directory in the place of a snapshot is not seen as a broken one.
     if isinstance(error, files.NotAFileError) and error.path.endswith(".snapshot"):
-        return release.skips_directories  # guard: directories-block-old-releases
+        return release.skips_directories
     # Bad rows are met when they are read: by then the store is open, and there is no way back.
-    return release.falls_back and not isinstance(error, TableDataError)  # guard: bad-rows-are-repaired
+    return release.falls_back and not isinstance(error, TableDataError)
 
 
 def _any_whole(reader: StateReader, *ways: Callable[[], list[Chain]]) -> bool:

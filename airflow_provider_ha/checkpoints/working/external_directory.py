@@ -59,7 +59,7 @@ def remove_adopted(claimed: AdoptedCheckpoint) -> None:
     if directory.is_symlink() or not directory.is_dir():
         log.info("%s is no directory any more: nothing of it is removed", directory)
         return
-    other = _changed(directory, claimed) if names(LocalTree(directory)) else ""  # guard: claimed-paths-are-trusted
+    other = _changed(directory, claimed) if names(LocalTree(directory)) else ""
     if other:
         log.warning("%s stays: %s", directory, other)
         return

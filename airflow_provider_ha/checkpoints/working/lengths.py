@@ -27,6 +27,6 @@ def check_lengths(directory: Tree, recorded: Mapping[str, Mapping[str, int]]) ->
                 found = files.size(directory / query, name)
             except files.FileGoneError:
                 continue
-            if found != expected:  # guard: shortened-files-are-continued
+            if found != expected:
                 reason = f"it has {found} bytes, and had {expected} when a checkpoint was taken"
                 raise CheckpointCorruptError(f"{query}/{name}", reason)

@@ -31,7 +31,7 @@ class _Pauses:
     def end(self) -> None:
         with self._lock:
             self._number -= 1
-            if self._number == 0 and self._was_on:  # guard: pauses-of-the-search-for-cycles-last
+            if self._number == 0 and self._was_on:
                 gc.enable()
 
 

@@ -89,7 +89,7 @@ def sink_files(cut: Mapping[str, int], sinks: Mapping[str, Tree]) -> Iterator[tu
     :raises CheckpointCorruptError: A log does not hold the closure of its query's batch.
     """
     for query, log in sinks.items():
-        now = log.fresh()  # guard: sink-logs-of-an-old-listing
+        now = log.fresh()
         for entry in log_files(now, cut[query]):
             yield now, entry, f"{SINKS}/{query}/{LOG}/{entry}"
 

@@ -107,7 +107,7 @@ def _remove(job: JobContext, removal: CheckpointRemoval, leadership: Leadership)
     _refuse_start(job, removal)
     # A submitter takes no lock. What can be made and removed at once is not there.
     following = job.paths.run((numbers[-1] if numbers else 0) + 1)
-    absent = (Create(following), Delete(following))  # guard: a-run-begins-from-what-is-deleted
+    absent = (Create(following), Delete(following))
     digest = removal.unreadable.digest if removal.unreadable else ""
     checkpoint_store(job).dispose(leadership, removal.number, proven=removal.proven, unreadable=digest, also=absent)
 
@@ -122,7 +122,7 @@ def _refuse_start(job: JobContext, removal: CheckpointRemoval) -> None:
         return
     run, start = newest.run, newest.run.start
     number = start.source_id if start.kind is StartKind.CHECKPOINT and start.source_job == job.job_id else None
-    if number == str(removal.number) and removal.proven_run != run.number:  # guard: the-start-of-a-run-is-removed
+    if number == str(removal.number) and removal.proven_run != run.number:
         raise JobStateError(
             f"run {run.number} of job {job.job_id!r} begins from checkpoint {number}, and has taken no proven one",
             next_step="Wait for its first checkpoint, or cancel the run; nothing was removed",

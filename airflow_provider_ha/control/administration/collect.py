@@ -85,7 +85,6 @@ def require_files(job: JobContext) -> FileStore:
 
 def _refuse_a_beginning(snapshot: JobSnapshot) -> None:
     generation = snapshot.generation
-    # guard: a-beginning-is-collected
     if snapshot.leader is not None and generation is not None and generation.epoch != snapshot.epoch:
         raise JobStateError(
             f"epoch {snapshot.epoch} of job {snapshot.job_id!r} has no working directory yet",
@@ -111,7 +110,6 @@ class _Removal:
         epoch, run = snapshot.epoch, snapshot.run.run.number if snapshot.run else 0
         while self._left:
             with take_lock(self._job, run) as leadership:
-                # guard: a-job-was-led-in-between
                 if leadership.epoch != epoch + 1:
                     raise self._fenced(epoch)
                 epoch = leadership.epoch
@@ -120,7 +118,7 @@ class _Removal:
     def _remove(self, prove: Callable[[], None], *, until: float | None) -> None:
         total = len(self._found.search.garbage)
         if not self._found.removed:
-            note_needs(self._files, self._found.search.known, prove)  # guard: collected-without-a-note
+            note_needs(self._files, self._found.search.known, prove)
         for item in remove(self._files, list(self._left), prove):
             self._found.removed.append(item)
             self._left.pop(0)
@@ -130,7 +128,7 @@ class _Removal:
 
     def _check(self, epoch: int) -> None:
         try:
-            self._job.coordinator.commit(Check(self._job.paths.epoch, epoch))  # guard: another-epoch-is-collected
+            self._job.coordinator.commit(Check(self._job.paths.epoch, epoch))
         except (VersionConflictError, NodeMissingError):
             raise self._fenced(epoch) from None
 

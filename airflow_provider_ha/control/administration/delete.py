@@ -107,7 +107,7 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
     planned = plan_deletion(job, keep_savepoints=keep_savepoints)
     if planned.state is DeletionState.DELETED:
         return planned
-    job.area.require()  # guard: jobs-are-deleted-without-their-files
+    job.area.require()
     numbers = job.runs.numbers()
     run = numbers[-1] if numbers else 0
 
@@ -146,7 +146,6 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
 
 def _unproven(job: JobContext, life: Life, last_run: int) -> tuple[Span, ...] | None:
     """Return the runs whose processes may live; a deletion that goes on has removed what would say so."""
-    # guard: repeated-deletions-forget-who-may-live
     return unproven_runs(job.coordinator, job.paths, last_run) if life.deleted is None else life.deleted.unproven
 
 
@@ -175,7 +174,6 @@ def _require_deletable(job: JobContext, life: Life, *, keep_savepoints: bool, le
                 f"job {job.job_id!r} is being deleted without its savepoints",
                 next_step="Complete that without --keep-savepoints",
             )
-        # guard: half-deleted-jobs-lose-kept-savepoints
         if life.deleted.keep_savepoints and not keep_savepoints and not life.deleted.complete:
             raise JobStateError(
                 f"job {job.job_id!r} is being deleted, and its savepoints are kept",
@@ -187,7 +185,7 @@ def _require_deletable(job: JobContext, life: Life, *, keep_savepoints: bool, le
     else:
         require_over(job)
     left, coming = read_moved(job.coordinator, job.paths), read_arrival(job.coordinator, job.paths)
-    if (left is not None and left[0].run is None) or coming is not None:  # guard: moving-jobs-are-deleted
+    if (left is not None and left[0].run is None) or coming is not None:
         where = left[0].sentence if left is not None else "is being moved here"
         raise JobStateError(
             f"job {job.job_id!r} {where}",
@@ -222,7 +220,6 @@ def _make_gone(job: JobContext, leadership: Leadership, life: Life, record: Dele
     absent: list[str] = []
     if life.deleted is None:
         job.coordinator.ensure(job.paths.runs)
-        # guard: deleted-under-a-new-run
         absent = [job.paths.arriving, job.paths.run(record.last_run + 1)]  # a submitter takes no lock
     # ZooKeeper has no check for absence: what can be made and removed at once is not there.
     stays: list[Op] = [op for path in absent for op in (Create(path), Delete(path))]
@@ -271,7 +268,6 @@ def _remove_files(job: JobContext, prove: Callable[[], None], *, keep_savepoints
     keys, area = job.keys, job.area
     # Not the notes about fenced functions: they count for the epochs that are known. The last one is known from its
     # working directory only, so notes that outlive it would hide what a later epoch gave, and the verdict be SAFE.
-    # guard: notes-outlive-their-directory
     kept = (keys.savepoints, keys.payloads, keys.archives) if keep_savepoints else ()
     for found in list(job.store.list(keys.journals)):  # first: what they say would be made again by a rebuild
         job.store.delete(found.key)

@@ -84,7 +84,7 @@ def _open_request(job: JobContext, arguments: dict[str, str]) -> Operation | Non
     name, value = next(iter(arguments.items()))
     for operation in operations.list_operations(job.coordinator, job.paths):
         asked = operation.operation is OperationKind.DISPOSE and operation.arguments.get(name) == value
-        if asked and not operation.state.final:  # guard: disposal-repeats-an-old-answer
+        if asked and not operation.state.final:
             return operation
     return None
 

@@ -79,7 +79,7 @@ def reader(job: JobContext, place: LogPlace, *, lines: int, most: float = math.i
 
     Parameters and errors are those of :class:`LogReader`.
     """
-    return LogReader(place.path, lines=lines, most=most, root=job.config.home_path)  # guard: logs-outside-of-the-root
+    return LogReader(place.path, lines=lines, most=most, root=job.config.home_path)
 
 
 def _is_there(place: LogPlace) -> bool:
@@ -110,7 +110,7 @@ def _own_place(job: JobContext, run: int, view: SubmissionView) -> LogPlace | No
     place = log_place(job.job_id, run, view)
     if place is None:
         return None
-    return replace(place, path=_home(job, run, place.attempt).driver_log)  # guard: record-chooses-the-file
+    return replace(place, path=_home(job, run, place.attempt).driver_log)
 
 
 def _home(job: JobContext, run: int, attempt: int) -> DriverHome:
@@ -149,7 +149,6 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
         graph = job.graph(view.run.graph)
     except HaError:
         return False
-    # guard: log-with-the-secrets-of-the-graph
     remember(script_secrets(graph.conf, graph.env, graph.arguments))
     return True
 
@@ -157,7 +156,7 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
 def hide_secrets_of_script(job: JobContext, run: int, attempt: int) -> None:
     """Hide what the script's own conf holds as well: the driver leaves it before it logs the failure of the script."""
     secrets = _home(job, run, attempt).script_secrets
-    remember(read_secrets(secrets, root=job.config.home_path))  # guard: secrets-outside-of-the-root
+    remember(read_secrets(secrets, root=job.config.home_path))
 
 
 def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> str:
@@ -171,9 +170,9 @@ def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> st
     place = _own_place(job, view.run.number, submission)
     if place is None or _is_on_a_cluster(job, submission):
         return ""
-    if not hide_secrets(job, view):  # guard: last-words-with-unknown-secrets
+    if not hide_secrets(job, view):
         return ""
     try:
-        return last_lines(place.path, root=job.config.home_path)  # guard: last-words-outside-of-the-root
+        return last_lines(place.path, root=job.config.home_path)
     except (OSError, LogMissingError):
         return ""

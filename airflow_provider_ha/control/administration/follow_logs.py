@@ -56,9 +56,8 @@ def _pieces(job: JobContext, log: LogReader, watch: _Watch, attempt: int) -> Ite
     while True:
         over = watch.is_over(attempt, quiet=time.monotonic() - heard > QUIET_SECONDS)
         data = log.read()
-        if data:  # guard: attempt-left-before-its-end
+        if data:
             heard = time.monotonic()
-            # guard: followed-with-the-secrets-of-the-script
             hide_secrets_of_script(job, watch.run, attempt)  # after the read: it is left before the line is written
             yield data
         elif over:

@@ -99,7 +99,7 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
             f"job {paths.job_id!r} is not known in cluster {paths.cluster.cluster_id!r}",
             next_step="See the jobs that it has: spark-ha job list",
         )
-    if base.data:  # guard: histories-of-deleted-jobs
+    if base.data:
         raise Deleted.from_bytes(base.data, source=base.path).error(paths.job_id)
     numbers = node_numbers(first.lists[paths.runs], parent=paths.runs)
     chosen = numbers[-runs:] if runs > 0 else numbers
@@ -121,7 +121,7 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
     found_runs = []
     for number in attempts:
         run = _record(second.nodes, paths.run(number), Run, unreadable)
-        if run is None or third.nodes[paths.run(number)] is None:  # guard: histories-show-half-a-run
+        if run is None or third.nodes[paths.run(number)] is None:
             continue  # unreadable, or removed since it was listed
         made = []
         for attempt in attempts[number]:

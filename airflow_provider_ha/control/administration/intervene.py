@@ -44,7 +44,7 @@ def cancel(
     )
     if operation.state.final or job.snapshot().leader is not None:
         return operation
-    if not operations.cancel_is_due(operation):  # guard: lost-run-is-canceled-without-its-savepoint
+    if not operations.cancel_is_due(operation):
         log.warning(
             "Job %r has no driver at the moment, and a savepoint of a live run needs one: it is cancelled once it is "
             "recovered. `spark-ha job cancel %s` ends it at once, and `spark-ha savepoint trigger %s` then copies its "

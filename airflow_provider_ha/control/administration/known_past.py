@@ -36,18 +36,17 @@ def known_past(job: JobContext, last_run: int) -> PastLife:
     damaged: list[RecordCorruptError] = []
     worked = _read(damaged, partial(read_record, job.coordinator, job.paths.generation, Generation))
     last = _read(damaged, partial(last_directory, job, worked[0])) if worked is not None else None
-    before = _read(damaged, partial(life_before, job, last))  # guard: lives-without-work-forget-the-one-before
+    before = _read(damaged, partial(life_before, job, last))
     known = before if before is not None else PastLife(last_run=last_run)
     drained, unrecorded = known.drained, known.unrecorded
     if last is not None:
         traces = _read(damaged, partial(read_last_traces, checkpoint_store(job).payloads(), last))
         # Without a digest: the claim of the output goes, so another job may have written the entry that is there later.
         unfinished = {query: DrainedQuery(batch=batch) for query, batch in traces.drained.items()} if traces else {}
-        drained = drained | unfinished  # guard: unfinished-drains-of-deleted-jobs-are-forgotten
+        drained = drained | unfinished
         unrecorded = unrecorded or (traces is not None and traces.unrecorded)
     result = _read(damaged, partial(job.runs.result, worked[0].run)) if worked is not None else None
     drained = drained | result.drained if result is not None else drained
-    # guard: starts-of-deleted-runs-are-forgotten
     starts = _read(damaged, partial(run_starts, job, worked[0])) if worked is not None else None
     for error in damaged:
         log.warning(
@@ -68,6 +67,6 @@ def _read(damaged: list[RecordCorruptError], read: Callable[[], FoundT]) -> Foun
     """Return what *read* returns; ``None`` for a damaged record, which *damaged* gets."""
     try:
         return read()
-    except RecordCorruptError as error:  # guard: damaged-records-block-deletions
+    except RecordCorruptError as error:
         damaged.append(error)
         return None

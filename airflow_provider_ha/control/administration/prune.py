@@ -68,7 +68,7 @@ def _left_to(job: JobContext) -> str:
     if snapshot.leader is not None:
         return f"epoch {snapshot.leader.epoch} on {snapshot.leader.host}, which leads the job"
     live = snapshot.run is not None and snapshot.run.result is None
-    return "the next driver of its live run" if live else ""  # guard: prunes-take-the-lock-of-a-live-run
+    return "the next driver of its live run" if live else ""
 
 
 def _remove(job: JobContext, found: Pruned, progress: Progress) -> None:

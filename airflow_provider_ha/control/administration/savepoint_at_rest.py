@@ -123,7 +123,6 @@ class _Copy:
             found.append(select_checkpoint(self.job, start_from=LATEST, fallback=True))
             return _proven(self.job, found[-1]).name
 
-        # guard: savepoints-copy-what-is-removed
         with held(self.job, choose, by=f"savepoint ({self.operation_id}) by {self.requested_by}"):
             chosen = _proven(self.job, found[-1])
             same = self._same(chosen)
@@ -150,7 +149,6 @@ class _Copy:
             return None
         cut = {query: part.batch for query, part in chosen.queries.items() if part.batch >= 0}
         held_there = (savepoint.run, savepoint.epoch, {name: part.batch for name, part in savepoint.queries.items()})
-        # guard: schedules-copy-one-checkpoint-again
         return newest.savepoint_id if held_there == (chosen.run, chosen.epoch, cut) else None
 
     def _found(self, life: Life, chosen: Chosen, savepoint_id: str) -> Operation:
@@ -159,7 +157,7 @@ class _Copy:
 
     def _copied(self, life: Life, selection: Selection, chosen: Chosen) -> Operation:
         store = savepoint_store(self.job)
-        savepoint_id = short_name(f"{self.operation_id}-{new_id()[:6]}")  # guard: savepoints-at-rest-share-a-directory
+        savepoint_id = short_name(f"{self.operation_id}-{new_id()[:6]}")
         request, root = copy_request(
             self.job,
             chosen,
@@ -179,7 +177,7 @@ class _Copy:
         except OutcomeUnknownError:
             raise  # the pointer may be there
         except BaseException:
-            self._discard(savepoint_id)  # guard: copies-without-a-pointer-stay
+            self._discard(savepoint_id)
             raise
         answered = operations.read(self.job.coordinator, self.job.paths, self.operation_id)
         assert answered is not None  # noqa: S101  # it was made with the pointer
@@ -208,7 +206,7 @@ class _Copy:
             )
             written = Create(self.job.paths.operation(self.operation_id), answer.to_bytes())
             try:
-                leadership.commit(*life.begins(), written, *ops)  # guard: savepoints-of-deleted-jobs
+                leadership.commit(*life.begins(), written, *ops)
             except VersionConflictError as error:
                 raise JobStateError(
                     f"job {self.job.job_id!r} was deleted while its savepoint was made", next_step="Nothing was kept"

@@ -61,10 +61,9 @@ def stop(
     )
     for _ in range(_LOOKS):
         lost = lost_run(job.snapshot())
-        # guard: lost-run-of-another-number-is-stopped
         if operation.state.final or lost is None or lost.number != operation.run:
             break
-        if not carry_out_cancel(job, lost, by=requested_by):  # guard: lost-run-forgets-a-cancel-at-a-stop
+        if not carry_out_cancel(job, lost, by=requested_by):
             if need := needs_driver(job.job_id, lost, arguments):
                 log.warning("%s", need)
                 break
@@ -79,12 +78,12 @@ def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
     :param arguments: Of the operation.
     """
     at_once = f"`spark-ha job stop {job_id}` ends it at once with checkpoint {lost.checkpoint}"
-    if lost.forgetful:  # guard: lost-run-without-a-checkpoint-is-stopped
+    if lost.forgetful:
         why = "the run has no checkpoint yet, so its end would forget what it has committed"
         at_once = f"`spark-ha job cancel {job_id}` ends it at once all the same"
-    elif arguments.get("mode") == "terminate":  # guard: lost-run-is-drained-without-a-driver
+    elif arguments.get("mode") == "terminate":
         why = "a drain needs a driver"
-    elif arguments.get("savepoint"):  # guard: lost-run-gets-a-savepoint-without-a-driver
+    elif arguments.get("savepoint"):
         why = "a savepoint needs a driver"
     else:
         return ""

@@ -43,10 +43,10 @@ def refuse_others(job: JobContext, acting: Acting, what: str) -> None:
     :param what: Name of the act, for the error: ``"stop"``.
     :raises JobStateError: The job belongs to another owner, which the error names.
     """
-    if acting.force:  # guard: an-owner-cannot-be-overruled
+    if acting.force:
         return
     owner = owner_of_job(job)
-    if owner is None or owner == acting.owner:  # guard: job-has-one-owner
+    if owner is None or owner == acting.owner:
         return
     by = f"DAG {acting.owner!r}" if acting.owner else "a caller without a DAG"
     raise JobStateError(

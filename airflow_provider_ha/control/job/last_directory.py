@@ -15,7 +15,6 @@ def last_directory(source: JobContext, generation: Generation) -> LastDirectory:
     :raises RecordCorruptError: The generation names anything but a working directory of the job.
     :raises StorageUnavailableError: Something could not be read.
     """
-    # guard: a-restore-reads-any-generation
     key = working_directory(source.area, source.paths, generation)
     followed = generation.fallback.plan if generation.fallback is not None else _plan_of_run(source, generation.run)
     replayed = planned_replays(source.store, followed.sha256 if followed is not None else None)

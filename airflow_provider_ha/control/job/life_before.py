@@ -23,7 +23,6 @@ def life_before(job: JobContext, last: LastDirectory | None) -> PastLife | None:
     past = RemovedRunStore(job.coordinator, job.paths).read().past
     if past is None:
         return None
-    # guard: runs-that-never-worked-hide-the-life-before
     if any(payload.run > past.last_run for payload in checkpoint_store(job).payloads()):
         return None
     return past if last is None else _beside(past, last)
@@ -35,7 +34,6 @@ def _beside(past: PastLife, last: LastDirectory) -> PastLife:
     A batch that it has planned is an ordinary one, and not the drain's of the same number.
     """
     directory = last.area.tree(last.area.current(last.key))
-    # guard: drains-of-the-life-before-hide-ordinary-batches
     drained = {
         query: drain
         for query, drain in past.drained.items()

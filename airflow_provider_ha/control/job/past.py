@@ -75,7 +75,7 @@ class _BriefLock:
     def _admit(self) -> None:
         numbers = self._job.runs.numbers()
         over = self._job.runs.result(self._newest) is not None
-        if numbers[-1] != self._newest or not over:  # guard: drivers-wait-for-removals
+        if numbers[-1] != self._newest or not over:
             raise JobStateError(
                 f"run {numbers[-1]} of job {self._job.job_id!r} has begun",
                 next_step="Nothing needs to be done: its driver goes on with the removal",

@@ -19,7 +19,6 @@ def run_starts(source: JobContext, generation: Generation, *, after: int = 0) ->
     :raises RecordCorruptError: A run cannot be read.
     :raises StorageUnavailableError: A restore plan could not be read.
     """
-    # guard: runs-without-a-directory-have-worked
     numbers = [number for number in source.runs.numbers() if number <= generation.run]
     found = {}
     for number, run in source.runs.runs(numbers).items():

@@ -27,7 +27,7 @@ def check_clusters(source: JobContext, target: JobContext) -> None:
 
     :raises ConfigurationError: It is the same cluster, or both work in one directory.
     """
-    if cluster_name(source.config) == cluster_name(target.config):  # guard: moves-to-where-the-job-is
+    if cluster_name(source.config) == cluster_name(target.config):
         raise ConfigurationError(
             f"the target is the cluster {cluster_name(target.config)} that job {source.job_id!r} is in",
             next_step="Name a connection with another cluster_id, and with the work_root that the job is to have",
@@ -36,7 +36,7 @@ def check_clusters(source: JobContext, target: JobContext) -> None:
         ("work_root", source.config.work_uri, target.config.work_uri),
         ("storage_root", _storage(source), _storage(target)),
     ):
-        if ours == theirs:  # guard: moves-into-the-same-directory
+        if ours == theirs:
             raise ConfigurationError(
                 f"both clusters have their {name} in {ours}", next_step="Give the target another one, or a cluster_id"
             )
@@ -64,7 +64,7 @@ def check_free(source: JobContext, target: JobContext) -> None:
         raise _taken(target, f"has a live run of it, number {there.run.number}")
     if left is not None and left[0].run is None:
         raise _taken(target, f"is moving it to {left[0].cluster}")
-    if there is not None and left is None:  # guard: moves-over-another-job
+    if there is not None and left is None:
         raise _taken(target, f"has {there.run.number} runs of it that were never moved away")
     coming = read_arrival(target.coordinator, target.paths)
     if coming is not None and coming[0].cluster != cluster_name(source.config):
@@ -101,14 +101,14 @@ def check_outputs(target: JobContext, plan: RestorePlan) -> None:
                 f"query {query!r} writes to {path}, which is not a directory of this host",
                 next_step="Mount it on the hosts that run drivers of the target, and on this one",
             )
-        if is_s3(path) and not target.config.work_uri.startswith("s3:"):  # guard: outputs-on-s3-without-the-component
+        if is_s3(path) and not target.config.work_uri.startswith("s3:"):
             raise ConfigurationError(
                 f"query {query!r} writes files to {path}, and such a job needs a work root on S3; the target works in "
                 f"{target.config.work_uri}",
                 next_step="Move it to a cluster that works on S3",
             )
         reached = connector.reached()
-        if reached != part.sink.max_batch:  # guard: outputs-of-another-host
+        if reached != part.sink.max_batch:
             raise ConfigurationError(
                 f"the output {path} of query {query!r} has batches up to {reached} as the target reaches it, and up to "
                 f"{part.sink.max_batch} as job {target.job_id!r} does now: it is another one",

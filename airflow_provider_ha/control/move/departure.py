@@ -39,7 +39,7 @@ def end_run(job: JobContext, request: MoveRequest) -> None:
     """
     if is_over(job):
         return
-    if not request.stop:  # guard: moves-stop-a-job-unasked
+    if not request.stop:
         raise JobStateError(
             f"job {job.job_id!r} has a live run",
             next_step=f"Add --stop, or stop it first: `spark-ha job stop {job.job_id}`",

@@ -122,13 +122,13 @@ def abandon_move(source: JobContext, target: JobContext, acting: Acting) -> Move
             f"job {source.job_id!r} is not on its way to cluster {cluster_name(target.config)}",
             next_step="Nothing needs to be done",
         )
-    arrival.withdraw(target, found[0].move_id)  # guard: moves-are-abandoned-at-one-place-only
+    arrival.withdraw(target, found[0].move_id)
     departure.unmark(source, found[1])
     return replace(_done(source, target, found[0]), state="abandoned")
 
 
 def _carried_out(source: JobContext, target: JobContext, request: MoveRequest, move_id: str) -> Move:
-    if (made := arrival.submitted(target, move_id)) is not None:  # guard: moves-are-planned-behind-their-run
+    if (made := arrival.submitted(target, move_id)) is not None:
         return replace(_done(source, target, _noted(source, made)), run=made)
     chosen, plan, graph = _planned(source, target, request, move_id)
     savepoint_id = departure.savepoint_of(source, chosen, move_id)
@@ -177,7 +177,7 @@ def _checked(source: JobContext, target: JobContext, acting: Acting) -> Moved | 
         check_store(target)
         check_free(source, target)
         return None
-    if found[0].cluster != cluster_name(target.config):  # guard: moves-to-two-places
+    if found[0].cluster != cluster_name(target.config):
         is_moved = "was moved" if found[0].run is not None else "is being moved"
         raise JobStateError(
             f"job {source.job_id!r} {is_moved} to cluster {found[0].cluster}",

@@ -81,7 +81,7 @@ def rebuild(
 
 def _rebuilt(coordinator: Coordinator, paths: ClusterPaths, job: JobPlan) -> Applied:
     """One job that is in use does not keep the others from being rebuilt."""
-    if read_life(coordinator, paths.job(job.job_id)).deleted is not None:  # guard: deleted-jobs-are-rebuilt
+    if read_life(coordinator, paths.job(job.job_id)).deleted is not None:
         return Applied(job.job_id, refused=f"job {job.job_id!r} was deleted: what storage has of it is what stays")
     try:
         done = apply_job(coordinator, paths.job(job.job_id), job)

@@ -104,7 +104,6 @@ def _numbered(area: WorkArea, store: ObjectStore, keys: JobKeys) -> Iterator[tup
     for name in names:
         if found := _NUMBERED.match(name):
             yield int(found[1]), int(found[2])
-    # guard: rebuild-ignores-archives
     yield from ((archive.last, archive.epoch) for archive in PayloadHistory(store, keys).archives())
 
 

@@ -99,7 +99,7 @@ def plan_job(evidence: JobEvidence, paths: JobPaths) -> JobPlan:
     if generations:
         nodes.append(_node(paths.generation, max(generations, key=lambda generation: generation.epoch)))
     moves = [entry.moved for entry in evidence.entries if isinstance(entry, MovedEntry)]
-    if moves:  # guard: rebuilt-jobs-are-back-where-they-left
+    if moves:
         nodes.append(_node(paths.moved, max(moves, key=lambda moved: moved.at)))
     return JobPlan(
         job_id=evidence.job_id,
@@ -122,7 +122,6 @@ def _first_life(evidence: JobEvidence) -> tuple[JobEvidence, list[Run]]:
     runs = {entry.run.to_bytes(): entry.run for entry in submissions}
     highest, later = 0, list[Run]()
     for run in sorted(runs.values(), key=lambda run: run.created_at):
-        # guard: rebuilt-jobs-are-those-of-intruders
         if later or run.number <= highest:
             later.append(run)
         highest = max(highest, run.number)

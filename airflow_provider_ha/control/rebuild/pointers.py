@@ -143,10 +143,8 @@ def _is_kept(area: WorkArea, keys: JobKeys, checkpoint: Checkpoint, payload: str
     if checkpoint.pin is not None:
         return area.contains(area.admit(checkpoint.pin, inside=(keys.pins,), source=source))
     directory = area.current(area.admit(checkpoint.directory, inside=(keys.live,), source=source))
-    # guard: rebuilt-without-a-directory
     if not area.contains(directory):
         return False
-    # guard: rebuilt-without-its-batch
     return all(logs.hold(f"{directory}/{query}", part.batch) for query, part in checkpoint.queries.items())
 
 

@@ -52,7 +52,7 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
             leadership.commit(pointer)  # guard: pointer-first
         checkpoints = checkpoint_store(job)  # guard: clean-last
         checkpoints.shutdown(leadership, terminal=True)  # the retained ones stay; what is listed for deletion goes
-        for key in _superfluous(job, checkpoints):  # guard: clean-after-removal
+        for key in _superfluous(job, checkpoints):
             # guard: cleanup-prove
             leadership.prove()  # a former leader removes nothing
             log.info("working directory %s is removed", key)
@@ -68,7 +68,7 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
 def _remove_past(job: JobContext, run: int) -> None:
     until = job.clock.lease_time() + _PAST_SECONDS
     try:
-        for _ in clear_past(job, run):  # guard: jobs-without-a-driver-keep-their-past
+        for _ in clear_past(job, run):
             if job.clock.lease_time() >= until:
                 return
     except RecordCorruptError as error:
@@ -77,10 +77,8 @@ def _remove_past(job: JobContext, run: int) -> None:
 
 def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[str]:
     generation = job.snapshot().generation
-    # guard: clean-ups-remove-the-first-life
     if generation is None or has_earlier_life(job.coordinator, job.paths, job.journal):
         return []
-    # guard: a-clean-up-goes-by-any-generation
     current = working_directory(job.area, job.paths, generation)  # what lies beside it is removed: it has to be ours
     return superfluous_directories(checkpoints, job.area, current, drains_after=job.runs.drains_after())
 

@@ -163,7 +163,6 @@ class ClusterLeader:
         :raises LeadershipUnavailableError: This process does not lead; names the one that does. Nothing was changed.
         :raises JobStateError: The job has a live run of another request.
         """
-        # guard: submit-by-leader
         return JobClient(self._client.context(request.job_id, cluster=self.leadership)).submit(request)
 
     def attend(self, job_id: str) -> Reconciled:
@@ -227,7 +226,7 @@ class ClusterLeader:
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="ha-cluster") as pool:
             while not stop.is_set():
                 self._require_leadership()  # guard: watch-ends-with-lead
-                blobs.turn()  # guard: clusters-keep-old-graphs
+                blobs.turn()
                 self._agenda.changed.clear()
                 self._expect_jobs()
                 for job_id in self._worth_a_look(self._agenda.take(), report):
@@ -241,7 +240,7 @@ class ClusterLeader:
         """
         leadership, self._leadership, self._attendant = self._leadership, None, None
         if leadership is not None:
-            leadership.release()  # guard: cluster-given-up
+            leadership.release()
 
     def __enter__(self) -> Self:
         return self
@@ -280,7 +279,7 @@ class ClusterLeader:
                 told, due = attendant.inspected_at, clock.lease_time() + _TELL_SECONDS
                 leadership.publish(self._info(leadership.epoch, told).to_bytes())
             overdue = attendant.overdue()
-            if overdue is not None:  # guard: hung-inspections-keep-the-cluster
+            if overdue is not None:
                 log.critical(
                     "%s has taken %.0f s without an answer: this process gives the cluster up and exits. Look whether "
                     "its storage root and work root are mounted and answer on this host",
@@ -344,7 +343,6 @@ class ClusterLeader:
         now = self._client.clock.lease_time()
         if seen.standing is Standing.LED:  # none at first, and then not all in one moment
             self._looked.setdefault(seen.job_id, now - random.uniform(0.0, _LOOK_SECONDS))  # noqa: S311  # not a secret
-        # guard: surveys-hide-what-an-ended-run-has-left
         return now - self._looked.get(seen.job_id, float("-inf")) >= _LOOK_SECONDS
 
     def _touch(self, path: str) -> None:
@@ -353,7 +351,7 @@ class ClusterLeader:
     def _attend_watched(self, job_id: str, report: Report | None) -> None:
         again = self._patience.poll
         try:
-            self._arm(job_id)  # guard: loss-watched
+            self._arm(job_id)
             attended = self.attend(job_id)
             self._looked[job_id] = self._client.clock.lease_time()
             settled = attended.outcome in (ReconcileOutcome.LEFT_ALONE, ReconcileOutcome.IN_QUARANTINE)

@@ -50,7 +50,7 @@ class ReconcileQueue:
         with self._lock:
             self._busy.discard(name)
             if name in self._due:
-                self._due[name] = min(self._due[name], self._clock.lease_time() + again)  # guard: agenda-touched
+                self._due[name] = min(self._due[name], self._clock.lease_time() + again)
         self.changed.set()
 
     def pause(self, longest: float) -> float:

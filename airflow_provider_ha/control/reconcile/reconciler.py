@@ -154,7 +154,6 @@ class Reconciler:
         self._begun: dict[str, tuple[float, float]] = {}
         self.inspected_at: datetime | None = None
         now = client.clock.lease_time()
-        # guard: wait-goes-on
         self._sightings = {name: _OpenWait(each.what, now + each.left, now) for name, each in (waiting or {}).items()}
 
     @property
@@ -179,7 +178,7 @@ class Reconciler:
     @contextmanager
     def acting(self, what: str) -> Iterator[None]:
         """Have an act in the block counted as hanging when it takes longer than an act may."""
-        with self._limited(what, self._patience.act):  # guard: hung-acts-keep-the-cluster
+        with self._limited(what, self._patience.act):
             yield
 
     @contextmanager
@@ -222,7 +221,7 @@ class Reconciler:
             outcome = ReconcileOutcome.LEFT_ALONE if sight.quarantined is None else ReconcileOutcome.IN_QUARANTINE
             return Reconciled(job_id=job_id, outcome=outcome, detail=judgement.reason)
         left = self._left(sight, judgement.action)
-        if left > 0:  # guard: loss-debounced
+        if left > 0:
             again = min(left, self._longest_pause(sight, judgement.action))
             return Reconciled(job_id=job_id, outcome=ReconcileOutcome.PENDING, detail=judgement.reason, again=again)
         self._require_leadership()
@@ -260,7 +259,7 @@ class Reconciler:
         now = self._client.clock.lease_time()
         what = " ".join(map(str, (action.value, *_facts(sight))))
         sighting = self._sightings.get(sight.job_id)
-        if sighting is None or sighting.what != what:  # guard: loss-lasts
+        if sighting is None or sighting.what != what:
             sighting = self._sightings[sight.job_id] = _OpenWait(what, now + self._wait(sight, action), now)
         return sighting.due - now
 
@@ -269,11 +268,11 @@ class Reconciler:
             starting = sight.snapshot is not None and sight.snapshot.state is JobState.STARTING
             return self._start_timeout(sight) if starting else self._patience.launch_timeout
         wait = self._patience.debounce
-        if action is Action.RECOVER and _proven_dead(sight):  # guard: proven-death-debounced
+        if action is Action.RECOVER and _proven_dead(sight):
             wait = 0.0
         if action is Action.RECOVER and sight.snapshot is not None and sight.graph is not None:
             decision = decide(sight.snapshot, sight.graph.options, now=self._client.clock.now())
-            wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait  # guard: restart-delay
+            wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait
         return wait
 
     def _start_timeout(self, sight: JobObservation) -> float:
@@ -364,7 +363,7 @@ def _facts(sight: JobObservation) -> tuple[object, ...]:
     newest = snapshot.run.newest
     attempt = newest and newest.submission.attempt
     facts = (snapshot.run.run.number, attempt, snapshot.epoch, snapshot.state.value)
-    return (*facts, "proven") if _proven_dead(sight) else facts  # guard: proof-begins-no-new-wait
+    return (*facts, "proven") if _proven_dead(sight) else facts
 
 
 def _proven_dead(sight: JobObservation) -> bool:
@@ -379,7 +378,6 @@ def recover_one(client: HaClient, job_id: str, *, by: str, seen: int | None = No
     :param seen: Newest run of the job when this was decided; ``None`` for whichever is the newest.
     :raises JobStateError: It is in quarantine, has nothing to recover, or its newest run is not the one that was seen.
     """
-    # guard: one-recovery-ignores-quarantine
     if (reason := quarantine_reason(client.coordinator, client.paths, job_id)) is not None:
         raise JobStateError(
             f"job {job_id!r} is in quarantine: {reason}",

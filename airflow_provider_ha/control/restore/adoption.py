@@ -47,7 +47,7 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
         query: look(query, trees[query], place, sink_named(request.sinks.get(query), reach), verify)
         for query, place in places.items()
     }
-    _check_identities(found)  # guard: one-checkpoint-for-two-queries
+    _check_identities(found)
     chosen = _chosen(job, found)
     options = options_of(job, chosen)
     choices = restore_choices(request, chosen, job_id=job.job_id, source_job=job.job_id, options=options)
@@ -84,7 +84,7 @@ def _place(job: JobContext, request: RestoreRequest, text: str) -> str:
     :raises ConfigurationError: It cannot be adopted.
     """
     place = str(_path(text)) if is_local(text) else _stored(request, text)
-    if job.area.touches(place):  # guard: live-directories-are-adopted
+    if job.area.touches(place):
         raise ConfigurationError(
             f"{text} belongs to this cluster, and is not adopted",
             next_step="Restore from its job: by checkpoint or savepoint, with that job as the source",
@@ -109,7 +109,7 @@ def _stored(request: RestoreRequest, text: str) -> str:
             next_step="Copy it to a mounted path, to s3://bucket/prefix or hdfs://namenode:8020/path, and adopt it "
             "from there",
         )
-    if request.claim_mode is ClaimMode.CLAIM:  # guard: stored-checkpoints-are-claimed
+    if request.claim_mode is ClaimMode.CLAIM:
         raise ConfigurationError(
             f"checkpoint {text!r} cannot be claimed: only directories of a host are removed for their owner",
             next_step="Adopt it with claim mode NO_CLAIM, and remove it when the job has its own checkpoints",

@@ -34,8 +34,7 @@ def dry_run(job: JobContext, request: RestoreRequest, acting: Acting) -> DryRun:
     """
     makes_run, refusal = True, None
     try:
-        refuse_others(job, acting, "a restore")  # guard: plan-forgets-the-owner
-        # guard: plan-forgets-the-live-run
+        refuse_others(job, acting, "a restore")
         makes_run = check_submission(
             job, request.request_id, on_lost=partial(choose_for_restore, job, request), seen=acting.run
         )
@@ -47,7 +46,7 @@ def dry_run(job: JobContext, request: RestoreRequest, acting: Acting) -> DryRun:
         raise (refusal or error) from error
     if refusal is None and makes_run:
         try:
-            accepted_graph(job, request, chosen, plan)  # guard: plan-forgets-what-the-graph-lacks
+            accepted_graph(job, request, chosen, plan)
         except HaError as error:
             refusal = error
     return DryRun(plan, refusal)

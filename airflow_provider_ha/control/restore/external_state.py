@@ -29,7 +29,7 @@ def external_queries(
     :param replays: Whether batches after the cut are executed again: then their input files are looked up.
     """
     asked = _Brokers(source, request, chosen)
-    return ExternalQueries(  # guard: inputs-of-a-job-are-not-asked-for
+    return ExternalQueries(
         ask_kafka=asked.held,
         ask_inputs=partial(look_for, reach=Reach.of(source.config)) if replays else None,
         given=lambda query: source.area.tree(source.keys.given(query)),

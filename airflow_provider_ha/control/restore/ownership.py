@@ -36,7 +36,7 @@ def check_claim(job: JobContext, request: RestoreRequest, source: JobContext, ch
     pointer = store.pointer(chosen.source_id)
     if pointer.claimed_by is None:
         return False
-    if claims:  # guard: a-second-request-claims
+    if claims:
         _refuse_second_claim(job, request, pointer, pointer.claimed_by)
     return True
 

@@ -87,7 +87,6 @@ def restore_job(job: JobContext, request: RestoreRequest, *, seen: int | None = 
             start = restored_start(job, plan, request.output)
             blob = job.graphs.write_graph(graph.model_copy(update=files))
             reading.planned(start.plan)
-            # guard: a-restore-gives-the-job-away
             return Prepared(graph=blob, start=start, owner=owner_of_job(job))  # a restore keeps the owner
 
         return submit_run(
@@ -124,7 +123,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
     gone = _kept_of(source)
     # First: an unknown job is not a job without checkpoints. Of a deleted one only savepoints are left.
-    generation = source.snapshot().generation if gone is None else None  # guard: kept-savepoints-are-never-restored
+    generation = source.snapshot().generation if gone is None else None
     last = last_directory(source, generation) if generation is not None else None
     past = gone.past if gone is not None else life_before(source, last)
     selection, chosen = _choose(job, source, request, reading)
@@ -135,7 +134,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     starts = {run: RunStart(common) for run, common in (past.starts if past is not None else {}).items()}
     if generation is not None:
         starts |= run_starts(source, generation, after=chosen.run)
-    facts = gather_facts(  # guard: inputs-of-another-output-are-asked-for
+    facts = gather_facts(
         RestoreCase(
             chosen=chosen,
             at=job.clock.now(),
@@ -285,10 +284,10 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
     graph = source.model_copy(update=overrides)
     engine = job.engines.get(graph.target.engine)
     check_java(engine, graph.env, check_spark(job.config, engine, graph.target))
-    engine.check(graph.target)  # guard: restore-moves-a-job-where-it-cannot-run
+    engine.check(graph.target)
     check_conf(graph.conf)
     check_work_root(job.config, engine, graph.target, graph.conf)
-    check_master(graph.target.master, allowed=graph.options.allow_remote_executors)  # guard: restore-takes-any-master
+    check_master(graph.target.master, allowed=graph.options.allow_remote_executors)
     if "application" not in (given := _given_files(request)) and given:
         raise RestoreRefusedError(
             f"{sorted(given)} are replaced, but the application is not",

@@ -59,7 +59,7 @@ class RestoreLeases:
 
     def planned(self, plan: Blob | None) -> None:
         """Note that a run may be made from *plan*, which reads what was held last."""
-        if self._held and plan is not None:  # guard: leases-go-before-the-driver
+        if self._held and plan is not None:
             self._held[-1].plan = plan.sha256
 
     def __enter__(self) -> Self:

@@ -40,7 +40,7 @@ def require_nothing_given(job: JobContext, accepted: Collection[Verdict]) -> Non
     if Verdict.LOSS_POSSIBLE in accepted or not _has_a_past(job):
         return
     reason = _reason(job)
-    if reason:  # guard: fresh-starts-forget-what-was-given
+    if reason:
         go_on = "Submit with start_from='latest' to go on from the newest checkpoint, or accept it"
         raise RestoreRefusedError(
             f"starting job {job.job_id!r} from nothing is {Verdict.LOSS_POSSIBLE.value}: {reason}",

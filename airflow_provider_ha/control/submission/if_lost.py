@@ -34,7 +34,7 @@ def choose_for_submit(job: JobContext, request: SubmitRequest, lost: LostRun) ->
     :raises StorageUnavailableError: The graph of the lost run could not be read.
     """
     other = _differences(job, request, lost)
-    if not other:  # guard: lost-run-takes-any-graph-for-its-own
+    if not other:
         return IfLost.RECOVER
     if request.if_lost is None:
         raise JobStateError(
@@ -42,7 +42,6 @@ def choose_for_submit(job: JobContext, request: SubmitRequest, lost: LostRun) ->
             next_step='if_lost="recover" goes on with what was running, if_lost="restart" ends it and makes a new run '
             f"of this {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
         )
-    # guard: lost-run-without-a-checkpoint-is-replaced
     if request.if_lost is IfLost.RESTART and request.start_from == LATEST and lost.forgetful:
         raise JobStateError(
             f"{_lost(job, lost)}, and that run has no checkpoint yet: a new one would repeat what it has committed",
@@ -91,7 +90,6 @@ def _differences(job: JobContext, request: SubmitRequest, lost: LostRun) -> Sequ
         other = list(differences(job.graph(lost.run.graph), now))
     except (ObjectMissingError, RecordCorruptError) as error:
         other = [f"all that is known of it, for its graph cannot be read ({error.message})"]
-    # guard: lost-run-takes-any-start-for-its-own
     return other if same_start(request.start_from, lost.run.start, job.job_id) else [*other, "start_from"]
 
 

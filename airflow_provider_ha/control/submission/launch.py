@@ -79,7 +79,7 @@ def claim(
         nothing was made.
     :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
     """
-    refuse_this_host(job, engine)  # guard: pods-recover-local-drivers
+    refuse_this_host(job, engine)
     submission = new_submission(job, attempt, by=by, engine=engine, lost_epoch=lost_epoch, accept_loss=accept_loss)
     return submission if claim_submission(job, run, submission) else None
 
@@ -125,14 +125,13 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         if job.config.home_root is None:
             job.roots.require()  # the engine makes a directory in the work root
         handle = engine.launch(ticket)
-    except OutcomeUnknownError as error:  # guard: lost-answer-of-a-launch-is-a-refusal
+    except OutcomeUnknownError as error:
         # It may run: an exit would be a false proof of its death. It reports itself, or is overdue.
         log.warning("attempt %d of %s run %d: %s", submission.attempt, job.job_id, run.number, error)
         return
     except HaError as error:
         reason = f"it could not be launched: {error}"
-        unfit = isinstance(error, ConfigurationError)  # guard: refused-launch-is-tried-again
-        # guard: refused-launch-is-a-loss
+        unfit = isinstance(error, ConfigurationError)
         note_not_launched(job, run.number, submission.attempt, reason, outage=error.retryable, unfit=unfit)
         raise
     note_started(job, run.number, submission, handle)
@@ -159,7 +158,7 @@ def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
         leader = read_record(job.coordinator, paths.leader, LeaderInfo)
         if leader is not None and (leader[0].run, leader[0].attempt) == (run, attempt):
             return True
-        if not isinstance(seen, Pending) and job.clock.lease_time() >= deadline:  # guard: queued-submission-is-overdue
+        if not isinstance(seen, Pending) and job.clock.lease_time() >= deadline:
             log.warning("submission %d of %s run %d was never started", attempt, job.job_id, run)
             return False
         job.sleep(_POLL_SECONDS)

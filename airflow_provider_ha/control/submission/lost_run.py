@@ -116,7 +116,7 @@ def carry_out_cancel(job: JobContext, lost: LostRun, *, by: str) -> bool:
     wanted = operations.open_cancels(job.coordinator, job.paths, lost.number)
     if not wanted:
         return False
-    if not lost.proven and _supervised(job, lost):  # guard: lost-run-is-canceled-before-its-supervisor-speaks
+    if not lost.proven and _supervised(job, lost):
         return True
     end = RunEnd.of(wanted[0], {})
     result = result_of(job, lost, JobState.CANCELED, reason=conclude.CANCELED_WITHOUT_A_DRIVER, by=by, end=end)
@@ -141,7 +141,7 @@ def _supervised(job: JobContext, lost: LostRun) -> bool:
 def pointer_ops(job: JobContext, lost: LostRun) -> list[Op]:
     """Return what goes with a result after which the job has no live run: the removal of its graph pointer."""
     pointer = job.graphs.remove_op(lost.number)
-    return [] if pointer is None else [pointer]  # guard: lost-run-keeps-its-graph
+    return [] if pointer is None else [pointer]
 
 
 def result_of(

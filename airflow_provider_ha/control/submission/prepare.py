@@ -54,9 +54,9 @@ def check_conf(conf: Mapping[str, str]) -> None:
 
     :raises ConfigurationError: It holds such a key; names it, and the parameter.
     """
-    check_keys(conf)  # guard: conf-that-spark-drops-is-taken
+    check_keys(conf)
     for key, parameter in OWNED_CONF.items():
-        if key in conf:  # guard: conf-overrides-parameters-silently
+        if key in conf:
             raise ConfigurationError(
                 f"conf sets {key}={conf[key]!r}, which a managed job sets by a parameter",
                 next_step=f"Remove it from conf, and use the parameter {parameter} instead",
@@ -69,7 +69,7 @@ def check_spark(config: HaConfig, engine: Engine, target: Target) -> Path | None
     :raises ConfigurationError: There is none, it is put together from two releases, or not supported: drivers fail in
         odd ways with such a one.
     """
-    if not engine.runs_here:  # guard: spark-of-the-submitter-counts-elsewhere
+    if not engine.runs_here:
         return None
     # A Spark that is named is used instead of the installed one, with its own Python files.
     return find_spark_home(named_spark_home(engine_options(config, target)))
@@ -102,7 +102,7 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     check_conf(request.resources.beside(request.conf))
     if request.driver_memory:
         check_memory(request.driver_memory, "driver_memory")
-    check_master(request.master, allowed=request.options.allow_remote_executors)  # guard: submit-takes-any-master
+    check_master(request.master, allowed=request.options.allow_remote_executors)
     engine.check(target)
     check_work_root(job.config, engine, target, request.conf)
     files = upload_files(

@@ -50,13 +50,11 @@ def recover(
     while True:
         snapshot = _snapshot(job)
         run = _run(snapshot)
-        # guard: lost-run-is-recovered-whatever-its-number
         refuse_other_run("recovery", job.job_id, seen=run_number, newest=run.run.number)
         decision = _decide(job, snapshot, run, overdue=overdue, decided=accept_loss)
         log.info("job %s run %d: %s", job.job_id, run.run.number, decision)
         if isinstance(decision, Over):
             raise _over(job.job_id, run)
-        # guard: canceled-run-is-submitted-again
         if isinstance(decision, GiveUp | Resubmit | NeedsDecision) and (wanted := _open_cancel(job, run)) is not None:
             conclude_canceled(job, wanted, by=by)
             raise _over(job.job_id, job.runs.get(run.run.number))
@@ -115,7 +113,6 @@ def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bo
     if newest is not None and newest.started is not None and newest.exit is None:
         engine = job.engines.get(newest.submission.engine)
         seen = engine.observe(newest.submission.submission_id, newest.started.handle)
-        # guard: overdue-replaced
         gone = isinstance(seen, Gone) or (overdue and isinstance(seen, Unknown))
     return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone, decided=decided)
 

@@ -104,7 +104,7 @@ def submit_run(
     if anew and is_known_to_storage_only(job):
         refuse_this_host(job, engine)
         # First: what it refuses would leave a lost run that no request names.
-        prepare()  # guard: refused-fresh-starts-leave-a-tree
+        prepare()
         rebuild_unknown(job)
         on_lost = _restart
     else:
@@ -119,18 +119,17 @@ def submit_run(
                 return found
             continue
         refuse_removed(job, request_id)
-        _refuse_unseen(job, known, numbers, seen)  # guard: queued-restores-act-on-another-run
+        _refuse_unseen(job, known, numbers, seen)
         lost = _live_run(job, numbers)  # guard: live-run-refuses
         if not arrives:
             refuse_moved(job)  # guard: moved-jobs-are-started
-        # guard: lost-run-forgets-a-cancel-at-a-submission
         if lost is not None and carry_out_cancel(job, lost, by=request_id):
             continue
         if lost is not None and (on_lost or partial(refuse_lost, job))(lost) is IfLost.RECOVER:
             follow(job.coordinator, job.paths, request_id, lost.number)
             log.info("request %s follows the lost run %d of %s", request_id, lost.number, job.job_id)
             continue
-        refuse_this_host(job, engine)  # guard: pods-submit-local-drivers
+        refuse_this_host(job, engine)
         prepared = prepare()
         create_job(job.coordinator, job.paths)
         run = Run(
@@ -207,7 +206,7 @@ def failed_run(job: JobContext, request_id: str) -> RunView | None:
             failed = view.result is not None and view.result.state is JobState.FAILED
             return view if failed else None
     gone = RemovedRunStore(job.coordinator, job.paths).find(request_id)
-    if gone is not None and gone.failed:  # guard: retries-repeat-removed-runs
+    if gone is not None and gone.failed:
         raise removed(job.paths, gone.run)
     return None
 
@@ -222,7 +221,7 @@ def refuse_removed(job: JobContext, request_id: str) -> None:
     :raises RecordCorruptError: Whether it had one cannot be read.
     """
     found = RemovedRunStore(job.coordinator, job.paths).find(request_id)
-    if found is not None and not found.failed:  # guard: requests-of-removed-runs-run-again
+    if found is not None and not found.failed:
         raise JobStateError(
             f"request {request_id!r} has led to run {found.run} of job {job.job_id!r}, which is over and was removed",
             next_step="To start the job again use a new request: a new DAG run, another request id. retained_runs and "
@@ -266,7 +265,7 @@ def _found(job: JobContext, known: _Known, request_id: str, *, accept_loss: bool
     """Return the run that a request has led to; ``None`` when it has ended since, and has to be read again."""
     number = known.number
     assert number is not None, "there is a run"  # noqa: S101  # checked by the caller
-    if known.own or job.runs.result(number) is not None:  # guard: lost-run-is-followed-and-not-recovered
+    if known.own or job.runs.result(number) is not None:
         attempt = ensure_submitted(job, number, by=request_id)
         return SubmittedRun(job_id=job.job_id, run=number, attempt=attempt, created=False)
     try:
@@ -287,7 +286,6 @@ def _made(job: JobContext, lost: LostRun | None, run: Run, creation: list[Op], a
     try:
         if lost is not None:
             return _replaced(job, lost, run, creation)
-        # guard: jobs-are-started-while-they-leave
         job.commit(*creation, *(stays_op(job) if arrival is None else arrival))
     except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
         log.info(

@@ -38,7 +38,7 @@ def refuse_unknown(job: JobContext) -> None:
 
     :raises JobStateError: It is one; names both ways out.
     """
-    if is_known_to_storage_only(job):  # guard: jobs-that-only-storage-knows-are-begun-from-nothing
+    if is_known_to_storage_only(job):
         raise JobStateError(
             f"ZooKeeper knows no job {job.job_id!r} in cluster {job.config.cluster_id!r}, and there are files of it in "
             f"{storage_uri(job.config)}: it would begin from nothing a second time",

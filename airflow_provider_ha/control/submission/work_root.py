@@ -34,12 +34,12 @@ def check_work_root(config: HaConfig, engine: Engine, target: Target, conf: Mapp
     """
     if not needs_component(config):
         return
-    refuse_owned(conf)  # guard: submit-takes-conf-of-the-component
+    refuse_owned(conf)
     if engine.runs_here:
-        component_jar()  # guard: submit-takes-an-installation-without-the-component
+        component_jar()
     spark = engine.spark_of(target)
     where, release = spark.where, spark.release
-    if release is not None and release < OLDEST_SPARK:  # guard: submit-takes-an-old-spark
+    if release is not None and release < OLDEST_SPARK:
         raise ConfigurationError(
             f"the Spark {where} is of release {'.'.join(map(str, release))}, and checkpoints on {config.work_root} "
             "need 4.1 or newer: earlier ones cannot create an object on condition",

@@ -25,7 +25,7 @@ def keep(job: JobContext, found: VerifiedCut, *, depth: ProofDepth, by: str, spa
     """Keep a verification as the last one of its job. What cannot be kept is logged: the answer is what counts."""
     try:
         write_last_verification(job.store, job.keys, _record(job, found, depth, by, spark_version))
-    except HaError as error:  # guard: answers-of-verifications-are-lost-with-storage
+    except HaError as error:
         log.warning("what was found of %s of job %r cannot be kept for its page: %s", found.name, job.job_id, error)
 
 

@@ -92,7 +92,7 @@ class Component:
         :raises ConfigurationError: Executors have no component of this release.
         """
         found = session.conf.get(MANAGER, None)
-        if found != MANAGER_CLASS:  # guard: sessions-with-another-manager
+        if found != MANAGER_CLASS:
             raise ApplicationRefusedError(
                 f"the session of the query has {MANAGER} = {found!r}: it would run without the fence",
                 next_step=f"Do not set {MANAGER} in the script",
@@ -109,7 +109,7 @@ class Component:
         :raises ApplicationRefusedError: It is.
         """
         found = str(handle._jsq.streamingQuery().offsetLog().fileManager().getClass().getName())  # noqa: SLF001  # pyspark has no public way to it
-        if found != MANAGER_CLASS:  # guard: queries-with-another-manager
+        if found != MANAGER_CLASS:
             handle.stop()
             raise ApplicationRefusedError(
                 f"query {name!r} writes its offset log with {found}: it would run without the fence",

@@ -68,7 +68,7 @@ def warm_up(jvm: Any, root: str, site: Mapping[str, str]) -> None:
     """
     system = jvm.java.lang.System
     for key, value in site.items():
-        if system.getProperty(key) is None:  # guard: conf-of-the-user-is-replaced
+        if system.getProperty(key) is None:
             system.setProperty(key, value)
     conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
     jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(quote(root, safe=":/@")), conf).close()
@@ -78,7 +78,7 @@ def _check_hadoop(jvm: Any, root: str) -> None:
     found = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
     match = _RELEASE.match(found)
     release = tuple(map(int, match.groups())) if match else S3A_NEEDS
-    if split(root).scheme == "s3a" and release < S3A_NEEDS:  # guard: stores-without-conditions-are-used
+    if split(root).scheme == "s3a" and release < S3A_NEEDS:
         raise ConfigurationError(
             f"this Spark has Hadoop {found}, whose S3A cannot create an object on condition: two drivers could both "
             "believe that they have committed a batch",

@@ -63,7 +63,7 @@ class GateKeeper:
 
     def _prolong(self) -> bool:
         """Tell the JVM the end of the lease; returns whether there is one."""
-        before = uptime()  # guard: gate-counts-from-after-the-look
+        before = uptime()
         left = self._lease_left()
         if left <= 0:  # guard: gate-stays-open-after-the-lease
             self._gate.close("the lease of this process is over")

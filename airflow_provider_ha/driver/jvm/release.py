@@ -49,7 +49,7 @@ def check_executors(session: Any) -> None:
 
 
 def _check(who: str, found: set[str]) -> None:
-    if found != {__version__}:  # guard: components-of-two-releases
+    if found != {__version__}:
         raise ConfigurationError(
             f"the {who} of this application have the component of release {', '.join(sorted(found))}, "
             f"and airflow-provider-ha is {__version__}",

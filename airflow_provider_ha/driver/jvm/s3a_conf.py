@@ -26,7 +26,6 @@ def s3a_conf(config: HaConfig) -> dict[str, str]:
     if options.endpoint_url is not None:
         values["endpoint"] = options.endpoint_url
     if options.access_key is not None and options.secret_key is not None:
-        # guard: keys-of-the-connection-are-one-choice-of-many
         values["aws.credentials.provider"] = SIMPLE_CREDENTIALS
         values["access.key"] = options.access_key.get_secret_value()
         values["secret.key"] = options.secret_key.get_secret_value()

@@ -78,7 +78,6 @@ def unreadable(script: Path, error: OSError) -> ConfigurationError:
 def _archive(named: str | Path) -> tuple[Path, str]:
     text, hashed, alias = str(named).partition("#")
     path = local_file(text, "archive")
-    # guard: aliases-lead-outside
     if hashed and (alias in ("", ".", "..") or any(bad in alias for bad in "/\\,#") or not alias.isprintable()):
         raise ConfigurationError(
             f"the archive {str(named)!r} has an alias that is no name of a directory",
@@ -92,7 +91,7 @@ def _check_places(found: ApplicationFiles) -> None:
     """Check that archives and files, which lie in one directory, do not replace each other."""
     places = [path.name for path in found.files] + [alias or path.name for path, alias in found.archives]
     twice = sorted({name for name in places if places.count(name) > 1} | ({UNPACKED_AS} & set(places)))
-    if twice:  # guard: archives-replace-files
+    if twice:
         raise ConfigurationError(
             f"files and archives have one name in the driver's directory, or that of the script's modules: {twice}",
             next_step="Give the archives other aliases: archive.tar.gz#name",

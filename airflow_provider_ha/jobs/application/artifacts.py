@@ -122,7 +122,7 @@ def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> Fetc
     places = [_place(artifact) for artifact in graph.archives]
     for archive, place in zip(archives, places, strict=True):
         unpack_archive(archive, target / "files" / place)
-    return FetchedApplication(  # guard: archives-of-other-hosts-are-left-out
+    return FetchedApplication(
         script=script,
         files_directory=target / "files",
         py_files=_fetch_all(store, graph.py_files, target / "py_files"),
@@ -177,7 +177,7 @@ def _fetch_all(store: ObjectStore, artifacts: Sequence[Artifact], directory: Pat
 
 def _place(artifact: Artifact) -> str:
     """Return the directory that an archive is unpacked as."""
-    return _safe(artifact.alias or artifact.name)  # guard: aliases-of-a-graph-lead-outside
+    return _safe(artifact.alias or artifact.name)
 
 
 def _safe(name: str) -> str:

@@ -127,11 +127,11 @@ def _fault(member: _Member, links: set[PurePosixPath], files: set[PurePosixPath]
     :param files: Files before it.
     """
     name = member.name
-    if name.is_absolute() or ".." in name.parts or "\\" in str(name):  # guard: archives-write-outside
+    if name.is_absolute() or ".." in name.parts or "\\" in str(name):
         return "which lies outside of it"
     if not member.kind:
         return "which is neither file, directory nor link"
-    if any(parent in links for parent in (name, *name.parents)):  # guard: archives-write-through-links
+    if any(parent in links for parent in (name, *name.parents)):
         return "which lies behind a link of it"
     if member.kind == "hard link" and PurePosixPath(member.target) not in files:
         return f"a link to {member.target!r}, which is no file before it"

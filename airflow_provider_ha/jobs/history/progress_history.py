@@ -166,7 +166,7 @@ class ProgressHistory:
                 self._store.write(self._keys.progress(_name(period), self._epoch), record.to_bytes())
             except BaseException:
                 with self._lock:
-                    self._changed.add(period)  # guard: history-forgets-what-was-not-written
+                    self._changed.add(period)
                 raise
             if self._taken[period] is not None:
                 self._remove(self._taken[period] or (), now)
@@ -207,7 +207,6 @@ class ProgressHistory:
 
     def _remove(self, superseded: Iterable[str], now: datetime) -> None:
         """Remove what the write has superseded, and what is too old."""
-        # guard: history-is-removed-too-early
         old = [found.key for found in _found(self._store, self._keys) if found.period + PERIOD <= now - KEPT]
         for key in (*superseded, *old):
             self._store.delete(key)

@@ -76,7 +76,7 @@ class LogReader:
         :raises OSError: The log cannot be read.
         """
         left = self._there
-        while left > 0 and (data := self.read()):  # guard: what-is-there-never-ends
+        while left > 0 and (data := self.read()):
             yield data[:left]
             left -= len(data)
 
@@ -104,7 +104,6 @@ class LogReader:
         return new[-1] if new else None
 
     def _read_log(self) -> bytes:
-        # guard: rotated-in-this-moment-is-read-twice
         if self._files.size(self._log) < self._at:  # it is cut; what it held is about to be kept, if it is
             self._looks += 1
             if self._looks > _LOOKS:
@@ -141,7 +140,7 @@ class LogReader:
                 last = at - 1 if index == 0 else -1  # the end of the last line begins no other
                 while at > 0:
                     if most <= 0:
-                        return whole or (index, at)  # guard: begins-inside-a-secret
+                        return whole or (index, at)
                     start = at - int(min(CHUNK, at, most))
                     file.seek(start)
                     ends = [start + found.start() for found in re.finditer(b"\n", file.read(at - start))]
@@ -175,7 +174,6 @@ def whole_lines(pieces: Iterable[bytes]) -> Iterable[str]:
     rest = b""
     for piece in pieces:
         rest += piece
-        # guard: long-parts-lose-their-end
         while end := rest.rfind(b"\n", 0, CHUNK) + 1 or (CHUNK if len(rest) >= CHUNK else 0):
             yield rest[:end].decode(errors="replace")
             rest = rest[end:]

@@ -159,7 +159,6 @@ def read_secrets(path: Path, *, root: Path | None = None) -> set[str]:
     :param root: Directory above it below which no link is followed; left out: its own.
     """
     try:
-        # guard: driver-chooses-the-secrets
         with PlainFiles(path.parent, path.parent if root is None else root).opened(path.name) as file:
             return {str(secret) for secret in json.loads(file.read(_MOST_SECRETS))}
     except (OSError, ValueError, TypeError, RecursionError, LogMissingError):

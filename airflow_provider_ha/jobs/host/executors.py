@@ -19,7 +19,7 @@ _LOCAL = re.compile(r"local(-cluster)?(\[[^\]]*\])?")
 
 def is_local(master: str) -> bool:
     """Return whether every executor of *master* is the driver's JVM or a descendant of it."""
-    return _LOCAL.fullmatch(master) is not None  # guard: local-prefix-is-local
+    return _LOCAL.fullmatch(master) is not None
 
 
 def is_impossible(master: str) -> bool:

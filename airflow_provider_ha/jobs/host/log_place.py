@@ -33,7 +33,6 @@ class LogPlace:
 
 def log_place(job_id: str, run: int, view: SubmissionView) -> LogPlace | None:
     """Return where the log of a submission lies; ``None`` when no supervisor of it has reported where it runs."""
-    # guard: logs-without-a-place-are-named
     if view.started is None or not view.started.handle.log_uri:
         return None
     handle = view.started.handle

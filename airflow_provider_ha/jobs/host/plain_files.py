@@ -23,7 +23,7 @@ from airflow_provider_ha.errors import LogMissingError
 
 
 _ENTER = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY  # needs no permission to list it
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # guard: driver-chooses-the-file
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _OTHERS = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}  # a link, no directory, a socket
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
@@ -83,7 +83,7 @@ class PlainFiles:
         with self._entered() as at:
             descriptor = _open(name, _READ, at, self.directory / name)
         mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):  # guard: what-is-no-file-is-read
+        if not stat.S_ISREG(mode):
             os.close(descriptor)
             raise _refusal(self.directory / name, mode)
         with os.fdopen(descriptor, "rb") as file:
@@ -96,7 +96,7 @@ class PlainFiles:
         try:
             for name in self.directory.relative_to(self.root).parts:
                 path /= name
-                below = _open(name, _ENTER | os.O_NOFOLLOW, at, path)  # guard: driver-chooses-the-directory
+                below = _open(name, _ENTER | os.O_NOFOLLOW, at, path)
                 os.close(at)
                 at = below
             yield at

@@ -11,7 +11,7 @@ def web_page(url: str) -> str:
     """Return *url* when a browser may be led there; empty for anything else, which a record must not make a link."""
     try:
         parts = urlsplit(url)
-        admitted = parts.scheme in ("http", "https")  # guard: records-make-any-link
+        admitted = parts.scheme in ("http", "https")
         plain = url.isprintable() and " " not in url and not parts.password
     except ValueError:  # half an IPv6 address
         return ""
@@ -23,7 +23,6 @@ def live_page(snapshot: JobSnapshot) -> str:
     status, leader, view = snapshot.status, snapshot.leader, snapshot.run
     if status is None or leader is None or view is None or view.result is not None:
         return ""
-    # guard: dead-drivers-keep-their-ui
     return web_page(status.spark_ui) if (status.epoch, status.run) == (leader.epoch, view.run.number) else ""
 
 

@@ -68,7 +68,7 @@ def find_spark_home(configured: Path | None) -> Path:
     """
     if configured is None:
         spark = installed_spark()
-        check_one_release(spark)  # guard: a-driver-starts-with-two-releases
+        check_one_release(spark)
         if spark.home is None or (spark.client and not spark.package):
             what = "only pyspark-client, which has no spark-submit," if spark.client else "no pyspark"
             version = f" and pyspark=={spark.client}" if spark.client else ""
@@ -91,7 +91,6 @@ def check_one_release(spark: InstalledSpark) -> None:
 
     :raises ConfigurationError: It is; names the releases and the command that installs one.
     """
-    # guard: two-releases-of-spark-pass
     if spark.package and spark.client and _release(spark.package) != _release(spark.client):
         raise ConfigurationError(
             f"pyspark {spark.package} and pyspark-client {spark.client} are both installed in {str(spark.home)!r}: "
@@ -107,7 +106,6 @@ def check_one_release(spark: InstalledSpark) -> None:
             "removing pyspark-client removes them too",
             next_step=f"Install pyspark again: {_FORCED} pyspark=={spark.package}",
         )
-    # guard: overwritten-python-files-pass
     if spark.files and spark.jars and _release(spark.files) != _release(spark.jars):
         raise ConfigurationError(
             f"the Python files of Spark in {str(spark.home)!r} are of release {spark.files}, its jars of release "
@@ -122,7 +120,7 @@ def check_supported(home: Path) -> None:
     :raises ConfigurationError: It is older or newer than that.
     """
     release = release_of(home)
-    if release is not None and not OLDEST <= release[:2] <= NEWEST:  # guard: any-spark-is-taken
+    if release is not None and not OLDEST <= release[:2] <= NEWEST:
         raise ConfigurationError(
             f"airflow-provider-ha {__version__} runs drivers on Spark {RANGE}; in {str(home)!r} is Spark "
             f"{'.'.join(map(str, release))}",

@@ -58,7 +58,7 @@ def refuse_owned(conf: Mapping[str, str]) -> None:
     :raises ApplicationRefusedError: It does.
     """
     for key, value in conf.items():
-        if key == MANAGER and value != MANAGER_CLASS:  # guard: another-manager-writes-the-logs
+        if key == MANAGER and value != MANAGER_CLASS:
             raise ApplicationRefusedError(
                 f"the Spark conf sets {key} to {value}, which does not create entries exclusively",
                 next_step=f"Remove it: checkpoints on this storage are written by {MANAGER_CLASS}",

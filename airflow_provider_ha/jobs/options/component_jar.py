@@ -17,7 +17,7 @@ def component_jar(folder: Path = _FOLDER) -> Path:
     :raises ConfigurationError: The package was installed from its sources, on a host without a JDK.
     """
     jar = folder / f"spark-ha-component-{__version__}.jar"
-    if not jar.is_file():  # guard: a-missing-component-is-found-out-by-spark
+    if not jar.is_file():
         raise ConfigurationError(
             f"this installation has no {jar.name}, which Spark needs for checkpoints on s3:// and hdfs://",
             next_step="Install the wheel, or install a JDK and run `python java/build_component.py` in the checkout",

@@ -22,7 +22,6 @@ def engine_options(config: HaConfig, target: Target) -> dict[str, str]:
     What neither names is as it was when the job was submitted: a client that recovers it at night may know only how to
     reach the cluster.
     """
-    # guard: options-of-the-job-win
     return {**target.cluster_options, **config.engines.get(target.engine, {}), **target.engine_options}
 
 
@@ -31,7 +30,7 @@ def check_options(engine: str, given: Mapping[str, str], known: frozenset[str]) 
 
     :raises ConfigurationError: Names them.
     """
-    if unknown := sorted(set(given) - known):  # guard: unread-options-are-refused
+    if unknown := sorted(set(given) - known):
         raise ConfigurationError(
             f"the engine {engine!r} has no options {unknown}", next_step=f"Use {sorted(known)}, or none"
         )
@@ -39,6 +38,5 @@ def check_options(engine: str, given: Mapping[str, str], known: frozenset[str]) 
 
 def named_spark_home(options: Mapping[str, str]) -> Path | None:
     """Return Spark's directory where the options or ``SPARK_HOME`` of this host name one."""
-    # guard: option-wins-over-the-host
     named = options.get(SPARK_HOME_OPTION) or os.environ.get("SPARK_HOME")
     return Path(named) if named else None

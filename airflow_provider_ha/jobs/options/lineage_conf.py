@@ -24,14 +24,13 @@ def counted(lineage: Mapping[str, str], given: Collection[str]) -> dict[str, str
     """
     found = dict(lineage)
     for group in (_PARENT, _TRANSPORT):
-        if any(key.startswith(group) for key in given):  # guard: lineage-replaces-what-the-user-set
+        if any(key.startswith(group) for key in given):
             found = {key: value for key, value in found.items() if not key.startswith(group)}
     return found
 
 
 def of_another_request(lineage: Mapping[str, str]) -> dict[str, str]:
     """Return what of a run's *lineage* holds for a run that another request makes: never its parent. Pure."""
-    # guard: restored-runs-keep-the-parent
     return {key: value for key, value in lineage.items() if not key.startswith(_PARENT)}
 
 

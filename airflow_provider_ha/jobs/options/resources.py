@@ -52,7 +52,7 @@ class Resources:
         """
         own = self.conf()
         for name, key in _KEYS.items():
-            if key in own and conf.get(key, own[key]) != own[key]:  # guard: conf-and-parameter-disagree
+            if key in own and conf.get(key, own[key]) != own[key]:
                 raise ConfigurationError(
                     f"conf sets {key}={conf[key]!r}, and {name} is {own[key]!r}",
                     next_step=f"Remove {key} from conf, or leave {name} out",

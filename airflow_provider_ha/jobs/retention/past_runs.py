@@ -168,7 +168,6 @@ class PastRuns:
         """Return the runs that the job's own nodes refer to."""
         found = {self._run_of(self.paths.generation, Generation), self._run_of(self.paths.status, Status)}
         found.add(self._run_of(self.paths.job_graph, GraphPointer))
-        # guard: runs-of-open-operations-go
         found |= open_runs(self.coordinator, self.paths)
         return frozenset(found)
 
@@ -215,7 +214,7 @@ class PastRuns:
         noted = {request: RemovedRun(run=number, failed=failed) for request in led}
         nodes = list(past.nodes)
         try:
-            while len(nodes) > _OPS:  # guard: large-runs-go-at-once
+            while len(nodes) > _OPS:
                 cut = 1 + max(at for at in range(_OPS) if nodes[at].rpartition("/")[0] == paths.submissions(number))
                 commit(*map(Delete, nodes[:cut]))  # its oldest submissions; the newest one goes with the run
                 nodes = nodes[cut:]
@@ -225,10 +224,10 @@ class PastRuns:
                 claims = claims[_OPS:]
                 yield 0
             commit(
-                Check(paths.run(newest)),  # guard: the-last-run-goes
-                *RemovedRunStore(self.coordinator, paths).note_ops(number, noted),  # guard: removed-runs-leave-no-note
+                Check(paths.run(newest)),
+                *RemovedRunStore(self.coordinator, paths).note_ops(number, noted),
                 *map(Delete, nodes),
-                *claims,  # guard: claims-outlive-their-run
+                *claims,
                 Delete(paths.run(number)),
             )
         except (NodeMissingError, NodeExistsError, VersionConflictError) as error:
@@ -246,7 +245,6 @@ class PastRuns:
     def _clear_journal(self) -> Iterator[None]:
         through = RemovedRunStore(self.coordinator, self.paths).read().through
         known = set(RunStore(self.coordinator, self.paths).numbers())
-        # guard: the-journal-forgets-runs-that-zookeeper-lost
         yield from self.journal.forget_runs(lambda run: run <= through and run not in known)
 
 

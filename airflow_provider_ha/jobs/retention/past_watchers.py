@@ -37,7 +37,6 @@ class Followers:
 
     def of(self, run: Run) -> tuple[list[str], list[Op]]:
         """Return which requests led to a run and to no other one that is there, and the removal of their claims."""
-        # guard: claims-go-with-an-earlier-run
         others = {safe_segment(request) for number, request in self.runs.items() if number != run.number}
         own = request_of(run)
         # Of a request that made a run and follows another one, the newer of them counts.

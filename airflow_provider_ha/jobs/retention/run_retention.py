@@ -34,5 +34,4 @@ def expendable(
 
 
 def _over(result: RunResult | None, eldest: datetime) -> bool:
-    # guard: runs-go-that-are-not-cleaned-up
-    return result is not None and result.cleanup == "CLEAN" and result.at < eldest  # guard: young-runs-go
+    return result is not None and result.cleanup == "CLEAN" and result.at < eldest

@@ -56,7 +56,6 @@ def _is_proven(coordinator: Coordinator, paths: JobPaths, run: int) -> bool:
     )
     seen = coordinator.read(Reads(exits)).nodes if exits else {}
     try:
-        # guard: deletions-forget-who-may-live
         return all(decode(seen[path], SubmissionExit) is not None for path in exits)
     except RecordCorruptError as error:
         log.warning("the directories of run %d stay: %s", run, error)

@@ -263,6 +263,6 @@ def _logs(node: ast.expr) -> bool:
     )
 
 
-def chosen(found: Iterable[Change], seed: int, number: int) -> list[Change]:
-    """Return *number* of the changes by chance, the same ones for the same seed."""
+def chosen(found: Iterable[Change], seed: int, number: int | None = None) -> list[Change]:
+    """Return *number* of the changes by chance, the same ones for the same seed; without a number all of them."""
     return sorted(found, key=lambda change: change.rank(seed))[:number]

@@ -1,7 +1,7 @@
-"""Changes that need no trial, as ``equivalent.toml`` lists them.
+"""Changes that a trial cannot judge, as ``equivalent.toml`` lists them, each with its reason.
 
-Either no test can see them, with the reason, or one of the chosen mutants is the same change: its test starts Spark or
-another process, which a trial with the quick tests that execute the line does not see.
+Either no test can see them, or the test that does starts Spark or another process, where a trial with the quick tests
+that execute the line does not look.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from tests.mutants.catalogue import read_toml
 from tests.mutants.random_changes.changes import Change
@@ -24,8 +24,7 @@ class Equivalent(BaseModel):
     :param file: Path from the root of the repository.
     :param line: The line, without its indentation.
     :param kind: What is done to it, as in the table of a run; empty for all of it.
-    :param why: Why no test can see it.
-    :param mutant: Id of the chosen mutant that is the same change.
+    :param why: Why no trial can see it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,14 +32,7 @@ class Equivalent(BaseModel):
     file: str = Field(pattern=r"^airflow_provider_ha/.*\.py$")
     line: str = Field(min_length=1)
     kind: str = ""
-    why: str = ""
-    mutant: str = ""
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Equivalent:
-        if bool(self.why) == bool(self.mutant):
-            raise ValueError("name either the reason or the mutant")
-        return self
+    why: str = Field(min_length=1)
 
     def covers(self, change: Change) -> bool:
         """Whether a change is one of these."""

@@ -30,7 +30,6 @@ class Fate(str, Enum):
     SURVIVED = "survived"
     NOT_COVERED = "not covered by quick tests"
     EQUIVALENT = "equivalent"
-    CHOSEN = "one of the chosen mutants"
 
 
 class Trial(BaseModel):

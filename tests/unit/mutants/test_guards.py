@@ -143,28 +143,28 @@ def test_in_java_a_statement_is_the_line_that_is_marked(tmp_path: Path) -> None:
     assert mutant.apply(Source.read(file)) == "if (a) {\n  if (b) {\n  }\n  if (a) {\n"
 
 
-def test_a_mutant_names_its_guard_or_its_file_but_not_both(tmp_path: Path) -> None:
-    (tmp_path / "list.toml").write_text(
-        LISTED.replace("guard =", 'file = "airflow_provider_ha/a.py"\nguard ='), encoding="utf-8"
-    )
+def test_a_mutant_whose_guard_has_its_name_need_not_say_so(tmp_path: Path) -> None:
+    (tmp_path / "list.toml").write_text(LISTED.replace('guard = "one"\n', ""), encoding="utf-8")
+
+    assert [(mutant.guard, mutant.file) for mutant in load(tmp_path, root=tmp_path)] == [("two", "")]
+
+
+def test_a_list_names_no_file(tmp_path: Path) -> None:
+    (tmp_path / "list.toml").write_text(f'{LISTED}file = "airflow_provider_ha/a.py"\n', encoding="utf-8")
 
     with pytest.raises(CatalogueError, match="file"):
         load(tmp_path, root=tmp_path)
-    with pytest.raises(ValueError, match="names no guard"):
-        a_mutant(old="a", new="b")
 
 
-def test_the_guard_is_no_part_of_what_a_result_belongs_to() -> None:
-    by_guard = a_mutant(guard="one", file="airflow_provider_ha/a.py", old="a", new="b")
-    by_file = a_mutant(file="airflow_provider_ha/a.py", old="a", new="b")
+def test_a_result_stays_when_the_file_is_moved() -> None:
+    before, after = (a_mutant(guard="one", file=f"airflow_provider_ha/{name}.py", old="a", new="b") for name in "ab")
 
-    assert by_guard.fingerprint == by_file.fingerprint
+    assert before.fingerprint == after.fingerprint
 
 
 LISTED = """
 [[mutant]]
 id = "two"
-rule = "H1"
 guard = "one"
 old = "1"
 new = "2"
@@ -174,4 +174,4 @@ why = "Because."
 
 
 def a_mutant(**fields: str) -> Mutant:
-    return Mutant.model_validate({"id": "x", "rule": "H1", "test": "tests/a.py::test_a", "why": "Because."} | fields)
+    return Mutant.model_validate({"id": "x", "file": "", "test": "tests/a.py::test_a", "why": "Because."} | fields)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from tests.mutants.bench import Bench
-from tests.mutants.catalogue import ROOT, load
+from tests.mutants.catalogue import ROOT
 from tests.mutants.random_changes.changes import Change, changes, chosen
 from tests.mutants.random_changes.covering import Covering, Recorded, covering
 from tests.mutants.random_changes.equivalents import Equivalent, equivalents, listed
-from tests.mutants.random_changes.run import all_changes, still_holds
+from tests.mutants.random_changes.run import all_changes, recall, remember, still_holds
 from tests.mutants.random_changes.trial import Fate, Trial, selected, tried
 
 
@@ -151,13 +150,19 @@ def a_trial(fate: Fate) -> Trial:
         (Fate.SURVIVED, "d", "t", True),
         (Fate.SURVIVED, "d", "other", False),
         (Fate.EQUIVALENT, "d", "t", False),
-        (Fate.CHOSEN, "d", "t", False),
     ],
 )
 def test_a_result_holds_until_the_file_or_for_a_survivor_the_tests_change(
     fate: Fate, digest: str, tests: str, holds: bool
 ) -> None:
     assert still_holds(a_trial(fate), digest, tests) is holds
+
+
+def test_of_two_results_of_one_change_the_newer_one_counts(tmp_path: Path) -> None:
+    for fate in (Fate.SURVIVED, Fate.KILLED):
+        remember(a_trial(fate), tmp_path / "random.jsonl")
+
+    assert {trial.id: trial.fate for trial in recall(tmp_path / "random.jsonl")} == {"x": Fate.KILLED}
 
 
 def test_the_quickest_tests_of_a_line_come_first_and_those_that_failed_not_at_all() -> None:
@@ -173,21 +178,6 @@ def test_every_equivalent_change_is_one_that_is_there() -> None:
     found = all_changes(ROOT, sorted({one.file for one in entries}))
 
     assert [one for one in entries if not any(one.covers(change) for change in found)] == []
-
-
-def test_every_chosen_mutant_that_is_named_changes_the_same_line() -> None:
-    mutants = {mutant.id: mutant for mutant in load()}
-
-    for entry in (one for one in equivalents() if one.mutant):
-        mutant = mutants[entry.mutant]
-        assert entry.file == mutant.file
-        assert entry.line in mutant.old or mutant.old in entry.line
-
-
-@pytest.mark.parametrize("words", [{}, {"why": "Because.", "mutant": "same"}])
-def test_an_entry_names_either_a_reason_or_a_mutant(words: dict[str, str]) -> None:
-    with pytest.raises(ValidationError, match="either the reason or the mutant"):
-        Equivalent(file=FILE, line="return number", **words)
 
 
 def test_an_equivalent_change_is_recognized_by_its_text() -> None:

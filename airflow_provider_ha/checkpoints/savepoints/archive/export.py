@@ -57,7 +57,7 @@ def _append(writer: IO[bytes], directory: Path, name: str, expected: ManifestFil
             found = digest_of(reader, writer.write, algorithm=expected.digested_by)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise _bad(name, "it is in the manifest and not there") from None
-    if problem := difference(found, expected):  # guard: damage-becomes-an-archive
+    if problem := difference(found, expected):
         raise _bad(name, problem)
     writer.write(padding(expected.size))
 

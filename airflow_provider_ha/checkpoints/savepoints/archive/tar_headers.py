@@ -95,7 +95,7 @@ class MemberReader:
             info = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
         except (tarfile.HeaderError, ValueError) as error:
             raise refused(f"it is not an archive, or damaged ({error})") from None
-        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):  # guard: links-are-unpacked
+        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             raise refused(f"it holds {info.name!r}, which is not a plain file")
         if info.size < 0:
             raise refused(f"it says that {info.name!r} has {info.size} bytes")

@@ -94,19 +94,18 @@ def _manifest(reader: MemberReader) -> tuple[Savepoint, bytes]:
 def _write_files(reader: MemberReader, directory: Path, savepoint: Savepoint) -> None:
     missing = dict(savepoint.files)
     for member in reader:
-        expected = missing.pop(member.name, None)  # guard: what-was-not-described-is-unpacked
+        expected = missing.pop(member.name, None)
         if expected is None:
             raise refused(f"it holds {member.name!r}, which the manifest does not have, or which came before")
-        if member.size != expected.size:  # guard: sizes-of-an-archive-are-believed
+        if member.size != expected.size:
             raise refused(f"{member.name!r} has {member.size} bytes, the manifest says {expected.size}")
         _write(reader, directory / member.name, member.name, expected)
-    for name in missing:  # guard: archives-may-lack-files
+    for name in missing:
         raise refused(f"it does not hold {name!r}, which is in the manifest")
 
 
 def _parse(data: bytes) -> Savepoint:
     try:
-        # guard: manifests-are-believed
         return check_manifest(Savepoint.from_bytes(data, source=f"the archive's {MANIFEST}"))
     except RecordCorruptError as error:
         raise refused(error.message) from None
@@ -137,5 +136,5 @@ def _write(reader: MemberReader, path: Path, name: str, expected: ManifestFile) 
         found = digest_of(reader, writer.write, algorithm=expected.digested_by)
         writer.flush()
         os.fsync(writer.fileno())
-    if found != expected:  # guard: digests-of-an-archive-are-believed
+    if found != expected:
         raise refused(f"{name!r} does not have the digest that is in the manifest")

@@ -74,7 +74,7 @@ class SavepointInPool:
                 found.append(CheckpointCorruptError(name, "it is in the manifest, and not in the pool"))
             elif item.size != file.size:
                 found.append(CheckpointCorruptError(name, f"it has {item.size} bytes, the manifest says {file.size}"))
-            elif item.etag != file.etag:  # guard: members-are-what-they-were
+            elif item.etag != file.etag:
                 found.append(CheckpointCorruptError(name, "it was replaced in the pool: its etag is another one"))
         return found
 
@@ -160,11 +160,10 @@ class PoolDraft:
         :raises ObjectExistsError: There is a savepoint of that name.
         """
         try:
-            check(SavepointInPool(self._pool, self._name, savepoint, ""))  # guard: pooled-manifest-comes-first
+            check(SavepointInPool(self._pool, self._name, savepoint, ""))
         except CheckpointCorruptError as error:
             raise TornError(error.path, error.reason, next_step="Look with `spark-ha checkpoint verify`") from error
         self._held.check()
-        # guard: pooled-manifest-is-not-conditional
         self._pool.store.create(self._pool.manifest_key(self._name), savepoint.to_bytes())
         return savepoint
 
@@ -172,7 +171,6 @@ class PoolDraft:
         key = self._pool.members + member
         if not known:
             try:
-                # guard: copies-of-whatever-is-there
                 return self._pool.store.copy(item.key, key, if_absent=True, if_match=item.etag).checksum
             except ObjectExistsError:
                 pass  # another savepoint brought it first

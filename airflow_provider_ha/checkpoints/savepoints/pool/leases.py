@@ -64,12 +64,12 @@ class PoolLock:
         :raises StorageUnavailableError: It may be over.
         """
         begun = self._clock.lease_time()
-        if begun - self._written > self._lease.seconds - _MARGIN:  # guard: pool-leases-never-end
+        if begun - self._written > self._lease.seconds - _MARGIN:
             raise StorageUnavailableError(
                 f"the lease {self._key} ran out: this process was paused for too long", next_step="Try again"
             )
         if begun - self._written > self._lease.seconds / 2:
-            self._store.write(self._key, self._lease.to_bytes())  # guard: pool-leases-are-not-renewed
+            self._store.write(self._key, self._lease.to_bytes())
             self._written = begun
 
 
@@ -89,7 +89,6 @@ def lease(
     try:
         held = PoolLock(store, key, record, clock or SystemClock())
         others = _others(store, folder, key, held.now)
-        # guard: sweeps-beside-each-other
         yield held, [other.holder for other in others if SWEEP in (purpose, other.purpose)]
     finally:
         with suppress(StorageError):
@@ -103,7 +102,7 @@ def using(store: ObjectStore, folder: str, *, holder: str, clock: Clock | None =
     :raises StorageUnavailableError: A sweep is at work.
     """
     with lease(store, folder, USE, holder=holder, clock=clock) as (held, sweeping):
-        if sweeping:  # guard: use-beside-a-sweep
+        if sweeping:
             raise StorageUnavailableError(
                 f"the pool is being swept by {', '.join(sweeping)}",
                 next_step="Try again in a minute; the lease of a sweep that was killed counts for a quarter of an hour",
@@ -117,7 +116,6 @@ def over(store: ObjectStore, folder: str, now: datetime) -> list[str]:
 
 
 def _others(store: ObjectStore, folder: str, own: str, now: datetime) -> list[PoolLease]:
-    # guard: pool-leases-count-for-ever
     return [found for key, found, ends in _leases(store, folder) if key != own and ends > now]
 
 

@@ -180,7 +180,7 @@ def _checked(savepoint: Savepoint, key: str) -> Savepoint:
     """Return a manifest none of whose names leads elsewhere: they become keys and local paths."""
     for name, file in savepoint.files.items():
         check_path(name)
-        if not _MEMBER.fullmatch(file.member):  # guard: members-lead-out-of-the-pool
+        if not _MEMBER.fullmatch(file.member):
             raise CheckpointCorruptError(key, f"file {name!r} is said to be {file.member!r}, which no pool has")
     for query, part in savepoint.queries.items():
         check_query(query)

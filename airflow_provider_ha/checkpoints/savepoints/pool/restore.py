@@ -35,7 +35,7 @@ def restore_prefix(stored: SavepointInPool, target: Place, *, spark_version: str
     if next(iter(pool.store.list(target.prefix)), None) is not None:
         raise ObjectExistsError(f"something lies below {target} already", next_step="Choose another prefix")
     with stored.use() as held:
-        check(stored, spark_version=spark_version)  # guard: restores-of-what-is-not-looked-at
+        check(stored, spark_version=spark_version)
 
         def put(name: str) -> None:
             held.check()
@@ -53,6 +53,6 @@ def _put(pool: Pool, savepoint: Savepoint, name: str, target: Place) -> None:
         data = pool.store.read(pool.members + savepoint.files[path].member)
         moved = relocated(data, path, f"s3a://{target.bucket}/{target.prefix}{query}")
     if moved is None:
-        pool.store.copy(source, key, if_absent=inner == METADATA)  # guard: restores-over-each-other
+        pool.store.copy(source, key, if_absent=inner == METADATA)
     elif not name.endswith(".crc"):  # Spark's checksum would be of the old bytes
         pool.store.write(key, moved)

@@ -49,13 +49,13 @@ def sweep(pool: Pool, *, holder: str, grace: timedelta = GRACE, clock: Clock | N
     :raises StorageUnavailableError: Something could not be read, or removed.
     """
     with lease(pool.store, pool.leases, SWEEP, holder=holder, clock=clock) as (held, busy):
-        if busy:  # guard: sweep-beside-a-user
+        if busy:
             return SweepResult(in_use_by=tuple(busy))
         # The pool before the manifests: what is named in between is seen to be named.
         members = list(pool.store.list(pool.members))
         named = set(_named(pool))  # guard: sweep-takes-what-a-manifest-names
         needless = [item for item in members if item.key.removeprefix(pool.members) not in named]
-        old = [item for item in needless if item.modified <= held.now - grace]  # guard: sweep-takes-what-is-new
+        old = [item for item in needless if item.modified <= held.now - grace]
         for item in old:
             held.check()
             pool.store.delete(item.key)

@@ -147,12 +147,11 @@ def _entry(number: int, line: str) -> BaseEntry:
 
 def _check_order(entries: tuple[BaseEntry, ...]) -> None:
     for number, (one, other) in enumerate(pairwise(entries), start=3):
-        if one.name >= other.name:  # guard: bases-name-a-file-twice
+        if one.name >= other.name:
             raise _refused(number, f"{other.name!r} comes again, or is not in its order")
 
 
 def _check_path(number: int, path: str, what: str) -> None:
-    # guard: bases-lead-out-of-the-root
     if not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise _refused(number, f"its {what} {path!r} leads out, or is empty")
 

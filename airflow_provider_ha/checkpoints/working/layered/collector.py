@@ -45,7 +45,7 @@ def note_needs(files: FileStore, known: Mapping[str, KnownNeeds], prove: Callabl
     :raises StorageUnavailableError: Whether it was written is not known; the next pass writes it again.
     """
     for directory, needs in known.items():
-        prove()  # guard: needs-are-noted-without-a-proof
+        prove()
         files.write(f"{directory}/{NEEDS}", needs.to_bytes())
 
 

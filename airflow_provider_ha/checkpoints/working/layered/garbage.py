@@ -189,7 +189,7 @@ class Search:
         own = list(self.files.list(f"{key}/"))
         self._count([file.size for file in own])
         limit = self.now - _milliseconds(self.grace)
-        if mark.mtime >= limit:  # guard: directories-go-at-once
+        if mark.mtime >= limit:
             return
         marks = {f"{key}/{MARKER}", f"{key}/{REMOVED}", *_slots(key, tree)}
         rest = [file for file in own if file.key not in marks]

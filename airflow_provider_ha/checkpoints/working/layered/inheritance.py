@@ -81,7 +81,7 @@ def is_own(name: str) -> bool:
 def _in_source_log(parts: list[str], cut: Cut) -> bool:
     last = cut.logged.get("/".join(parts[:-1]))
     number = _number(parts[-1].removesuffix(COMPACT))
-    return last is None or number <= last  # guard: bases-name-later-source-entries
+    return last is None or number <= last
 
 
 def _in_state(parts: list[str], path: str, committed: int) -> bool:
@@ -89,7 +89,7 @@ def _in_state(parts: list[str], path: str, committed: int) -> bool:
         written = _WRITTEN_AT.fullmatch(parts[-1])
         return written is None or int(written[1]) <= committed
     version = VERSION_FILE.fullmatch(parts[-1])
-    return version is None or int(version[1]) <= committed + 1  # guard: bases-name-later-state
+    return version is None or int(version[1]) <= committed + 1
 
 
 def _number(text: str) -> float:

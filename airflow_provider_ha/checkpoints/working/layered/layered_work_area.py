@@ -173,7 +173,6 @@ class LayeredWorkArea:
         for log in (OFFSETS, COMMITS):
             entries = self.tree(f"{query}/{log}").entries()
             named = {name: replace(entry, name=f"{log}/{name}") for name, entry in entries.items()}
-            # guard: bases-name-batches-that-are-gone
             found[log] = frozenset(name for name, entry in named.items() if known is None or not known.needless(entry))
         return found
 
@@ -203,9 +202,9 @@ class LayeredWorkArea:
         :raises ObjectExistsError: The target exists.
         """
         origin = self.tree(source)
-        if working_directory_of(source) is None:  # guard: bases-name-what-is-removed
+        if working_directory_of(source) is None:
             return self.bring_in(origin, target, batch=batch)  # a savepoint goes with its files
-        if job_of(source) != job_of(target):  # guard: bases-name-files-of-another-job
+        if job_of(source) != job_of(target):
             return self.bring_in(origin, target, batch=batch)  # its collector does not read bases of this job
         files = origin.entries()
         at = progress_when_listed(origin)
@@ -216,7 +215,6 @@ class LayeredWorkArea:
             wanted: Iterable[str] = (
                 name
                 for name, file in files.items()
-                # guard: takeovers-name-what-nothing-needs
                 if belongs(name, cut) and not (known is not None and known.needless(file))
             )
         else:
@@ -258,7 +256,7 @@ class LayeredWorkArea:
             refuse_reserved(query)
             offsets, commits = ((tree / query / log).fresh().names() for log in (OFFSETS, COMMITS))
             missing = missing_entry(batch, offsets=offsets, commits=commits)
-            if missing is not None:  # guard: cuts-of-batches-that-are-gone
+            if missing is not None:
                 raise purged(f"{tree / query}/{missing}")
         kept = {query: set(tree.names(f"{SINKS}/{query}/{LOG}")) for query in sinks}
         for log, entry, name in sink_files(cut, sinks):
@@ -319,7 +317,7 @@ class LayeredWorkArea:
     def _relocated(self, chosen: Sequence[BaseEntry], origin: Tree, target: str) -> Iterable[BaseEntry]:
         """Write what holds absolute paths for its new place; return what can be named as it is."""
         written = set()
-        for entry in chosen:  # guard: bases-name-absolute-paths
+        for entry in chosen:
             if self._write_relocated(origin, entry.name, target):
                 written.add(entry.name)
         return [entry for entry in chosen if checked_by(entry.name) not in written]

@@ -67,7 +67,6 @@ class KnownNeeds:
 
         :param entry: Its name is relative to the query directory.
         """
-        # guard: takeovers-leave-out-what-a-task-has-uploaded
         if is_table(entry.name) and entry.mtime >= self.tables_before:
             return False
         return self.needs.would_purge(entry.name)
@@ -92,7 +91,7 @@ def read_needs(files: FileStore, directory: str) -> KnownNeeds | None:
         record = NeedsRecord.from_bytes(files.read(source), source=source)
     except ObjectMissingError:
         return None
-    except RecordCorruptError as error:  # guard: takeovers-need-the-record-of-needs
+    except RecordCorruptError as error:
         log.warning("the base names all files of %s: %s", directory, error)
         return None
     needs = Needs(record.first, names=set(record.names), logged=dict(record.logged))

@@ -57,7 +57,6 @@ class Needs:
         :param now: The storage's time, in milliseconds since 1970.
         :param grace: Longer than any upload, and than a task is frozen between two of them.
         """
-        # guard: what-a-task-has-uploaded-is-judged
         return min(now, self.committed_at) - grace // timedelta(milliseconds=1)
 
     def would_purge(self, name: str) -> bool:
@@ -73,14 +72,13 @@ class Needs:
         if log in (OFFSETS, COMMITS):
             number = _number(rest)
             # A later one may be the record of a takeover.
-            return number is not None and number < self.first  # guard: purging-takes-the-slot
+            return number is not None and number < self.first
         if log == SOURCES:
             number = _number(own)
             return number is not None and number < self.logged.get(place, _NONE)
         if log != STATE:
             return False
         version = VERSION_FILE.fullmatch(own)
-        # guard: purging-takes-later-state
         return is_table(name) if version is None else int(version[1]) <= self.first
 
 

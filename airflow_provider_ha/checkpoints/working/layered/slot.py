@@ -77,7 +77,7 @@ def occupy(files: FileStore, key: str, directory: Tree, record: FenceRecord) -> 
             log.info("%s of %s was written by its driver before the fence; it is looked at again", entry, directory)
             continue
         after, taken = look(directory)
-        if taken is not None and after == at:  # guard: the-slot-is-not-looked-at-again
+        if taken is not None and after == at:
             return Slot(at, taken, attempt)
     raise StorageUnavailableError(
         f"{directory} could not be fenced: its driver wrote each of {ATTEMPTS} entries first",

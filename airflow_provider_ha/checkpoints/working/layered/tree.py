@@ -53,7 +53,7 @@ class Bases:
         try:
             known = parse_base(self._files.read(f"{directory}/{FILE}"))
         except ObjectMissingError:
-            if not begun:  # guard: empty-directories-get-no-base
+            if not begun:
                 return None
             known = None
         with self._lock:
@@ -92,7 +92,7 @@ class LayeredReader:
         self._own, self._inherited, self._ours = {}, {}, set()
         for file in self.files.list(prefix):
             place, _, name = file.key.rpartition("/")
-            if name == FILE and self.query_of(place) == place:  # guard: any-directory-has-a-base
+            if name == FILE and self.query_of(place) == place:
                 owners.add(place)
             if name in OURS:
                 self._ours.add(file.key)

@@ -59,13 +59,11 @@ final class Base {
         if (!head.matches()) {
             throw refused(where, "its first line is not that of a base");
         }
-        // guard: base-of-another-version
         if (!head.group(1).equals(String.valueOf(FORMAT))) {
             throw refused(where, "it has format version " + head.group(1) + ", and component " + Component.version()
                 + " reads version " + FORMAT + ": use the release of airflow-provider-ha that wrote it, or a newer one");
         }
         int entries = lines.length - 3;
-        // guard: half-a-base
         if (entries < 0 || !lines[lines.length - 1].isEmpty() || !lines[lines.length - 2].equals("end " + entries)) {
             throw refused(where, "it has no right end: it is half a file");
         }
@@ -80,7 +78,6 @@ final class Base {
     /** Bytes that are damaged would else become a character, and the name another one. */
     private static String text(byte[] content, String where) throws IOException {
         try {
-            // guard: damaged-bytes-become-a-name
             return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(content)).toString();
         } catch (CharacterCodingException e) {
             throw refused(where, "it is not UTF-8");
@@ -93,7 +90,6 @@ final class Base {
         }
         String name = decoded(fields[0], where);
         Entry entry = new Entry(decoded(fields[1], where), number(fields[2], where), number(fields[3], where), fields[4]);
-        // guard: base-names-a-file-twice
         if (files.put(name, entry) != null) {
             throw refused(where, "it names " + name + " a second time");
         }
@@ -136,7 +132,6 @@ final class Base {
         }
         escape.appendTail(plain);
         for (String segment : plain.toString().split("/", -1)) {
-            // guard: base-names-what-is-outside
             if (segment.isEmpty() || segment.equals("..") || segment.equals(".")) {
                 throw refused(where, plain + " is not a path below a directory");
             }

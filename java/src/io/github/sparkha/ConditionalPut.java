@@ -75,7 +75,6 @@ final class ConditionalPut extends Publication {
     /** A refusal may be the answer to a repeated request, the first of which was granted and its reply lost. */
     private void decide(IOException refusal) throws IOException {
         String owner = owner(refusal);
-        // guard: equal-bytes-count-as-owned
         if (!writer.equals(owner)) {
             Counters.count(Counters.WRITE_LOST);
             FileAlreadyExistsException lost = new FileAlreadyExistsException(path + " was created by writer " + owner);
@@ -91,7 +90,6 @@ final class ConditionalPut extends Publication {
                 byte[] value = files.getXAttr(path, "header." + METADATA);
                 return value == null ? "unknown" : new String(value, StandardCharsets.UTF_8);
             } catch (FileNotFoundException e) {
-                // guard: winners-are-visible-at-once
                 if (look == LOOKS) {
                     refusal.addSuppressed(e);
                     throw refusal;

@@ -69,7 +69,6 @@ public final class HaCheckpointFileManager implements CheckpointFileManager {
     /** N and N.compact are one batch: two writers with other compaction intervals would exclude each other in nothing. */
     private void refuseBatch(Path path, boolean overwrite) throws IOException {
         String sibling = Layout.isSinkLog(path) && !overwrite ? Layout.sibling(path.getName()) : null;
-        // guard: compact-entries-exclude-nothing
         if (sibling != null && exists(new Path(path.getParent(), sibling))) {
             Counters.count(Counters.WRITE_LOST);
             throw new FileAlreadyExistsException(path + " is the batch of " + sibling + ", which exists");
@@ -93,7 +92,6 @@ public final class HaCheckpointFileManager implements CheckpointFileManager {
 
         @Override
         public synchronized void close() throws IOException {
-            // guard: failed-closes-count-as-committed
             if (failure != null) {
                 throw new IOException(path + " was not written", failure);
             }

@@ -149,7 +149,6 @@ public final class HaFileSystem extends FileSystem {
         Counters.count(Counters.READ);
         Found found = find(path, false);
         Base.Entry entry = found.entry();
-        // guard: base-before-own-files
         if (entry == null || !Layout.isUnique(found.name) && hasOwn(found.own)) {
             return found.own;
         }
@@ -301,7 +300,6 @@ public final class HaFileSystem extends FileSystem {
             return;
         }
         String sibling = Layout.sibling(found.name);
-        // guard: base-is-overwritten
         if (found.entry() != null || sibling != null && found.base.file(sibling) != null) {
             throw new FileAlreadyExistsException(path + " is named by the base of epoch " + found.base.epoch());
         }

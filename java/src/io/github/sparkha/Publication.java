@@ -30,7 +30,6 @@ abstract class Publication extends OutputStream {
 
     /** Publishes what was written without an error, else gives it up. */
     final void publishWhole() throws IOException {
-        // guard: half-written-files-are-published
         if (spoiled != null) {
             abort();
             throw new IOException("a write failed before, so the file is not whole", spoiled);

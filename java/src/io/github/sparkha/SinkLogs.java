@@ -51,7 +51,6 @@ public final class SinkLogs {
             return;
         }
         for (FileStatus status : found) {
-            // guard: entries-of-others-skip-batches
             if (batch(status.getPath()) > reached) {
                 throw new EntryOfAnother(status.getPath() + " was written by another driver after this one had looked"
                     + " into the log: its batch would be skipped without its state; the next start executes it");
