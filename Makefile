@@ -49,15 +49,18 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 # One Airflow at a time: three of them at once are slower than one after the other, for what each does all the time. Two
 # soaks last a set time, with anything beside them. The demo on one host is `make demo`, which .ci/run runs as well. Each
 # test is named as it ends (-v): pytest would show what has failed only after the last one, an hour later.
-test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
+# What has passed is not run again after an interruption, as long as the repository is the same.
+LONG = $(BIN)/python -m pytest -p tests.support.resume --resume build/long/$(1).txt -v --timeout 1800
+
+test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes); it can be interrupted
 	@$(BIN)/python -m tests.support.preparation --s3a
-	@echo "soaks, and the tests of a whole Airflow one by one, run beside the others; their reports come last" && mkdir -p build && \
-	{ $(BIN)/pytest -v -m "(apart or soak) and not hours" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
-	{ $(BIN)/pytest -v -m "system and not hours" --deselect tests/system/test_demo.py --timeout 1800 > build/system.log 2>&1 & } && system=$$! && \
+	@echo "soaks, and the tests of a whole Airflow one by one, run beside the others; their reports come last" && mkdir -p build/long && \
+	{ $(call LONG,apart) -m "(apart or soak) and not hours" > build/long/apart.log 2>&1 & } && apart=$$! && \
+	{ $(call LONG,system) -m "system and not hours" --deselect tests/system/test_demo.py > build/long/system.log 2>&1 & } && system=$$! && \
 	trap 'kill $$apart $$system' INT TERM && \
-	{ $(BIN)/pytest -v -m "long and not (apart or soak or system or hours)" --timeout 1800 --durations 30 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
-	others=$$?; wait $$apart; of_apart=$$?; wait $$system; of_system=$$?; cat build/apart.log build/system.log; \
-	exit $$((others + of_apart + of_system)); }
+	{ $(call LONG,others) -m "long and not (apart or soak or system or hours)" --durations 30 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
+	others=$$?; wait $$apart; of_apart=$$?; wait $$system; of_system=$$?; cat build/long/apart.log build/long/system.log; \
+	failed=$$((others + of_apart + of_system)); [ $$failed -ne 0 ] || rm build/long/*.txt; exit $$failed; }
 
 matrix: venv ## Test the wheel with other Pythons, Airflows and Sparks (ONLY=pattern MINUTES=60); it can be interrupted
 	@$(BIN)/python -m lab.matrix.run $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES)) --workers $(WORKERS)

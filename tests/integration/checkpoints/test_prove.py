@@ -94,8 +94,8 @@ def test_a_killed_child_leaves_the_question_open_and_nothing_behind(checkpoint: 
     proofs: list[Proof] = []
     thread = threading.Thread(target=lambda: proofs.append(prove(LocalTree(checkpoint), env=os.environ)))
     thread.start()
-    wait_until(children, timeout=60, what="the child")
-    children()[0].kill()
+    (child,) = wait_until(children, timeout=60, what="the child")
+    child.kill()
     thread.join(60)
     (proof,) = proofs
 
@@ -180,8 +180,7 @@ def test_nothing_of_the_user_is_on_a_command_line(checkpoint: Path, tmp_path: Pa
         )
     )
     thread.start()
-    wait_until(children, timeout=60, what="the child")
-    (child,) = children()
+    (child,) = wait_until(children, timeout=60, what="the child")
     words = " ".join(child.cmdline())
     request = Path(child.cmdline()[-1])
     content, mode = request.read_text(), request.stat().st_mode & 0o777

@@ -1,0 +1,82 @@
+"""A pytest plugin that continues an interrupted run: ``pytest -p tests.support.resume --resume FILE``.
+
+The file names the tests that have passed. It is valid for one state of the repository: results of two states prove
+nothing about either.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.hours import state_of
+
+
+_PASSED = pytest.StashKey[set[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare ``--resume``."""
+    parser.addoption("--resume", type=Path, metavar="FILE", help="record passed tests in FILE and leave them out")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the tests that have passed; a worker of xdist gets them from its controller."""
+    worker = getattr(config, "workerinput", None)
+    config.stash[_PASSED] = set(worker["passed"]) if worker else _read(config.option.resume, config.rootpath)
+    if worker is None:
+        config.pluginmanager.register(_Recorder(config.option.resume), "resume-recorder")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what has passed."""
+    passed = config.stash[_PASSED]
+    left_out = [item for item in items if item.nodeid in passed]
+    items[:] = [item for item in items if item.nodeid not in passed]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a worker of xdist the tests that have passed."""
+    node.workerinput["passed"] = sorted(node.config.stash[_PASSED])
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Report success if every test has passed before."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.stash[_PASSED]:
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Report how many tests an earlier run has passed."""
+    return f"resume: {len(config.stash[_PASSED])} tests have passed in this state of the repository"
+
+
+class _Recorder:
+    """Append each test that passes, with its fixtures."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._called: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._called.add(report.nodeid)
+        if report.when == "teardown" and report.passed and report.nodeid in self._called:
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(f"{report.nodeid}\n")
+
+
+def _read(file: Path, root: Path) -> set[str]:
+    """Return the tests that have passed; start the file again if it belongs to another state of the repository."""
+    state = state_of(root)
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    if lines[:1] == [state]:
+        return set(lines[1:])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{state}\n", "utf-8")
+    return set()
