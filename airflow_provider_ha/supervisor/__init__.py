@@ -1,1 +1,1 @@
-"""The process that starts a driver, kills what is left of it, and proves its death. No PySpark."""
+"""The process that starts a driver, kills its remaining processes, and proves their death. No PySpark."""

@@ -1,11 +1,11 @@
-"""What the supervisor does for a run once every process of its driver is dead: carry out a cancel, then clean up.
+"""The supervisor's work for a run once every process of its driver is dead: carry out a cancel, then clean up.
 
-Invariant: CANCELED is a statement about processes that are dead. A driver cannot make it about itself: its queries
-commit, and functions of ``foreachBatch`` are called, until it has ended. So a driver that is asked to cancel only ends,
-and its supervisor, which has the proof of death, writes the result, the answer and the removal of the graph pointer in
-one transaction, as the job's leader. For that it takes the lock, and so it raises the epoch (contract 1).
+Invariant: CANCELED is a statement about dead processes. A driver cannot make it about itself: until the driver exits,
+its queries commit and ``foreachBatch`` functions are called. So a driver that receives a cancel only exits. Its
+supervisor has the proof of death and, as the job's leader, writes the result, the answer and the removal of the graph
+pointer in one transaction. For that it takes the lock, which raises the epoch (contract 1).
 
-The clean-up follows the exit record, and may take its time: nothing waits for it but the next run of the job.
+The clean-up follows the exit record and may be slow: only the next run of the job waits for it.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ LOCK_SECONDS = 5.0  # the dead driver's session has been ended: the lock is free
 
 
 def carry_out_cancel(spec: DriverSpec, *, session_ended: bool) -> None:
-    """Write the result CANCELED when a cancel of the run is open. Repeatable: what was written is found again.
+    """Write the result CANCELED when a cancel of the run is open. Idempotent: an earlier write is found again.
 
-    :param session_ended: Whether the dead driver's session has ended. Else it may hold the lock until it runs out, and
-        the lock is awaited for that time.
-    :raises HaError: A retryable one only: try again. What no retry can help is logged, and left to the next leader.
+    :param session_ended: Whether the dead driver's session has ended. If not, it may hold the lock until it expires,
+        and the lock is awaited for that time.
+    :raises HaError: A retryable error only: try again. Errors that no retry resolves are logged and left to the next
+        leader.
     """
     try:
         with connected(spec) as job:
@@ -67,10 +68,10 @@ def carry_out_cancel(spec: DriverSpec, *, session_ended: bool) -> None:
 
 
 def clean_up(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
-    """Remove what the run has left when its result is DIRTY. What fails stays, for the next leader of the job.
+    """Remove the remains of a run whose result is DIRTY. Items that resist removal are left to the job's next leader.
 
-    :param on_lost: Called from another thread when the lock is lost during that; ends the process, so that nothing more
-        is removed.
+    :param on_lost: Called from another thread when the lock is lost in the meantime; ends the process to stop all
+        removal.
     """
     try:
         with connected(spec) as job:
@@ -85,7 +86,7 @@ def _cancel(spec: DriverSpec, job: JobRecords, timeout: float) -> None:
     runs = job.runs
     try:
         with _lock(spec, job, timeout=timeout, admit=lambda: _require_live(runs, spec.run)) as leadership:
-            _require_live(runs, spec.run)  # another leader may have ended the run between the first look and the grant
+            _require_live(runs, spec.run)  # another leader may have ended the run between the check and the grant
             _write_canceled(spec, job, leadership)
     except (JobStateError, LeadershipUnavailableError) as error:
         log.info("the cancel of run %d is left to the current leader of the job: %s", spec.run, error)
@@ -118,7 +119,7 @@ def _last_queries(job: JobRecords) -> Mapping[str, QueryStatus] | None:
     try:
         last = read_record(job.coordinator, job.paths.status, Status)
     except RecordCorruptError:
-        return None  # it is replaced
+        return None  # superseded by a newer submission
     return None if last is None else last[0].queries
 
 
@@ -131,7 +132,7 @@ def _clean(spec: DriverSpec, job: JobRecords, on_lost: Callable[[str], Any]) -> 
     checkpoints = _checkpoints(job, area)
     with _lock(spec, job, timeout=0.0) as leadership:
         if max(runs.numbers()) != spec.run:  # guard: clean-up-beside-a-newer-run
-            return  # a run that was made since may read what this one has left: its leader cleans up
+            return  # a newer run may read this run's remains: its leader cleans up
         leadership.start_heartbeats(on_lost)
         earlier = partial(has_earlier_life, job.coordinator, job.paths, job.journal)
         Housekeeping(runs, leadership, checkpoints, area, generation[0].directory, earlier).finish(spec.run)

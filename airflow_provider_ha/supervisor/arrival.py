@@ -1,12 +1,13 @@
-"""What a supervisor starts from: a private file that an engine left on this host, or a ticket from another machine.
+"""The input of a supervisor: a private file that an engine left on this host, or a ticket from another machine.
 
 ``supervisor.main SPEC_FILE``: the engine writes to this host's disk, and has left ticket and configuration there.
-``supervisor.main --home DIRECTORY``: the ticket is in the environment, and says where the configuration is found. The
-supervisor makes the home on its own disk and leaves the private file there, which the driver reads and removes. Where
-the engine cannot know who it has started, its handle is there as well, and the supervisor completes it.
+``supervisor.main --home DIRECTORY``: the ticket is in the environment and names the configuration's place. The
+supervisor makes the home on its own disk and leaves the private file there, which the driver reads and removes. If the
+engine cannot identify the process that it starts, the environment also holds its handle, which the supervisor
+completes.
 
-Invariant: the driver and its Python workers inherit the environment of the supervisor. So neither the ticket nor the
-configuration stays in it: they are removed before anything is started.
+Invariant: the driver and its Python workers inherit the environment of the supervisor. So the ticket and the
+configuration are removed from it before any process is started.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def arrived(arguments: Sequence[str]) -> DriverSpec:
     """Return the submission that this process supervises.
 
     :param arguments: Of the program: a spec file, or ``--home`` and the directory of the submission on this disk.
-    :raises ConfigurationError: Ticket or configuration is not there, or cannot be used; names the variable.
-    :raises RecordCorruptError: The spec file is not what was written.
+    :raises ConfigurationError: Ticket or configuration is missing or unusable; names the variable.
+    :raises RecordCorruptError: The spec file differs from the written one.
     :raises StorageUnavailableError: The home cannot be written.
     """
     if arguments[0] != HOME_OPTION:
@@ -60,10 +61,10 @@ def _config(ticket: Ticket) -> HaConfig:
         try:
             return config_of_machine()
         except ConfigurationError as error:
-            # Without it nothing can be reported: this line, in what the worker keeps, is all that is left of the start.
+            # Without it the supervisor cannot report: this line, in the worker's log, is the only trace of the start.
             raise ConfigurationError(
                 f"attempt {ticket.attempt} of run {ticket.run} of job {ticket.job_id!r} is not started, and ZooKeeper "
-                f"does not learn of it: {error.message}",
+                f"has no record of this: {error.message}",
                 next_step=error.next_step,
             ) from error
     if source is ConfigSource.ENVIRONMENT:
@@ -76,18 +77,18 @@ def _config(ticket: Ticket) -> HaConfig:
 
 
 def _own_handle(home: Path) -> Handle | None:
-    """Return how the engine finds this process, with what only the machine knows; ``None`` when it knows all."""
+    """Return the engine's handle of this process with facts known only here; ``None`` when it is complete."""
     if HANDLE_VARIABLE not in os.environ:
         return None
     return own_handle(_taken(HANDLE_VARIABLE, Handle), DriverHome(home).driver_log)
 
 
 def _taken(variable: str, kind: type[Value]) -> Value:
-    """Return what a variable holds, and remove it from the environment. No message holds the content: it is secret."""
+    """Return the value of a variable, and remove it from the environment. The content is secret: messages omit it."""
     try:
         return kind.model_validate_json(os.environ.pop(variable, ""))
     except ValidationError:
         raise ConfigurationError(
-            f"the variable {variable} of the supervisor does not hold what is expected ({kind.__name__})",
+            f"the variable {variable} of the supervisor does not hold a valid {kind.__name__}",
             next_step="Submit and run drivers with the same release of airflow-provider-ha",
         ) from None

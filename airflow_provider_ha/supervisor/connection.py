@@ -1,7 +1,7 @@
-"""A session of the supervisor with ZooKeeper, for as long as a step takes, and the job that it is about.
+"""A ZooKeeper session of the supervisor, open for the duration of one step, and its job.
 
-A supervisor holds no session while its driver lives: the driver's own one is the one that leads. Each step after a
-death opens one, so that a step that meets an outage is repeated with a fresh session.
+A supervisor holds no session while its driver lives: the driver's own session leads. Each step after a death opens a
+session, so that after an outage the step is repeated with a fresh one.
 """
 
 from __future__ import annotations

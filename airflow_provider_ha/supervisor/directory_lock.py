@@ -1,7 +1,7 @@
-"""The lock of a submission's directory: a submission has one supervisor, once.
+"""The lock of a submission's directory: a submission has only one supervisor, ever.
 
-A second supervisor would start a second driver, close the session of the first one, and write an exit while that one
-lives. One that comes after the first has ended would start a driver whose death is on record already.
+A second supervisor would start a second driver, close the session of the first one, and write an exit while the first
+still lives. Started after the first has ended, it would start a driver whose death is already on record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def lock_directory(spec: DriverSpec) -> int:
     The descriptor may stay open: the kernel frees the lock with the process, and children do not inherit it.
 
     :raises ConfigurationError: Another supervisor has it or had it, or it cannot be locked.
-    :raises StorageUnavailableError: There is no room for the lock file: no supervisor was here before.
+    :raises StorageUnavailableError: There is no room for the lock file, so this is the first supervisor here.
     """
     path = spec.home.directory / LOCK_FILE
     next_step = "Let the job be recovered (spark-ha recover): each attempt is a separate submission"
@@ -40,7 +40,7 @@ def lock_directory(spec: DriverSpec) -> int:
         if error.errno in _NO_ROOM:  # an existing file opens on a full disk
             raise unavailable(f"{path} could not be written", error) from error
         raise ConfigurationError(
-            f"{str(path)!r} cannot be locked ({error.strerror}), so this may be the second supervisor of one driver",
+            f"{str(path)!r} cannot be locked ({error.strerror}), so this may be a second supervisor of the same driver",
             next_step="Make the work root writable, on a file system with locks",
         ) from error
     if spec.home.driver_log.exists():  # guard: supervisor-runs-a-dead-driver-again

@@ -1,8 +1,8 @@
-"""What a supervisor reports once every process of its driver is dead, and what it cleans up afterwards.
+"""The supervisor's report once every process of its driver is dead, and its clean-up afterwards.
 
-Order is everything (design, contract 10): the dead session ends first, then an open cancel is carried out, then the
-exit is written, with the claim of the next attempt where that is due (``supervisor.in_place``). A reader of the exit
-takes the job, and must not find it led by the dead.
+Order matters (design, contract 10): first the dead session ends, then an open cancel is carried out, then the exit is
+written, with the claim of the next attempt if that is due (``supervisor.in_place``). A reader of the exit takes over
+the job, and must not find the dead driver's session as its leader.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Reported:
 def report(
     spec: DriverSpec, death: Death, *, restart: RestartInPlace | None, stopped: Callable[[], bool]
 ) -> Reported | None:
-    """End the dead session, then write the exit, with the next attempt where that is due at once.
+    """End the dead session, then write the exit, together with the next attempt if that is due immediately.
 
-    Stopped while ZooKeeper does not answer, it gives up: everything is dead, and the session runs out by itself.
+    Stopped while ZooKeeper does not answer, it gives up: all processes are dead, and the session expires.
 
     :param restart: How the run is started again; ``None`` when this supervisor does not do that.
-    :param stopped: Whether the supervisor was asked to stop.
+    :param stopped: Whether the supervisor has received a request to stop.
     :returns: ``None`` when the exit could not be written.
     """
     end = time.monotonic() + REPORT_SECONDS
@@ -83,18 +83,18 @@ def report(
 
 
 def clean_up(spec: DriverSpec) -> None:
-    """Clean up after a run that is over; ends the process when another one leads the job."""
+    """Clean up after a finished run; ends the process when another one leads the job."""
     after_death.clean_up(spec, on_lost=_give_up)
 
 
 def _give_up(reason: str) -> None:
-    """End the process at once: another one leads the job, and nothing more may be removed here."""
+    """Exit immediately: another process leads the job, and this one may remove nothing more."""
     log.warning("the clean-up ends: %s", reason)
     os._exit(0)
 
 
 def _end_session(spec: DriverSpec) -> bool:
-    """Return whether the dead driver's session is known to have ended: else it holds the lock until it runs out."""
+    """Return whether the dead driver's session is known to have ended; if not, it holds the lock until it expires."""
     credentials = read_session(spec.home.session)
     if credentials is None:
         return True
@@ -133,7 +133,7 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
 
 
 def _jvm_was_killed(death: Death, said: int | None) -> bool:
-    """Whether the JVM was killed before its driver could end: what the driver then said is an echo of that.
+    """Return whether the JVM was killed before its driver could end: the driver's report is then only a consequence.
 
     A driver that loses its leadership kills its JVM itself.
     """
@@ -141,9 +141,9 @@ def _jvm_was_killed(death: Death, said: int | None) -> bool:
 
 
 def _failure(spec: DriverSpec, reason: str | None, death: Death) -> Failure | None:
-    """Return what the driver reported of its failure. One that lost its leadership has met an outage of ZooKeeper.
+    """Return the failure that the driver reported. A driver that lost its leadership has met an outage of ZooKeeper.
 
-    What spark-submit, or the script, said before it ended is in the log alone.
+    The last output of spark-submit or of the script is in the log only.
     """
     if read_code(spec.home.directory) == ExitCode.LEADERSHIP_LOST:
         said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
@@ -169,4 +169,4 @@ def _last_lines(spec: DriverSpec) -> str:
     try:
         return last_lines(spec.home.driver_log)
     except (OSError, LogMissingError):
-        return ""  # the driver was never started, or its disk fails: the exit is what counts
+        return ""  # the driver was never started, or its disk fails: the exit is more important

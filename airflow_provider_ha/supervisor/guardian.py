@@ -1,13 +1,13 @@
-"""The process that started this supervisor, when that is a JVM of a cluster: neither outlives the other unnoticed.
+"""A bond between this supervisor and the JVM of a cluster that started it: the death of either reaches the other.
 
-A worker of a standalone cluster knows the JVM that it has started, and nothing of the JVM's children. Two bonds make
-the end of that JVM that of the driver:
+A worker of a standalone cluster knows the JVM that it has started, but not the JVM's children. Two bonds tie the end of
+the JVM to the end of the driver:
 
-- The supervisor ends when the JVM has ended: our standard input is a pipe from it, whose end the kernel announces. The
-  kernel also continues the supervisor when the JVM ends (PDEATHSIG), so that one that was stopped notices as well.
-- The JVM, asked to end by its worker (SIGTERM), asks the supervisor to end and waits for that. So what the worker sees
-  end is the last process of the submission, and the exit is written by then. A worker waits for some seconds, then
-  kills the JVM: the first bond is then what ends the rest.
+- The supervisor ends when the JVM has ended: its standard input is a pipe from the JVM, and the kernel reports the end
+  of the pipe. The kernel also sends SIGCONT when the JVM ends (PDEATHSIG), so that a stopped supervisor notices too.
+- On SIGTERM from its worker, the JVM sends SIGTERM to the supervisor and waits for it to exit. So the last process that
+  the worker sees end is the last process of the submission, and by then the exit is written. A worker waits for some
+  seconds, then kills the JVM: the first bond then ends the remaining processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GATEWAY = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")  # set by Spark's 
 
 
 def bind_to_starter() -> None:
-    """End by SIGTERM when the process ends that started this one, also when it has ended already."""
+    """Arrange for SIGTERM when the process that started this one ends, also if it has ended already."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
     threading.Thread(target=_await_end_of_starter, name="guardian", daemon=True).start()
 
@@ -40,14 +40,14 @@ def _await_end_of_starter() -> None:
 
 
 def hold_jvm() -> None:
-    """Make the JVM that started this process wait for its end, when it is asked to end. Once: it survives ``exec``."""
+    """Make the JVM that started this process wait for its end on SIGTERM. Called once: the hook survives ``exec``."""
     port, secret = (os.environ.pop(name, "") for name in _GATEWAY)
     if not port:
         return
     try:
         _add_hooks(int(port), secret)
-    except Exception:  # any failure of py4j: the pipe is what the death of the driver depends on
-        log.exception("the JVM does not wait for this supervisor: a kill of it is not proven by its end")
+    except Exception:  # any failure of py4j: the death of the driver depends on the pipe
+        log.exception("the JVM does not wait for this supervisor: its end does not prove the end of the driver")
 
 
 def _add_hooks(port: int, secret: str) -> None:
@@ -58,7 +58,7 @@ def _add_hooks(port: int, secret: str) -> None:
         jvm: Any = gateway.jvm
         us = jvm.java.lang.ProcessHandle.of(os.getpid()).get()
         runnable = jvm.java.lang.Class.forName("java.lang.Runnable")
-        for target, action in ((us, "destroy"), (us.onExit(), "join")):  # both run at once: asked to end, and awaited
+        for target, action in ((us, "destroy"), (us.onExit(), "join")):  # concurrent: the request to end, and the wait
             run = jvm.java.beans.EventHandler.create(runnable, target, action)
             jvm.java.lang.Runtime.getRuntime().addShutdownHook(jvm.java.lang.Thread(run))
     finally:

@@ -1,21 +1,22 @@
 """Restart in place: the supervisor of a lost driver claims the next attempt of the run, and becomes its supervisor.
 
-It has the proof of death, the graph and the spec, so the loss of a driver needs neither Airflow nor a cluster leader.
-They recover what has lost its host, and compete for what a supervisor waits with: the claim decides (contract 9).
+It has the proof of death, the graph and the spec, so recovery from the loss of a driver needs neither Airflow nor a
+cluster leader. They recover runs that lost their host, and compete with a waiting supervisor: the claim decides
+(contract 9).
 
 Invariants:
 
-- Where the restart strategy wants no delay, exit and next submission are one transaction: no other process sees a loss
-  that it should act on.
-- Where it wants one, the exit is written first and the delay is waited out before the claim. A cancel, a stop or a new
-  run that comes during the delay ends the run or takes it over, and the claim fails (``recovery.claim``).
-- No claim follows an open cancel, whichever way leads to it: the claim looks for one itself.
-- A supervisor that was asked to end (SIGTERM) restarts nothing: its host goes away.
+- If the restart strategy sets no delay, exit and next submission are one transaction: no other process sees an
+  unhandled loss.
+- If it sets one, the exit is written first and the delay is waited out before the claim. A cancel, a stop or a new run
+  that comes during the delay ends the run or takes it over, and the claim fails (``recovery.claim``).
+- No claim follows an open cancel: the claim itself checks for one.
+- A supervisor that received SIGTERM restarts nothing: its host is shutting down.
 - Only the newest attempt of the newest run is restarted, and only by its own supervisor.
 
-A host may be the reason that a driver does not come up. When it lacks something that another host had, or a restart in
-place was lost before the job was RUNNING, other hosts get the first turn: the supervisor claims some seconds after the
-delay, when no other process has.
+The host may be the reason that a driver does not come up. When it lacks something that another host had, or a restart
+in place was lost before the job was RUNNING, other hosts get the first turn: the supervisor claims some seconds after
+the delay, if no other process has.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ from airflow_provider_ha.supervisor.connection import connected
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
 BY = "the supervisor of the lost driver"
-FIRST_TURN_SECONDS = 5.0  # that other hosts get: a task needs one or two to be resumed
-POLL_SECONDS = 1.0  # longest pause between two looks at a run that waits for its next attempt
+FIRST_TURN_SECONDS = 5.0  # of head start for other hosts: a task needs one or two to be resumed
+POLL_SECONDS = 1.0  # longest pause between two checks of a run that waits for its next attempt
 GIVE_UP_SECONDS = 24 * 3600.0  # how long neither ZooKeeper nor storage may answer before the loss is left to others
 
 
 class RestartInPlace:
-    """The next attempt of one lost submission. Remembers what it claims, so that a claim can be repeated.
+    """The next attempt of a lost submission. Remembers its claim, so that a claim can be repeated.
 
-    :param spec: The submission that was lost.
+    :param spec: The lost submission.
     """
 
     def __init__(self, spec: DriverSpec) -> None:
@@ -64,7 +65,7 @@ class RestartInPlace:
         """Write the exit and claim the next attempt in one transaction; ``None`` when the exit is to be written alone.
 
         :param record: The exit of the lost submission.
-        :raises CoordinationError: Whether it was done is not known: call again.
+        :raises CoordinationError: The outcome is unknown: call again.
         """
         exit_of_lost = Create(job.paths.submission_exit(self._spec.run, self._spec.attempt), record.to_bytes())
         try:
@@ -84,10 +85,10 @@ class RestartInPlace:
     def await_turn(self, *, stopped: Callable[[], bool]) -> Submission | None:
         """Wait for the delay of the restart strategy, then claim the next attempt.
 
-        Ends the run where the strategy gives it up, or a cancel of it is open.
+        Ends the run if the strategy gives it up, or if a cancel is open.
 
-        :param stopped: Whether the supervisor was asked to end.
-        :returns: ``None`` when there is nothing to start here (any more).
+        :param stopped: Whether the supervisor has received a request to end.
+        :returns: ``None`` when this supervisor has no attempt to start, or not any longer.
         """
         end = time.monotonic() + GIVE_UP_SECONDS
         while not stopped() and time.monotonic() < end:
@@ -128,7 +129,7 @@ class RestartInPlace:
         return None
 
     def _decide(self, job: JobRecords, snapshot: JobSnapshot) -> Decision | None:
-        """Return what the restart strategy says; ``None`` where the job is not to be restarted in place."""
+        """Return the decision of the restart strategy; ``None`` if the job is not to be restarted in place."""
         if self._options is None:  # of a blob that never changes
             self._options = job.graph(self._spec.ticket.graph).options
         if not self._options.restart_in_place:
@@ -136,7 +137,7 @@ class RestartInPlace:
         return decide(snapshot, self._options, now=job.clock.now())
 
     def _first_turn_left(self, snapshot: JobSnapshot) -> float:
-        """Return the seconds for which the attempt, which is due, is left to other hosts."""
+        """Return the seconds of head start that other hosts still have on the due attempt."""
         now = time.monotonic()
         self._due = now if self._due is None else self._due
         return self._due + FIRST_TURN_SECONDS - now if leaves_first_turn(snapshot) else 0.0
@@ -150,12 +151,12 @@ class RestartInPlace:
         )
 
     def _claim(self, job: JobRecords, *also: Create) -> Submission | None:
-        assert self._wanted is not None, "what is claimed is chosen first"  # noqa: S101  # as above
+        assert self._wanted is not None, "an attempt is chosen before it is claimed"  # noqa: S101  # as above
         return self._wanted if claim(job, self._spec.run, self._wanted, also=also) else None
 
 
 def _conclude(job: JobRecords, because: GiveUp | Operation) -> None:
-    """End the run, or wait a moment: the session of the dead driver may still have to run out."""
+    """End the run, or wait a moment: the session of the dead driver may not have expired yet."""
     try:
         if isinstance(because, GiveUp):
             conclude_given_up(job, because, by=BY)
@@ -175,7 +176,7 @@ def with_exit(snapshot: JobSnapshot, spec: DriverSpec, record: SubmissionExit) -
 
 
 def leaves_first_turn(snapshot: JobSnapshot) -> bool:
-    """Whether other hosts should have the first turn: this one lacks something, or did not get the job to run. Pure."""
+    """Return whether other hosts get the first turn: this one lacks something, or the job never ran on it. Pure."""
     lost = snapshot.run.newest if snapshot.run is not None else None
     if lost is None or lost.exit is None:
         return False
@@ -185,7 +186,7 @@ def leaves_first_turn(snapshot: JobSnapshot) -> bool:
 
 
 def is_newest(snapshot: JobSnapshot, spec: DriverSpec) -> bool:
-    """Whether the submission is the newest one of the newest run, which has no result. Pure."""
+    """Return whether the submission is the newest of the newest run, and that run has no result. Pure."""
     run = snapshot.run
     if run is None or run.newest is None or run.result is not None:
         return False

@@ -1,19 +1,19 @@
-"""Keeps the log of a driver from growing without an end.
+"""Limits the size of a driver's log.
 
-spark-submit, the JVM, its Python and their children write to one descriptor that they have inherited, opened for
-appending. It cannot be exchanged under them, and nothing may stand between them and the file: a process that passes
-their output on would block the driver when it is stopped, and break its output when it dies. So the log is copied and
-then cut, and its writers go on at the new end (what logrotate calls ``copytruncate``).
+spark-submit, the JVM, its Python and their children write to one inherited descriptor, opened for appending. It cannot
+be replaced under them, and no process may sit between them and the file: a process that forwards their output would
+block the driver when it is stopped, and break its output when it dies. So the log is copied and then truncated, and its
+writers continue at the new end (logrotate's ``copytruncate``).
 
 Invariants:
 
-- Nothing here holds, delays or ends a driver. One thread of the supervisor works on files alone, and when the
+- Rotation never holds, delays or ends a driver. One thread of the supervisor works on files alone, and when the
   supervisor dies the driver dies with it.
-- The log is cut also when it cannot be kept, because the disk is full: only its end stays then. A log that fills the
-  disk would end the driver.
-- ``driver.log.1`` is the newest of the kept files. A kept file never changes, but for its number; it gets its name
-  after the log is cut, so a reader never finds the same lines in both (``jobs.host.driver_log``).
-- Lost is what is written between the last read and the cut: microseconds, more when the machine is overloaded.
+- The log is truncated even if a full disk prevents keeping it: then only its end is kept. A log that fills the disk
+  would end the driver.
+- ``driver.log.1`` is the newest kept file. A kept file never changes, except for its number; it gets its name after the
+  log is truncated, so a reader never finds the same lines in both (``jobs.host.driver_log``).
+- Output written between the last read and the truncation is lost: microseconds, more on an overloaded machine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COPY = ".driver.log.copy"
 
 
 def rotate_log(path: Path, options: HaOptions) -> None:
-    """Keep the log of a driver within the limits of its job, for as long as this process lives."""
+    """Keep the log of a driver within the limits of its job, for the lifetime of this process."""
     LogRotation(path, size=options.driver_log_mb * 1_000_000, files=options.driver_log_files).start()
 
 
@@ -49,8 +49,8 @@ class LogRotation:
     """Rotates one log.
 
     :param path: The log; its writers append.
-    :param size: Bytes from which on it is rotated.
-    :param files: How many files there are at most, the log itself included.
+    :param size: Bytes; a larger log is rotated.
+    :param files: Maximum number of files, the log itself included.
     """
 
     def __init__(self, path: Path, *, size: int, files: int) -> None:
@@ -62,13 +62,13 @@ class LogRotation:
         self._names = RotatingFileHandler(path, backupCount=files - 1, delay=True)
 
     def start(self) -> None:
-        """Begin to look at the log from time to time, for as long as this process lives."""
+        """Check the log from time to time, for the lifetime of this process."""
         threading.Thread(target=self._look_for_ever, name="log-rotation", daemon=True).start()
 
     def look(self) -> None:
         """Rotate the log when it is large enough.
 
-        :raises OSError: It could not be looked at or cut.
+        :raises OSError: It could not be read or truncated.
         """
         if self._path.stat().st_size < self._size:
             return
@@ -92,14 +92,14 @@ class LogRotation:
             time.sleep(LOOK_SECONDS)
 
     def _keep(self, source: BinaryIO) -> bool:
-        """Move what the log holds into the first kept file.
+        """Move the content of the log into the first kept file.
 
-        :raises OSError: It could not be copied; the log is as it was.
+        :raises OSError: It could not be copied; the log is unchanged.
         """
         aside = self._path.with_name(_COPY)
         try:
             with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY), "wb") as copy:
-                _catch_up(source, copy)  # first what takes long, and may not fit
+                _catch_up(source, copy)  # first the slow part, which may not fit on the disk
                 self._names.rotator = lambda _, kept: self._cut_and_name(source, copy, aside, kept)
                 self._names.doRollover()
         except BaseException:

@@ -1,7 +1,7 @@
-"""How a machine of a cluster reaches ZooKeeper and storage: set up once per machine, by its operator.
+"""A machine's access to ZooKeeper and storage: set up once per machine, by its operator.
 
-What a cluster manager is asked to run, it shows: to its users on a page, to those of the machine on command lines. So
-secrets do not travel with a submission. They lie with the machine, in a file that only the user of its workers can
+A cluster manager shows the programs that it runs: to its users on a page, and to users of the machine on command lines.
+So secrets do not travel with a submission. They are on the machine, in a file that only the user of its workers can
 read, or in the environment of its workers.
 """
 
@@ -29,9 +29,9 @@ def _next_step(file: str, error: ConfigurationError) -> str:
 
 
 def config_of_machine() -> HaConfig:
-    """Return how this machine reaches the cluster; removes it from the environment, which the driver inherits.
+    """Return this machine's access to the cluster, and remove it from the environment, which the driver inherits.
 
-    :raises ConfigurationError: Neither file nor variables say it, or they cannot be used.
+    :raises ConfigurationError: Neither file nor variables contain it, or their content is unusable.
     """
     file = os.environ.pop(CONFIG_FILE_VARIABLE, "")
     try:

@@ -1,23 +1,22 @@
 """Runs one submission of a driver, and proves its death.
 
-``python -m airflow_provider_ha.supervisor.main <spec file>``, or ``--home <directory>`` (``supervisor.arrival``).
-Order is everything (design, contract 10):
+``python -m airflow_provider_ha.supervisor.main <spec file>``, or ``--home <directory>`` (``supervisor.arrival``). Order
+matters (design, contract 10):
 
 1. the JVM or the driver's Python is gone
-2. kill every process that is left, until there is none
-3. end the dead driver's ZooKeeper session, so that no process waits for its timeout
-4. carry out a cancel, when one is open (``supervisor.after_death``)
-5. write ``SubmissionExit`` (``supervisor.exit_report``), with the claim of the next attempt where no delay is due
-6. clean up after a run that is over, or become the supervisor of the next attempt (``supervisor.next_attempt``)
+2. kill every remaining process
+3. end the dead driver's ZooKeeper session, so that other processes need not wait for its timeout
+4. carry out a cancel, if one is open (``supervisor.after_death``)
+5. write ``SubmissionExit`` (``supervisor.exit_report``), with the claim of the next attempt if it is due immediately
+6. clean up after a finished run, or become the supervisor of the next attempt (``supervisor.next_attempt``)
 
-No exit may be visible while a process of the submission can still write. When the supervisor itself is killed, the JVM
-dies with it, the driver's Python follows (``driver.watchdog``), and there is no exit: the session then runs out by
-itself.
+The exit must not be visible while a process of the submission can still write. When the supervisor itself is killed,
+the JVM dies with it, the driver's Python follows (``driver.watchdog``), and there is no exit: the session then expires.
 
-A submission has one supervisor, once: the directory is locked for as long as that one lives.
+A submission has only one supervisor, ever: the directory is locked for the lifetime of that process.
 
-A disk that is full to its last kilobytes takes the small files of a launch. The driver then leads, and Spark dies with
-its first state file: that looks like a failure of the job, and is an outage.
+A disk that is full to its last kilobytes has room for the small files of a launch. The driver then leads, and Spark
+dies with its first state file: that looks like a failure of the job, but is an outage.
 """
 
 from __future__ import annotations
@@ -64,13 +63,13 @@ ROOM = 1024 * 1024  # bytes
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
-REFUSED = 75  # EX_TEMPFAIL, of the supervisor itself: nothing was started and nothing is reported
+REFUSED = 75  # EX_TEMPFAIL, of the supervisor itself: it started and reported nothing
 ORDERLY_SECONDS = 30.0  # how long the JVM may clean up after an orderly end of the driver's Python
 POLL_SECONDS = 0.02
 
 
 def main(arguments: list[str]) -> int:
-    """Run the submission that *arguments* name (``supervisor.arrival``). Returns 0 once its exit is written."""
+    """Run the submission named by *arguments* (``supervisor.arrival``). Returns 0 once its exit is written."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = _StopFlag()
     try:
@@ -96,18 +95,18 @@ def main(arguments: list[str]) -> int:
         become_subreaper()
         log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
         death = run(spec, stop)
-    spec.forget()  # no driver is left that could read it
+    spec.forget()  # the driver that could read it is dead
     log.info("all processes are dead: %s (exit code %d, pids %s)", death.reason, death.code, list(death.pids))
     asked, stop.raised = bool(stop.raised), 0  # obeyed; another signal means: do not wait for ZooKeeper any longer
     return _end(spec, death, stop, asked=asked)
 
 
 def _on_a_cluster(spec: DriverSpec, stop: _StopFlag, *, first: bool) -> bool:
-    """Bind this process to the one that started it, and take the submission's place before anything is started.
+    """Bind this process to its parent, and take the submission's place before any process is started.
 
     :param first: Whether this is the first attempt under this supervisor; the place of a later one is taken before its
         program is loaded.
-    :returns: Whether the submission is this process's: without it nothing may be started or reported.
+    :returns: Whether the submission belongs to this process: if not, it may start and report nothing.
     """
     from airflow_provider_ha.supervisor import guardian, one_driver  # noqa: PLC0415  # of clusters only
 
@@ -127,7 +126,7 @@ def _on_a_cluster(spec: DriverSpec, stop: _StopFlag, *, first: bool) -> bool:
 def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int:
     """Report the end of the driver, then clean up or start the next attempt; returns the exit code.
 
-    :param asked: Whether this process was asked to end: its host goes away, so that it restarts nothing.
+    :param asked: Whether this process received a request to end: its host is shutting down, so it restarts nothing.
     """
     from airflow_provider_ha.supervisor import exit_report, in_place, next_attempt  # noqa: PLC0415  # see _import_the_end
 
@@ -145,7 +144,7 @@ def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int
 
 
 def run(spec: DriverSpec, stop: _StopFlag) -> Death:
-    """Start spark-submit, wait for its end, and kill what is left of it."""
+    """Start spark-submit, wait for its end, and kill the remaining processes."""
     try:
         tree = start(spec)
     except Exception as error:
@@ -154,7 +153,7 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
     try:
         threading.Thread(target=_import_the_end, name="import-the-end", daemon=True).start()  # after the fork
         reason = watch(tree, spec, stop)
-        ended = tree.code  # by itself, or by another process: nothing is killed here yet
+        ended = tree.code  # on its own, or killed by another process: this one has killed nothing yet
         if ended is not None and signal_of(ended) is not None and not stop.raised:
             reason = end_of_jvm(tree.pid, ended)
     except BaseException as error:
@@ -201,12 +200,12 @@ def start(spec: DriverSpec) -> ProcessTree:
 
 
 def _import_the_end() -> None:
-    """Import what only the end of a driver needs, while the JVM starts: before it, a recovery waited 0.1 s for that."""
+    """Import modules needed only at a driver's end while the JVM starts: later imports delay a recovery by 0.1 s."""
     from airflow_provider_ha.supervisor import exit_report, next_attempt  # noqa: F401, PLC0415  # the reason is above
 
 
 def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
-    """Return why, as soon as the submission is over. Kills nothing."""
+    """Return the reason once the submission is over. Kills nothing."""
     python: DeathWatch | None = None
     while True:
         if tree.code is not None:
@@ -229,7 +228,7 @@ def _driver_python(spec: DriverSpec, tree: ProcessTree) -> DeathWatch | None:
         tree.seen.add(pid)
         return DeathWatch(pid)
     except (FileNotFoundError, ValueError, ProcessLookupError):
-        return None  # not written yet, or gone already: then the JVM is about to follow
+        return None  # not written yet, or already gone: then the JVM is about to follow
 
 
 def _await_jvm(tree: ProcessTree) -> None:
@@ -239,7 +238,7 @@ def _await_jvm(tree: ProcessTree) -> None:
 
 
 def _not_started(error: Exception) -> Death:
-    """Return the end of a submission without a driver: its watchers have to read of it, for each kind of error."""
+    """Return the end of a submission without a driver: its watchers need it for each kind of error."""
     return Death(
         NOT_LAUNCHED,
         (),

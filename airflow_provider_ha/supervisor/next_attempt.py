@@ -1,8 +1,8 @@
 """From the supervisor of a lost driver to that of the next attempt: the same process with a new program.
 
-``exec`` keeps the process id, so the engine and the person who looks at the host find one supervisor. The new program
-is what is installed by then, and shares nothing with the old one: no thread, no lock, no secret in memory. Signals are
-blocked in between: one that arrives is obeyed by the new program.
+``exec`` keeps the process id, so the engine and the operator of the host find one supervisor. The new program is the
+version installed at that moment, and shares no thread, lock or secret in memory with the old one. Signals are blocked
+during the change: the new program obeys a signal that arrives in that time.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ log = logging.getLogger("airflow_provider_ha.supervisor")
 def follow(
     restart: RestartInPlace, spec: DriverSpec, claimed: Submission | None, *, stopped: Callable[[], bool]
 ) -> None:
-    """Become the supervisor of the next attempt; returns when there is none to start here (any more).
+    """Become the supervisor of the next attempt; returns when this process has none to start, or not any longer.
 
-    :param restart: Of the submission that was lost.
-    :param spec: That submission.
-    :param claimed: The next attempt, when it is claimed already.
-    :param stopped: Whether this supervisor was asked to end.
+    :param restart: Of the lost submission.
+    :param spec: The lost submission.
+    :param claimed: The next attempt, if it is claimed already.
+    :param stopped: Whether this supervisor has received a request to end.
     """
     while True:
         claimed = claimed or restart.await_turn(stopped=stopped)
@@ -47,7 +47,7 @@ def follow(
         spec = spec.of_next(claimed.attempt, claimed.submission_id)
         try:
             if stopped():
-                _close(spec, "the supervisor was asked to end before it was started", outage=True)
+                _close(spec, "the supervisor received a request to end before it started the driver", outage=True)
                 return
             become(spec, claimed)
         except (HaError, OSError) as error:
@@ -62,14 +62,14 @@ def follow(
 def become(spec: DriverSpec, submission: Submission) -> None:
     """Turn this process into the supervisor of *submission*. Does not return.
 
-    :raises OSError, HaError: It could not be done; this process goes on as it was.
+    :raises OSError, HaError: The change failed; this process continues unchanged.
     """
     make_directories(spec.home.directory)
     spec.write()
     handle = spec.handle or handle_here(psutil.Process(), spec.home.driver_log, engine=submission.engine)
     with connected(spec) as job:
         note_started(job, spec.run, submission, handle)
-    log.info("this process goes on as the supervisor of attempt %d", spec.attempt)
+    log.info("this process continues as the supervisor of attempt %d", spec.attempt)
     output = os.open(spec.home.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
     os.chdir(spec.home.directory)
     signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)

@@ -1,11 +1,11 @@
-"""A submission has one driver: the one that is on record as started.
+"""A submission has one driver: the driver on record as started.
 
 A request to a cluster manager that was sent twice, or repeated because its answer was lost, makes two drivers of one
-submission on two machines. The second one may not touch anything: its supervisor would write an exit, which is the
-proof of death of a driver that lives.
+submission on two machines. The second must not act: its supervisor would write an exit, which is the proof of death of
+a driver that lives.
 
-So the supervisor writes down where it runs before it starts anything, or finds that another one is on record. That is
-also how a submission is found whose submitter got no answer.
+So the supervisor records where it runs before it starts any process, or finds another driver on record. The record also
+locates a submission whose submitter got no answer.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from airflow_provider_ha.supervisor.connection import connected
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
-NOTE_SECONDS = 15.0  # for which a supervisor that starts nothing tries to say so
-TRY_SECONDS = 600.0  # how long a supervisor waits for ZooKeeper before it gives up without having started anything
+NOTE_SECONDS = 15.0  # for which a supervisor that starts nothing tries to report that
+TRY_SECONDS = 600.0  # how long a supervisor waits for ZooKeeper before it gives up without a start
 _PAUSE = 1.0
 
 
 def take_place(spec: DriverSpec, *, stopped: Callable[[], bool]) -> None:
-    """Write down that this machine runs the submission, or find that already written.
+    """Record that this machine runs the submission, or find that record.
 
-    :param stopped: Whether the supervisor was asked to end.
+    :param stopped: Whether the supervisor has received a request to end.
     :raises JobStateError: Another driver is on record, or there is no such submission.
-    :raises HaError: ZooKeeper did not answer in time; nothing was started.
+    :raises HaError: ZooKeeper did not answer in time; this process started no driver.
     """
     end = time.monotonic() + TRY_SECONDS
     while True:
@@ -53,7 +53,7 @@ def take_place(spec: DriverSpec, *, stopped: Callable[[], bool]) -> None:
 
 
 def note_refusal(spec: DriverSpec, reason: str) -> None:
-    """Write down, beside the submission, why this process ends without a driver. It is no exit: another may work."""
+    """Record with the submission why this process ends without a driver. It is no exit: another driver may work."""
     end = time.monotonic() + NOTE_SECONDS
     while time.monotonic() < end:
         try:
@@ -61,13 +61,13 @@ def note_refusal(spec: DriverSpec, reason: str) -> None:
                 if _write_refusal(job, spec, reason):
                     return
         except HaError as error:
-            log.warning("why no driver was started cannot be written down yet: %s", error)
+            log.warning("the reason for starting no driver cannot be recorded yet: %s", error)
         time.sleep(_PAUSE)  # its submitter writes that node once it knows this process
 
 
 @contextmanager
 def _report_failure(job: JobRecords, spec: DriverSpec) -> Iterator[None]:
-    """Write down, beside the submission, what keeps this process from starting its driver here, as a missing mount."""
+    """Record with the submission the obstacle to starting the driver here, such as a missing mount."""
     try:
         yield
     except (CoordinationError, JobStateError):
@@ -114,5 +114,5 @@ def _open_submission(job: JobRecords, spec: DriverSpec) -> Submission:
 
 
 def _same(one: Handle, other: Handle) -> bool:
-    """Whether two handles refer to one driver: log and page are known to its machine only."""
+    """Return whether two handles refer to the same driver. Only its machine knows its log and page."""
     return (one.engine, one.ref) == (other.engine, other.ref)

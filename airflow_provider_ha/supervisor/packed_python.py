@@ -1,9 +1,9 @@
 """A Python that travels with the job, in one of its archives: ``spark.pyspark.python = ./environment/bin/python``.
 
-The archive is unpacked in the working directory of the driver, as in that of each executor, so the same relative path
-holds for all of them. This package is not in the environment: the driver finds it, and what it needs, where the
-supervisor does, after everything that the environment has (``driver.bootstrap``). That takes one release of Python on
-both sides. Of other packages of the host the driver sees none, as its executors do not.
+The archive is unpacked in the working directories of the driver and of the executors, so the same relative path is
+valid in all of them. This package is not in the environment: the driver finds this package and its dependencies where
+the supervisor does, after everything in the environment (``driver.bootstrap``). That requires the same release of
+Python on both sides. The driver sees no other packages of the host, as its executors do not.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
 
 
 def packed_python(conf: Mapping[str, str]) -> str | None:
-    """Return the driver's Python where the conf names it relative to the working directory; else ``None``. Pure."""
+    """Return the driver's Python if the conf names it relative to the working directory, else ``None``. Pure."""
     named = conf.get("spark.pyspark.driver.python") or conf.get("spark.pyspark.python") or ""
     return named if "/" in named and not named.startswith("/") else None
 
 
 def check_python(named: str, directory: Path) -> None:
-    """Refuse a packed Python that cannot be the driver's.
+    """Refuse a packed Python that is unsuitable for the driver.
 
     :param directory: Working directory of the driver, with the unpacked archives.
-    :raises ConfigurationError: It is not there, cannot be run on this host, or is of another release.
+    :raises ConfigurationError: It is missing, cannot run on this host, or is of another release.
     """
     program = [str(directory / named), "-c", _VERSION]
     try:
@@ -47,8 +47,8 @@ def check_python(named: str, directory: Path) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigurationError(
             f"the driver's Python {named!r} of the conf cannot be run on this host: {error}",
-            next_step="Name it as it lies in the archives (archive.tar.gz#environment: ./environment/bin/python). What "
-            "venv-pack has packed holds a link to a Python: each host needs that Python, at the same path",
+            next_step="Use its path in the archives (archive.tar.gz#environment: ./environment/bin/python). An "
+            "archive of venv-pack holds a link to a Python: each host needs that Python, at the same path",
         ) from error
     found, ours = answer.stdout.strip(), "{}.{}".format(*sys.version_info)
     if found != ours:
@@ -60,14 +60,14 @@ def check_python(named: str, directory: Path) -> None:
 
 
 def imports() -> str:
-    """Return where this package and what it needs are found here, as the value of :data:`IMPORTS_VARIABLE`."""
+    """Return where this package and its dependencies are found here, as the value of :data:`IMPORTS_VARIABLE`."""
     here = str(Path.cwd())
     path = [entry for entry in sys.path if entry and entry != here and Path(entry).is_dir()]
     return json.dumps({"path": [*path, str(Path(__file__).parents[2])], "names": _modules()})
 
 
 def _modules() -> list[str]:
-    """Return the modules of this package and of all distributions that it needs."""
+    """Return the modules of this package and of all its dependencies."""
     needed, left = set[str](), list(_DISTRIBUTIONS)
     found = {__name__.partition(".")[0]}
     while left:
@@ -86,8 +86,8 @@ def _modules() -> list[str]:
 def _modules_of(known: Distribution) -> set[str]:
     """Return the top-level modules of a distribution, by its files.
 
-    Not ``packages_distributions()``: on Python 3.10 that knows only what is declared, and newer build backends declare
-    nothing.
+    Not ``packages_distributions()``: on Python 3.10 it knows only declared modules, and newer build backends declare
+    none.
     """
     code = (file for file in known.files or () if file.suffix in _CODE)
     named = {file.parts[0] if len(file.parts) > 1 else inspect.getmodulename(file.name) for file in code}

@@ -1,7 +1,7 @@
-"""How spark-submit is called.
+"""The call of spark-submit.
 
-Nothing of the user's is on the command line: every user of the host can read that (``ps``). Conf, names and paths
-travel in a properties file that only its owner can read, the script's arguments in the job graph.
+The command line contains no user data: every user of the host can read it (``ps``). Conf, names and paths travel in a
+properties file that only its owner can read, and the script's arguments in the job graph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airflow_provider_ha.supervisor.packed_python import IMPORTS_VARIABLE, impor
 from airflow_provider_ha.uris import list_item
 
 
-# A worker that authenticates gives its secret so to what it starts; Spark's driver takes it from its conf alone.
+# An authenticating worker passes its secret in this variable; Spark's driver takes it from its conf alone.
 AUTHENTICATION_VARIABLE = "_SPARK_AUTH_SECRET"
 _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
 # spark-class first starts a JVM that only prints the command line of the second one: with one compiler that takes
@@ -36,7 +36,7 @@ _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def command(spark_home: Path, spec: DriverSpec) -> list[str]:
-    """Return the command line: two file names, and nothing of the user's.
+    """Return the command line: two file names, and no user data.
 
     The site's ``spark-defaults.conf`` counts below the properties (Spark 4.0, SPARK-48392): without the option a
     properties file hides it.
@@ -47,10 +47,10 @@ def command(spark_home: Path, spec: DriverSpec) -> list[str]:
 
 
 def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the driver's environment: what the supervisor has, the job's own, and where the spec is."""
+    """Return the driver's environment: the supervisor's, the job's own variables, and the place of the spec."""
     values = {**inherited, **utf8_locale(inherited), **graph.env}
     if graph.target.master.startswith("local"):
-        # Else Spark's ports (driver, UI, block manager) are open to the network.
+        # Otherwise Spark's ports (driver, UI, block manager) are open to the network.
         values.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     values.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
     python = engine_options(spec.config, graph.target).get(PYTHON_OPTION, sys.executable)
@@ -67,7 +67,7 @@ def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: 
 
 
 def site_keys(spark_home: Path, environment: Mapping[str, str]) -> list[str]:
-    """Return the conf keys of the site's file that the driver reads; none where it has none.
+    """Return the conf keys of the site's file that the driver reads; empty without such a file.
 
     :raises OSError: It cannot be read; Spark could not read it either.
     """
@@ -78,12 +78,12 @@ def site_keys(spark_home: Path, environment: Mapping[str, str]) -> list[str]:
 def properties(
     graph: JobGraph, application: FetchedApplication, config: HaConfig, site: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return Spark's conf: the user's, what spark-submit would take from options, and the component where it is needed.
+    """Return Spark's conf: the user's, values that spark-submit would take from options, and the component if needed.
 
-    Nothing of the connection: the driver has it from its spec, which goes when it is read.
+    The connection is not included: the driver reads it from its spec, which is then removed.
 
-    :param site: Conf keys that the site's file sets on this host: what is injected for OpenLineage counts below them.
-    :raises ConfigurationError: The work root needs the component, and this installation has none.
+    :param site: Conf keys that the site's file sets on this host: injected OpenLineage settings count below them.
+    :raises ConfigurationError: The work root needs the component, and this installation lacks it.
     """
     values = {**counted(graph.lineage, {*graph.conf, *site}), **graph.conf}
     component = [list_item(component_jar())] if needs_component(config) else []
@@ -111,9 +111,9 @@ def properties(
 
 
 def render(values: Mapping[str, str]) -> bytes:
-    """Return *values* as a Java properties file, escaped so that Java reads back exactly these strings.
+    """Return *values* as a Java properties file, escaped so that Java reads exactly these strings.
 
-    :raises ConfigurationError: A key is not a Spark key; spark-submit would drop it in silence.
+    :raises ConfigurationError: A key is not a Spark key; spark-submit would drop it silently.
     """
     check_keys(values)
     return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in sorted(values.items())).encode("ascii")

@@ -29,7 +29,7 @@ TICKET = Ticket(
     graph=Blob(sha256="0" * 64, size=1),
     config=ConfigSource.MACHINE,
 )
-NOT_STARTED = "attempt 2 of run 3 of job 'orders' is not started, and ZooKeeper does not learn of it"
+NOT_STARTED = "attempt 2 of run 3 of job 'orders' is not started, and ZooKeeper has no record of this"
 
 
 def started(directory: Path, **variables: str) -> tuple[int, list[str]]:

@@ -185,7 +185,7 @@ def test_an_attempt_that_was_claimed_by_a_supervisor_that_has_to_end_is_closed(
 
     ((_, run, attempt, reason),) = [call.args for call in closed.call_args_list]
     assert (run, attempt, closed.call_args.kwargs) == (1, 2, {"outage": True})
-    assert "asked to end before it was started" in reason
+    assert "request to end before it started the driver" in reason
 
 
 def test_an_attempt_whose_end_cannot_be_written_is_not_followed_by_another_one(
