@@ -1,8 +1,8 @@
-"""Run a command that the kernel kills when the process that started it dies.
+"""Run a command that the kernel kills when its parent process dies.
 
 Started as a script (``python -I -S _die_with_parent.py <pid of the parent> <command...>``) and not as ``preexec_fn``:
-code that runs between fork and exec of a process with threads can dead-lock. The request survives ``exec``; it is bound
-to the *thread* that started the process, so start such processes from a thread that lives as long as they should.
+code between fork and exec of a process with threads can deadlock. The request survives ``exec``; it is bound to the
+*thread* that started the process, so start such processes from a thread that outlives them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent dies.
+    """Make the kernel kill this process when its parent dies.
 
-    :param parent: The expected parent; when it is gone already, this process ends at once.
+    :param parent: The expected parent; when it is already gone, this process ends immediately.
     """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the request was made

@@ -1,4 +1,4 @@
-"""Find Java and ZooKeeper's jars on this machine, or say in one sentence what is missing.
+"""Find Java and ZooKeeper's jars on this machine, or report in one sentence which part is missing.
 
 PySpark ships a complete ZooKeeper server among its jars, so a host that runs Spark can run the embedded server.
 """
@@ -18,15 +18,15 @@ from pathlib import Path
 from airflow_provider_ha.errors import ConfigurationError
 
 
-OLDEST_JAVA = 17  # what Spark 4 needs; ZooKeeper 3.9 is content with less
+OLDEST_JAVA = 17  # required by Spark 4; ZooKeeper 3.9 accepts older releases
 _JAR_PATTERNS = ("zookeeper-*", "netty-*", "metrics-core-*", "snappy-java-*", "slf4j-api-*", "log4j-*")
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> str:
-    """Return the path of a Java that is new enough: that of ``JAVA_HOME``, else the one on ``PATH``.
+    """Return the path of a recent enough Java: that of ``JAVA_HOME``, else the one on ``PATH``.
 
-    :param environment: Of the process that is to run it; that of this process when left out.
-    :raises ConfigurationError: There is none, or it is too old.
+    :param environment: Of the process that will run it; by default that of this process.
+    :raises ConfigurationError: There is no Java, or it is too old.
     """
     values = os.environ if environment is None else environment
     home = values.get("JAVA_HOME")
@@ -52,7 +52,7 @@ def _version_of(java: str, _changed_at: int) -> int | None:
 
 
 def java_version(text: str) -> int | None:
-    """Return the major version in the answer of ``java -version``; ``None`` when there is none (1.8 is 8)."""
+    """Return the major version in the answer of ``java -version`` (1.8 is 8); ``None`` if it contains no version."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found.group(1)) if found else None
 
@@ -60,8 +60,8 @@ def java_version(text: str) -> int | None:
 def find_jars(jars: Path | None) -> list[Path]:
     """Return the jars that a ZooKeeper server needs.
 
-    :param jars: Where to look; by default ``SPARK_HOME/jars``, then the jars of the installed PySpark.
-    :raises ConfigurationError: There is no ZooKeeper among them.
+    :param jars: Directory to search; by default ``SPARK_HOME/jars``, then the jars of the installed PySpark.
+    :raises ConfigurationError: They do not include ZooKeeper.
     """
     tried = [jars] if jars else _usual_places()
     for place in tried:
@@ -84,9 +84,9 @@ def _usual_places() -> list[Path]:
 
 
 def utf8_locale(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return what gives a JVM the file names that this Python has; nothing where its locale does.
+    """Return variables that make a JVM use this Python's file names; empty if its locale already does.
 
-    In the locale C, Python writes names as UTF-8 all the same (PEP 540), and a JVM replaces what is not ASCII: it would
+    In the locale C, Python still writes names as UTF-8 (PEP 540), and a JVM replaces non-ASCII characters: it would
     work in another directory.
     """
     locale = next(filter(None, (inherited.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "C")

@@ -1,4 +1,4 @@
-"""End everything that a child started in its session, also what has another parent by then."""
+"""End every process that a child started in its session, including reparented ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KILL_SECONDS = 30.0
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill everything that the child started: the JVM and its workers stay in its session, under any parent."""
+    """Kill every process that the child started: the JVM and its workers stay in its session, under any parent."""
     end = time.monotonic() + KILL_SECONDS
     while members := _members(process.pid):
         for member in members:

@@ -1,7 +1,7 @@
-"""Process trees: start one that dies with this process, and kill one so that nothing of it is left.
+"""Process trees: start one that dies with this process, and kill one completely.
 
-Invariant: after :meth:`ProcessTree.kill` no process exists that was started by ours, directly or not, however it
-detached itself. This is what "proof of death" means (design, contract 10).
+Invariant: after :meth:`ProcessTree.kill` all processes that ours started, directly or indirectly, are gone, however
+they detached themselves. This is the meaning of "proof of death" (design, contract 10).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: the child may not load libraries
 
-END_SIGNALS = (signal.SIGTERM, signal.SIGINT)  # which ask a supervisor to end; it obeys them after its work
-_SHELL = 128  # what an exit status adds to the number of a signal
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)  # requests to a supervisor to end; it obeys them after its work
+_SHELL = 128  # offset that an exit status adds to the number of a signal
 _MEANINGS: Mapping[int, str] = {
     signal.SIGKILL: "unless a person sent it, the host was out of memory",
-    signal.SIGTERM: "its host, or what runs it, asked it to end",
-    signal.SIGINT: "its host, or what runs it, asked it to end",
+    signal.SIGTERM: "its host or process manager requested its end",
+    signal.SIGINT: "its host or process manager requested its end",
 }
 _KILL_INTERVAL = 0.02
 _REMIND_SECONDS = 10.0
@@ -41,15 +41,15 @@ _REMIND_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How the processes of a submission ended; all of them are dead.
+    """The end of a submission's processes, all dead.
 
     :param code: Exit code of the JVM, negative for a signal.
-    :param pids: Every process that was ever seen.
-    :param reason: What ended first.
+    :param pids: Every process ever seen.
+    :param reason: The first end.
     :param outage: Whether storage or ZooKeeper kept the driver from being started.
-    :param refused: Whether the job itself kept it from being started: every host would say the same.
+    :param refused: Whether the job itself kept it from being started: every host would give the same answer.
     :param unfit: Whether this host kept it from being started: it lacks something.
-    :param jvm: Exit code of the JVM when it ended before anything was killed here, negative for a signal.
+    :param jvm: Exit code of the JVM if it ended before this process killed any other, negative for a signal.
     """
 
     code: int
@@ -67,28 +67,28 @@ class Death:
 
 
 def signal_of(code: int) -> int | None:
-    """Return the signal in an exit code: negative, or as shells and the JVM itself say it, above 128."""
+    """Return the signal in an exit code: negative, or above 128 in the convention of shells and the JVM."""
     number = -code if code < 0 else code - _SHELL
     return number if 0 < number < signal.NSIG else None
 
 
 def end_of_jvm(pid: int, code: int) -> str:
-    """Return for people how a JVM ended that nothing here has killed."""
+    """Return for people how a JVM ended that this process has not killed."""
     number = signal_of(code)
     if number is None:
         return f"the JVM (pid {pid}) ended with exit status {code}"
     try:
         name = signal.Signals(number).name
-    except ValueError:  # one without a name
+    except ValueError:  # a signal without a name
         name = "no name"
     meaning = _MEANINGS.get(number, "the JVM crashed, or another process sent the signal: its log says more")
     return f"the JVM was killed by signal {number} ({name}); {meaning} (pid {pid}, exit status {_SHELL + number})"
 
 
 def become_subreaper() -> None:
-    """Adopt orphaned descendants, so that a process that detaches itself is still found and reaped.
+    """Adopt orphaned descendants, so that a detached process is still found and reaped.
 
-    :raises ConfigurationError: The system cannot do it (not Linux).
+    :raises ConfigurationError: The system does not support it (not Linux).
     """
     if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise ConfigurationError(
@@ -98,7 +98,7 @@ def become_subreaper() -> None:
 
 
 def _die_with(parent: int) -> None:
-    """In the child, before exec: SIGKILL when the thread that started it ends. Survives exec, not a fork."""
+    """Request, in the child before exec, SIGKILL when the thread that started it ends. Survives exec, not a fork."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # guard: jvm-outlives-its-supervisor
     if os.getppid() != parent:  # it died before the request was made
         os._exit(1)
@@ -109,10 +109,10 @@ class ProcessTree:
 
     The caller must be a subreaper and start the tree from its main thread: PDEATHSIG follows the thread.
 
-    :param command: What to run.
+    :param command: The program and its arguments.
     :param env: Its whole environment.
     :param directory: Its working directory.
-    :param log_file: Where its output is appended.
+    :param log_file: Receives its output, appended.
     """
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], directory: Path, log_file: Path) -> None:
@@ -152,10 +152,10 @@ class ProcessTree:
                 self._child.returncode = self._code
 
     def kill(self) -> tuple[int, ...]:
-        """Kill every descendant, again and again until none is left. Returns every process id that was ever seen.
+        """Kill all descendants, repeatedly, until all are gone. Returns every process id ever seen.
 
         Has no timeout: as long as one lives (in uninterruptible sleep, or under another user, whom only root may kill),
-        its death is not proven.
+        the death is not proven.
         """
         remind = time.monotonic() + _REMIND_SECONDS
         denied: set[int] = set()
@@ -163,7 +163,7 @@ class ProcessTree:
             self.reap()
             alive = psutil.Process().children(recursive=True)
             if not alive:
-                # A child that was born after the list was made is found by the kernel's own answer: no child at all.
+                # The kernel's answer "no child at all" also covers a child that was born after the list was made.
                 if self._has_no_child():
                     return tuple(sorted(self.seen))
                 continue
@@ -194,10 +194,10 @@ class ProcessTree:
 class DeathWatch:
     """Notices the end of a process that is not our child, even while its parent has not reaped it.
 
-    A pidfd always refers to one process: another process that gets the same id is not mistaken for it.
+    A pidfd always refers to the same process: another process that reuses the id is not mistaken for it.
 
     :param pid: The process.
-    :raises ProcessLookupError: It is gone already.
+    :raises ProcessLookupError: It is already gone.
     """
 
     def __init__(self, pid: int) -> None:
@@ -210,5 +210,5 @@ class DeathWatch:
         return bool(readable)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._descriptor)

@@ -1,1 +1,1 @@
-"""What runs drivers: one module per engine, and the protocol that all of them keep."""
+"""Engines, which run drivers: one module per engine, and their common protocol."""

@@ -1,9 +1,9 @@
-"""The REST server of one standalone master (``spark.master.rest.enabled``), in the words of its protocol.
+"""Client of a standalone master's REST server (``spark.master.rest.enabled``), in the terms of its protocol.
 
-A master answers 200 also when it refuses: ``success`` says which. Only the active master of several takes submissions
-and knows drivers; the others answer that they are not alive.
+A master answers 200 even when it refuses: the field ``success`` decides. With several masters, only the active one
+takes submissions and knows drivers; the others answer that they are not alive.
 
-Invariant: what was sent and not answered is never told as a refusal. A driver may have come of it.
+Invariant: a request without an answer is never reported as a refusal. It may have created a driver.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _NEVER_SENT = (
 
 
 class MasterUnreachableError(Exception):
-    """The request never reached the master: it has done nothing about it."""
+    """The request never reached the master, so it has had no effect."""
 
 
 class AnswerLostError(Exception):
-    """The request was sent, and no answer came: the master may have done what it was asked."""
+    """The request was sent, and no answer came: the master may have executed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a master says.
+    """The answer of a master.
 
-    :param success: Whether it did what it was asked, or knows the driver that it was asked about.
+    :param success: Whether it executed the request, or knows the requested driver.
     :param message: Its own words, without a stack trace.
     :param driver: Its id of the driver.
     :param state: The driver's state: ``SUBMITTED``, ``RUNNING``, ``FINISHED``, ...
@@ -66,7 +66,7 @@ class Answer:
 
 
 class MasterRest:
-    """The REST server of one master. Owns no connection; safe in any thread.
+    """Client of a master's REST server. Holds no connection; safe in any thread.
 
     :param url: ``http://host:port``.
     """
@@ -77,10 +77,10 @@ class MasterRest:
     def create(
         self, *, main_class: str, arguments: list[str], properties: dict[str, str], environment: dict[str, str]
     ) -> Answer:
-        """Ask for a driver. Every call makes another one.
+        """Request a driver. Every call creates another one.
 
-        :raises MasterUnreachableError: It was not asked.
-        :raises AnswerLostError: It was asked, and may have made one.
+        :raises MasterUnreachableError: The request did not reach it.
+        :raises AnswerLostError: The request was sent, and may have created a driver.
         """
         body = {
             "action": "CreateSubmissionRequest",
@@ -94,16 +94,16 @@ class MasterRest:
         return self._ask("POST", "create", body)
 
     def status(self, driver: str) -> Answer:
-        """Ask for the state of a driver; raises as :meth:`create` does."""
+        """Request the state of a driver; raises as :meth:`create` does."""
         return self._ask("GET", f"status/{driver}")
 
     def kill(self, driver: str) -> Answer:
-        """Ask for the end of a driver; raises as :meth:`create` does."""
+        """Request the end of a driver; raises as :meth:`create` does."""
         return self._ask("POST", f"kill/{driver}", {})
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Answer:
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS)
-        # A pool for each question: a connection that is kept may be that of a master that has ended since.
+        # A pool for each request: a kept connection may belong to a master that has since ended.
         with urllib3.PoolManager(num_pools=1, retries=False, timeout=timeout) as pool:
             try:
                 answer = pool.request(
@@ -135,7 +135,7 @@ class MasterRest:
 
 
 def _without_trace(message: str) -> str:
-    """Return the words of an exception of the master, without the lines of its stack."""
+    """Return the message of an exception of the master, without its stack trace."""
     lines = [line for line in message.splitlines() if not line.startswith("\t")]
     return " ".join(lines).removeprefix("Exception from the cluster: ")
 

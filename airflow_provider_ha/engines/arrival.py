@@ -1,6 +1,6 @@
-"""The arrival side of the engines: what a supervisor adds to the handle that its engine launched it with.
+"""The arrival side of the engines: a supervisor's additions to the handle that its engine launched it with.
 
-A supervisor imports this module and no engine: an engine's client is not needed where its drivers run.
+A supervisor imports this module and no engine: hosts that only run drivers need no engine client.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _COMPLETE: Mapping[str, Callable[[Handle, Path], Handle]] = {
 def own_handle(handle: Handle, driver_log: Path) -> Handle:
     """Return the handle of this process, completed by the rule of its engine; unchanged for an engine without one.
 
-    :param handle: From the environment, as the engine wrote it before it knew which process it starts.
+    :param handle: From the environment; the engine wrote it before it knew the process.
     :param driver_log: The driver's log on this host.
-    :raises RecordCorruptError: It is no handle of that engine.
+    :raises RecordCorruptError: The engine cannot parse it.
     """
     complete = _COMPLETE.get(handle.engine)
     return handle if complete is None else complete(handle, driver_log)

@@ -1,7 +1,8 @@
-"""The interface to what runs drivers: a local process today, a cluster manager later.
+"""The interface to engines, which run drivers: as local processes, or on a cluster.
 
-An observation is of one submission. What an engine does not find is ``Unknown``, and proves nothing (design, contract
-10): only ``SubmissionExit``, or an engine that can look where the submission runs, says that it is gone.
+An observation concerns one submission. A submission that an engine does not find is ``Unknown``, which proves nothing
+(design, contract 10): only ``SubmissionExit``, or an engine that can inspect the place of the submission, proves that
+it is gone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from airflow_provider_ha.jobs.submissions import Handle
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The engine has taken the submission, and no process of it runs yet. Never overdue while the engine says so.
+    """The engine has taken the submission and has started no process yet. Never overdue while it reports this.
 
     :param reason: For people: queued, pulling an image.
     """
@@ -28,7 +29,7 @@ class Pending:
 class Running:
     """A process of the submission runs.
 
-    :param handle: How it is found again.
+    :param handle: Locates it later.
     """
 
     handle: Handle
@@ -38,7 +39,7 @@ class Running:
 class Gone:
     """Every process of the submission that could write for the job is gone.
 
-    :param proof: What shows it, for people.
+    :param proof: The evidence, for people.
     """
 
     proof: str
@@ -46,7 +47,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The engine cannot say.
+    """The engine cannot determine the state.
 
     :param reason: Why not, for people.
     """
@@ -70,7 +71,7 @@ class SparkOfTarget:
 
 
 class Engine(Protocol):
-    """Starts drivers under their supervisor, and finds them again by our own submission id."""
+    """Starts drivers under their supervisor, and finds them by our own submission id."""
 
     @property
     def name(self) -> str:
@@ -78,20 +79,20 @@ class Engine(Protocol):
 
     @property
     def launch_seconds(self) -> float:
-        """How long a launch may take. A submission without a sign of life after that is given up."""
+        """Seconds that a launch may take. A submission without a sign of life by then is given up."""
 
     @property
     def runs_here(self) -> bool:
-        """Whether a driver runs on the host that submits it, with the Java, the Spark and the disk of that host."""
+        """Whether a driver runs on the host that submits it, with its Java, Spark and disk."""
 
     def check_host(self) -> None:
-        """Refuse to submit from this host, where a driver would end together with the process that submits it.
+        """Refuse to submit from this host if a driver would end together with the process that submits it.
 
         :raises ConfigurationError: It would; names an alternative.
         """
 
     def host_warnings(self) -> tuple[str, ...]:
-        """Return what may end a driver that is submitted from this host, one sentence each."""
+        """Return the events that may end a driver submitted from this host, one sentence each."""
 
     def spark_of(self, target: Target) -> SparkOfTarget:
         """Return the Spark that would run the drivers of a target.
@@ -113,13 +114,13 @@ class Engine(Protocol):
         """
 
     def observe(self, submission_id: str, handle: Handle | None) -> Observation:
-        """Look at one submission.
+        """Observe one submission.
 
-        :param handle: ``None`` when the answer to its launch was lost: it is looked for by its id.
+        :param handle: ``None`` if the answer to its launch was lost: the engine then searches for its id.
         """
 
     def terminate(self, handle: Handle) -> None:
-        """Ask a submission to end; :meth:`observe` says when it has. One that is gone already is no error.
+        """Request the end of a submission; :meth:`observe` reports it. A submission that is already gone is no error.
 
         :raises JobStateError: It cannot be reached from here; names where it runs.
         """

@@ -1,9 +1,9 @@
-"""What kills a local driver when it ends: a pod of one task, a container, the control group of a service or a login.
+"""Detects environments whose end kills a local driver: a one-task pod, a container, or a service's or login's cgroup.
 
-A driver is a process of the host that submits it. Its own session and its supervisor outlive the task and the worker;
-nothing outlives what kills every process of a pod or of a control group. A pod of the KubernetesExecutor ends with its
-task, which defers at once: there a local driver is refused, unless it is allowed by name. The others only may end, so
-they are warned about.
+A driver is a process of the host that submits it. Its own session and its supervisor let it outlive the task and the
+worker, but not the killing of every process of a pod or of a control group. A pod of the KubernetesExecutor ends with
+its task, which soon defers: there a local driver is refused, unless it is explicitly allowed. The other environments
+may end but need not, so they cause a warning.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Ask = Callable[[str], str]
 
 
 def refuse_short_lived(env: Mapping[str, str] | None = None) -> None:
-    """Refuse to start a local driver where it would end with the task that submits it.
+    """Refuse to start a local driver that would end with the task that submits it.
 
     :param env: Environment of this process.
-    :raises ConfigurationError: This is a pod of the KubernetesExecutor, and it is not allowed by name.
+    :raises ConfigurationError: This is a pod of the KubernetesExecutor, and local drivers are not explicitly allowed.
     """
     env = os.environ if env is None else env
     allowed = {word.strip() for word in env.get(ALLOW_VARIABLE, "").split(",")}
@@ -59,11 +59,11 @@ def lifetime_warnings(
     ask: Ask | None = None,
     logout_kills: Callable[[], bool] | None = None,
 ) -> tuple[str, ...]:
-    """Return what may kill the drivers of this process, as sentences; unknown facts are left out.
+    """Return the events that may kill the drivers of this process, as sentences; unknown facts are left out.
 
     :param env: Environment of this process.
-    :param cgroup: Names the control group of this process.
-    :param container_signs: Files of which a container has one.
+    :param cgroup: File with the control group of this process.
+    :param container_signs: Files; any of them indicates a container.
     :param logout_kills: Whether the end of a login session kills its processes.
     """
     env = os.environ if env is None else env
@@ -78,19 +78,19 @@ def lifetime_warnings(
     mode = (ask or _kill_mode)(unit) if unit else ""
     if not mode or mode in _SPARES_DRIVERS:
         return ()
-    then = f"a restart of it kills the driver, which is then recovered; set KillMode=process in the unit, see {DEPLOY}"
+    then = f"its restart kills the driver, which is then recovered; set KillMode=process in the unit, see {DEPLOY}"
     return (f"systemd stops {unit} with KillMode={mode}: {then}",)
 
 
 def service_of(cgroup: Path = _CGROUP) -> str:
-    """Return the systemd service that this process belongs to; empty when there is none or it cannot be read."""
+    """Return the systemd service of this process; empty if it has no service or the file is unreadable."""
     units = [match["unit"] for path in _groups(cgroup) if (match := _SERVICE.search(path))]
-    # A unit of a user's own manager lies below user@<id>.service, which is not the one that is restarted.
+    # A unit of a user's own manager is nested in user@<id>.service, which is not the service to restart.
     return next((unit for unit in units if not unit.startswith("user@")), "")
 
 
 def is_login(cgroup: Path = _CGROUP) -> bool:
-    """Whether this process belongs to a login session, and to no service of its user."""
+    """Return whether this process belongs to a login session, and to no service of its user."""
     return any(_LOGIN.search(path) for path in _groups(cgroup))
 
 
@@ -99,7 +99,7 @@ def _groups(cgroup: Path) -> list[str]:
         lines = cgroup.read_text().splitlines()
     except OSError:
         return []
-    # Version 2 has one line, "0::<path>"; version 1 has systemd's own hierarchy beside the controllers'.
+    # Version 2 has one line, "0::<path>"; version 1 has systemd's own hierarchy in addition to the controllers'.
     return [line.split(":", 2)[2] for line in lines if line.startswith("0::") or ":name=systemd:" in line]
 
 

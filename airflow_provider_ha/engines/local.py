@@ -46,18 +46,18 @@ from airflow_provider_ha.storage.outage import is_outage, unavailable
 
 log = logging.getLogger(__name__)
 
-# A process that begins or ends may be closed to every look for a moment, also to its own user.
+# A process that is starting or ending may briefly be unreadable, even for its own user.
 _TRANSIENT_SECONDS, _LOOK_SECONDS = 0.5, 0.05
-_SAME_PROCESS_SECONDS = 1.0  # by which the start of one process may be read differently
-_CLOCK_SECONDS = 60.0  # by which the clock may be set between two looks at one process
+_SAME_PROCESS_SECONDS = 1.0  # tolerance between two readings of the same process's start
+_CLOCK_SECONDS = 60.0  # tolerance for a clock change between two readings
 
 
 class LocalEngine:
     """Starts ``spark-submit`` in client mode on this host.
 
-    :param config: How a driver reaches the cluster; its home lies below the work root.
+    :param config: Access of a driver to the cluster; its home is in the work root.
     :param launch_seconds: How long a launch may take before another process takes it over.
-    :raises ConfigurationError: The connection has options for it that nothing reads.
+    :raises ConfigurationError: The connection has options that this engine does not read.
     """
 
     name = "local"
@@ -69,7 +69,7 @@ class LocalEngine:
         self.launch_seconds = launch_seconds
 
     def check(self, target: Target) -> None:
-        """Refuse what is no driver of this host, and options that nothing reads.
+        """Refuse targets other than a driver of this host, and options that this engine does not read.
 
         :raises ConfigurationError: The deploy mode is ``cluster``, or an option is not known.
         """
@@ -88,7 +88,7 @@ class LocalEngine:
         refuse_short_lived()
 
     def host_warnings(self) -> tuple[str, ...]:
-        """Return what may kill a driver of this host: its container, its service, its login."""
+        """Return the possible killers of a driver on this host: its container, its service, its login."""
         return lifetime_warnings()
 
     def spark_of(self, target: Target) -> SparkOfTarget:
@@ -140,9 +140,9 @@ class LocalEngine:
         return handle
 
     def observe(self, submission_id: str, handle: Handle | None) -> Observation:
-        """Look for the processes of a submission on this host.
+        """Search for the processes of a submission on this host.
 
-        Without a handle only a supervisor counts, and one that is not found may run elsewhere.
+        Without a handle only a supervisor counts, and a supervisor that is not found may run elsewhere.
         """
         if handle is None:
             found = _find(submission_id)
@@ -150,7 +150,7 @@ class LocalEngine:
         return _look(submission_id, handle)
 
     def terminate(self, handle: Handle) -> None:
-        """Ask the supervisor to kill its driver, to report and to end.
+        """Request that the supervisor kills its driver, reports and ends.
 
         :raises JobStateError: It runs on another host, or under another user.
         """
@@ -174,14 +174,14 @@ class LocalEngine:
 
 
 def _forget_secrets_of_earlier(config: HaConfig, ticket: Ticket) -> None:
-    """Remove the private file of a submission that was given up, whose processes did not: one died unproven."""
+    """Remove the private file of an abandoned submission whose processes were not: they died without proof."""
     if ticket.attempt > 1:
         earlier = ticket.of_next(ticket.attempt - 1, "")
         DriverHome.of(config, earlier).forget_spec()
 
 
 def _find(submission_id: str) -> Handle | None:
-    """Look for a supervisor with this id in its environment on this host."""
+    """Search this host for a supervisor with this id in its environment."""
     for process in _processes_of(submission_id):
         try:
             arguments = process.cmdline()
@@ -193,7 +193,7 @@ def _find(submission_id: str) -> Handle | None:
 
 
 def _look(submission_id: str, handle: Handle) -> Observation:
-    """Look whether a process with this id is left. What may not be looked at is unknown, and not gone."""
+    """Check whether a process with this id is left. A process that may not be inspected is unknown, not gone."""
     local = LocalProcess.of(handle)
     if not local.is_here:  # guard: not-found-elsewhere-is-proof
         return Unknown(f"it was started on {local.host}, in another PID namespace or before its last boot")
@@ -216,9 +216,9 @@ def _look(submission_id: str, handle: Handle) -> Observation:
 
 
 def _supervisor(local: LocalProcess) -> psutil.Process | None:
-    """Return the supervisor when it lives; its process id may be that of another process by now.
+    """Return the supervisor if it lives; another process may have reused its process id.
 
-    One that goes on with the next attempt has the id of that attempt in its environment only after its ``exec``.
+    A supervisor that continues with the next attempt has that attempt's id in its environment only after its ``exec``.
     """
     try:
         process = psutil.Process(local.pid)
@@ -229,7 +229,7 @@ def _supervisor(local: LocalProcess) -> psutil.Process | None:
 
 
 def _is_of(process: psutil.Process, submission_id: str, local: LocalProcess) -> bool | None:
-    """Whether a process belongs to a submission; ``None`` when it may, and this user cannot see it."""
+    """Return whether a process belongs to a submission; ``None`` if it may, and this user cannot see it."""
     try:
         return process.environ().get(SUBMISSION_VARIABLE) == submission_id
     except psutil.NoSuchProcess:

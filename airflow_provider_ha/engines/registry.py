@@ -1,4 +1,4 @@
-"""The engines by name: a job's graph and its submissions name theirs, and no process uses its own default."""
+"""The engines by name. A job's graph and its submissions name their engine; no process substitutes its own default."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_CLUSTERS = {StandaloneEngine.scheme: StandaloneEngine.name}  # scheme of a m
 def engine_of_cluster(master: str) -> str:
     """Return the engine that runs drivers on the cluster of a master.
 
-    :raises ConfigurationError: There is none.
+    :raises ConfigurationError: There is no such engine.
     """
     for scheme, name in _OF_CLUSTERS.items():
         if master.startswith(scheme):
@@ -43,9 +43,9 @@ class Engines:
 
     @classmethod
     def of(cls, config: HaConfig) -> Engines:
-        """Return the engines of the package, each configured with its options of the connection.
+        """Return the engines of the package, each configured with its options from the connection.
 
-        :raises ConfigurationError: The connection has options for an engine that is not known, or that it cannot use.
+        :raises ConfigurationError: The connection has options for an unknown engine, or options that it cannot use.
         """
         if unknown := sorted(config.engines.keys() - _ENGINES.keys()):
             raise ConfigurationError(
@@ -62,7 +62,7 @@ class Engines:
     def get(self, name: str) -> Engine:
         """Return the engine of a submission or of a graph.
 
-        :raises ConfigurationError: This process has no engine of that name.
+        :raises ConfigurationError: This process has no engine with this name.
         """
         if name not in self._known:
             raise ConfigurationError(
@@ -72,12 +72,12 @@ class Engines:
         return self._known[name]
 
     def runs_here(self, name: str) -> bool:
-        """Whether drivers of an engine run on the host that submits them; ``False`` for an engine not known here."""
+        """Return whether drivers of an engine run on the submitting host; ``False`` for an engine not known here."""
         engine = self._known.get(name)
         return engine is not None and engine.runs_here
 
     def cluster_options(self, config: HaConfig, name: str) -> dict[str, str]:
-        """Return the connection's options that a job graph keeps: none of an engine whose paths differ by host.
+        """Return the connection's options that a job graph keeps: empty for an engine whose paths differ by host.
 
         :raises ConfigurationError: As :meth:`get`.
         """
@@ -85,5 +85,5 @@ class Engines:
 
     @classmethod
     def only(cls, engine: Engine) -> Engines:
-        """Return engines that are one, under its own name."""
+        """Return engines with one member, under its own name."""
         return cls({engine.name: engine})

@@ -1,16 +1,16 @@
 """Drivers on the workers of a Spark standalone cluster, launched through the REST servers of its masters.
 
-``spark-submit`` refuses Python drivers in cluster mode there; the REST server does not. What the cluster runs is our
+``spark-submit`` refuses Python drivers in cluster mode there; the REST server does not. The cluster runs our
 supervisor: a small JVM (Spark's ``PythonRunner``) starts it as ``python -m``, and it starts ``spark-submit`` on the
-worker, as it does on the submitting host for the local engine. So the death of every process of the driver is proven
-by its exit record, conf travels in a private file of the worker's disk, and a lost driver is started again in place.
+worker, as the local engine does on the submitting host. So the exit record proves the death of all the driver's
+processes, conf travels in a private file on the worker's disk, and a lost driver is restarted in place.
 
 Invariants:
 
-- Nothing of the user's and no secret is in the request: the master shows it, and the worker puts it on a command line.
-- A request without an answer is not repeated: every request makes another driver. The supervisor reports its driver's
-  id under the submission (``supervisor.one_driver``), which is how it is found, and why a second one ends by itself.
-- Only FINISHED, FAILED and KILLED are said by a worker that saw the JVM exit. ERROR (a worker was lost), RELAUNCHING,
+- The request contains no user data and no secret: the master shows it, and the worker puts it on a command line.
+- A request without an answer is not repeated: every request creates another driver. The supervisor reports its driver's
+  id under the submission (``supervisor.one_driver``). That report locates the driver, and makes a second one exit.
+- Only a worker that saw the JVM exit reports FINISHED, FAILED or KILLED. ERROR (a worker was lost), RELAUNCHING,
   UNKNOWN and "not found" prove nothing.
 """
 
@@ -56,16 +56,16 @@ from airflow_provider_ha.storage.open import open_store
 log = logging.getLogger(__name__)
 
 REST_PORT_OPTION = "rest_port"  # of the masters' REST servers; 6066 when left out
-REST_SCHEME_OPTION = "rest_scheme"  # of these: http or https
-REST_MASTERS_OPTION = "rest_masters"  # their addresses, host:port,host:port, where these are not those of the masters
-CONFIG_FILE_OPTION = "config_file"  # path on every worker of the private file that says how to reach the cluster
+REST_SCHEME_OPTION = "rest_scheme"  # scheme of the REST servers: http or https
+REST_MASTERS_OPTION = "rest_masters"  # host:port,host:port of the REST servers, if not those of the masters
+CONFIG_FILE_OPTION = "config_file"  # path on every worker of the private file with the access to the cluster
 STANDALONE_OPTIONS = HOST_OPTIONS | {REST_PORT_OPTION, REST_SCHEME_OPTION, REST_MASTERS_OPTION, CONFIG_FILE_OPTION}
 REST_PORT = "6066"  # Spark's own default
 MAIN_CLASS = "org.apache.spark.deploy.PythonRunner"
-# The JVM only waits for the supervisor: one compiler and one collector's thread are enough.
+# The JVM only waits for the supervisor: one compiler and a single-threaded collector are enough.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _PROVEN = ("FINISHED", "FAILED", "KILLED")
-# What the JVM has started is ended by its supervisor, which learns of its end at once, and killed within milliseconds.
+# The supervisor learns of the JVM's end immediately, and kills its processes within milliseconds.
 _SETTLE_SECONDS = 1.0
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _AUTHENTICATION = ("spark.authenticate", "spark.authenticate.enableSaslEncryption")
@@ -78,9 +78,9 @@ class StandaloneEngine:
     """Starts drivers on the workers of a standalone cluster.
 
     :param config: Storage of the graphs, and options of the engine for all jobs.
-    :param launch_seconds: How long a driver of which no answer came may take to report itself.
+    :param launch_seconds: Time for a driver to report itself after the answer to its launch was lost.
     :param sleep: Waits, in place of ``time.sleep``.
-    :raises ConfigurationError: The connection has options for it that nothing reads.
+    :raises ConfigurationError: The connection has options that this engine does not read.
     """
 
     name = STANDALONE
@@ -97,7 +97,7 @@ class StandaloneEngine:
         self._settled: set[str] = set()
 
     def check(self, target: Target) -> None:
-        """Refuse what is no standalone cluster, and options that nothing reads.
+        """Refuse targets other than a standalone cluster, and options that this engine does not read.
 
         :raises ConfigurationError: The master is no ``spark://`` URL, or an option is wrong.
         """
@@ -110,16 +110,16 @@ class StandaloneEngine:
         rest_urls(target.master, engine_options(self.config, target))
 
     def check_host(self) -> None:
-        """Take every host: the drivers run on the workers of the cluster."""
+        """Accept every host: the drivers run on the workers of the cluster."""
 
     def host_warnings(self) -> tuple[str, ...]:
-        """Return nothing: no event of this host ends a driver."""
+        """Return an empty tuple: events of this host do not end a driver."""
         return ()
 
     def spark_of(self, target: Target) -> SparkOfTarget:
-        """Return the Spark of the cluster, as its masters report it: workers and drivers have the same.
+        """Return the Spark of the cluster, as its masters report it; workers and drivers have the same release.
 
-        Its release is not known where no master answers, and where an option names another Spark for the drivers.
+        The release is unknown if the masters do not answer, or if an option names another Spark for the drivers.
 
         :raises ConfigurationError: As :func:`rest_urls`.
         """
@@ -134,11 +134,11 @@ class StandaloneEngine:
         return SparkOfTarget(where, None)
 
     def launch(self, ticket: Ticket) -> Handle:
-        """Ask the active master for a driver.
+        """Request a driver from the active master.
 
         :raises ConfigurationError: The master refuses it.
-        :raises StorageUnavailableError: No master is active, or none can be reached: nothing was launched.
-        :raises OutcomeUnknownError: A master was asked and did not answer: a driver may have come of it.
+        :raises StorageUnavailableError: The masters are inactive or unreachable; the engine launched no driver.
+        :raises OutcomeUnknownError: The answer to the request was lost: the master may have created a driver.
         """
         graph = JobGraph.from_bytes(
             get_blob(open_store(self.config), ticket.graph.sha256), source=f"job graph {ticket.graph.sha256[:12]}"
@@ -169,14 +169,14 @@ class StandaloneEngine:
             said.append(f"{url} is {answer.standby}")
         raise StorageUnavailableError(
             f"no master of {graph.target.master} takes a driver: {'; '.join(said)}",
-            next_step="Start a master with spark.master.rest.enabled=true. Before Spark 4 one with "
+            next_step="Start a master with spark.master.rest.enabled=true. Before Spark 4 a master with "
             "spark.authenticate.secret has no REST server, and the standalone engine cannot use it",
         )
 
     def observe(self, submission_id: str, handle: Handle | None) -> Observation:
-        """Ask all masters about a driver.
+        """Request the state of a driver from all masters.
 
-        Without a handle nothing is known: masters do not know our ids. The driver's supervisor reports itself.
+        Without a handle it is unknown: masters do not know our ids. The driver's supervisor reports itself.
         """
         del submission_id
         if handle is None:
@@ -184,7 +184,7 @@ class StandaloneEngine:
         driver = StandaloneDriver.of(handle)
         seen = _ask_all(driver)
         states = {answer.state: answer for answer in seen.answers}
-        # Of two masters that both believe to be active, the one that has seen more of the driver may be the old one.
+        # If two masters both consider themselves active, the one with the more advanced state may be the old one.
         for state in ("RUNNING", "SUBMITTED"):
             if state in states:  # guard: one-master-proves-against-another
                 return Running(handle) if state == "RUNNING" else Pending("no worker has room for it yet")
@@ -196,9 +196,9 @@ class StandaloneEngine:
         return Gone(f"{driver.driver} is {proof.state}: the worker {proof.worker} saw its JVM exit")
 
     def terminate(self, handle: Handle) -> None:
-        """Ask the cluster to end a driver; its supervisor kills everything and reports, and the JVM waits for that.
+        """Request the end of a driver from the cluster; its supervisor kills and reports, and the JVM waits for that.
 
-        :raises JobStateError: No active master can be asked.
+        :raises JobStateError: An active master cannot be reached.
         """
         driver = StandaloneDriver.of(handle)
         said: list[str] = []
@@ -209,7 +209,7 @@ class StandaloneEngine:
                 said.append(str(error))
                 continue
             if not answer.standby:
-                return  # it was asked, or it has ended: ``observe`` says which
+                return  # requested, or already ended: ``observe`` distinguishes them
             said.append(f"{url} is {answer.standby}")
         raise JobStateError(
             f"{driver.driver} could not be ended: {'; '.join(said)}",
@@ -217,14 +217,14 @@ class StandaloneEngine:
         )
 
     def _settle(self, driver: str, state: str) -> None:
-        """Wait, once for a driver, until the kernel has told its supervisor of the JVM's end."""
+        """Wait, once per driver, until the kernel has notified its supervisor of the JVM's end."""
         if state != "FINISHED" and driver not in self._settled:
             self._sleep(_SETTLE_SECONDS)
             self._settled.add(driver)
 
 
 class _Seen:
-    """What the masters say about one driver."""
+    """The masters' answers about one driver."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -274,7 +274,7 @@ def rest_urls(master: str, options: dict[str, str]) -> tuple[str, ...]:
 
 
 def environment_of(ticket: Ticket, blank: StandaloneDriver, options: dict[str, str]) -> dict[str, str]:
-    """Return what the supervisor finds in its environment. The master shows it: no secret, nothing of the user's."""
+    """Return the environment of the supervisor. The master shows it: no secret, no user data."""
     ticket = ticket.model_copy(update={"config": ConfigSource.MACHINE})
     values = {
         SUBMISSION_VARIABLE: ticket.submission_id,
@@ -289,9 +289,9 @@ def environment_of(ticket: Ticket, blank: StandaloneDriver, options: dict[str, s
 
 
 def properties_of(graph: JobGraph, ticket: Ticket) -> dict[str, str]:
-    """Return the conf of the JVM around the supervisor. The master shows it: of the user's only what a driver needs.
+    """Return the conf of the supervisor's JVM. The master shows it: of the user's keys, only those a driver needs.
 
-    The memory is what the worker sets aside for the driver that the supervisor starts.
+    The memory is the amount that the worker reserves for the driver that the supervisor starts.
     """
     values = {
         "spark.app.name": f"spark-ha-{ticket.submission_id}",
@@ -300,7 +300,7 @@ def properties_of(graph: JobGraph, ticket: Ticket) -> dict[str, str]:
         "spark.driver.supervise": "false",
         "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
     }
-    # The JVM speaks with its worker. The secret is not among them: it is in the environment that a worker gives.
+    # The JVM communicates with its worker. The secret is not included: the worker provides it in the environment.
     values |= {key: value for key, value in graph.conf.items() if speaks_as(key)}
     memory = graph.driver_memory or graph.conf.get("spark.driver.memory")
     cores = graph.conf.get("spark.driver.cores")
@@ -310,14 +310,14 @@ def properties_of(graph: JobGraph, ticket: Ticket) -> dict[str, str]:
 
 
 def speaks_as(key: str) -> bool:
-    """Whether a key of the conf says how processes of the cluster authenticate and encrypt, and is no secret. Pure."""
+    """Return whether a conf key configures authentication or encryption in the cluster, and is no secret. Pure."""
     return key in _AUTHENTICATION or key.startswith(_ENCRYPTION)
 
 
 def _refused(url: str, answer: Answer) -> ConfigurationError:
     return ConfigurationError(
         f"the master at {url} refuses the driver: {answer.message}",
-        next_step="Check the address of its REST server, and the resources that the driver asks for",
+        next_step="Check the address of its REST server, and the resources that the driver requests",
     )
 
 

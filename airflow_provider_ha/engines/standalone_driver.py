@@ -21,7 +21,7 @@ class StandaloneDriver(Model):
     """A driver of a standalone cluster.
 
     :param masters: REST servers of all masters, ``http://host:port``, separated by commas.
-    :param driver: The master's id of the driver; empty in what a driver is launched with, before there is one.
+    :param driver: The master's id of the driver; empty at launch, before it has one.
     """
 
     masters: str
@@ -46,7 +46,7 @@ class StandaloneDriver(Model):
 
     @classmethod
     def of(cls, handle: Handle) -> StandaloneDriver:
-        """Return what a handle refers to.
+        """Return the driver of a handle.
 
         :raises RecordCorruptError: It is not the handle of a driver of a standalone cluster.
         """
@@ -63,7 +63,7 @@ def complete_handle(handle: Handle, driver_log: Path) -> Handle:
 
     :raises RecordCorruptError: As :meth:`StandaloneDriver.of`.
     """
-    # A worker runs a driver in a directory whose name is the master's id of the driver.
+    # A worker runs a driver in a directory named after the master's id of the driver.
     driver = StandaloneDriver.of(handle).model_copy(update={"driver": Path.cwd().name})
     log_uri = file_uri(socket.gethostname(), str(driver_log))
     return driver.handle(log_uri=log_uri, ui_uri=os.environ.get(_PAGE_VARIABLE, ""))

@@ -1,6 +1,6 @@
-"""Whether a script that waits may still come to a start of a query, by the text of what is being executed.
+"""Decides from a waiting script's source whether the script may still reach a start of a query.
 
-What is not known is a yes: the script then goes on, and a proof finds its query.
+An unknown case counts as yes: the script then continues, and a proof finds its query.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def may_start_again(directory: Path) -> bool:
-    """Whether the calling thread may come to a start of a query after its current statement.
+    """Return whether the calling thread may reach a start of a query after its current statement.
 
-    :param directory: Where the script and its modules lie.
+    :param directory: Directory of the script and its modules.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the public way reads the sources of every frame
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the public function reads the source of each frame
     while frame is not None:
         file = Path(frame.f_code.co_filename)
         if file.is_relative_to(directory) and _goes_on(file, frame):
@@ -40,10 +40,10 @@ def _goes_on(file: Path, frame: FrameType) -> bool:
 
 
 def starts_after(module: ast.Module, line: int, scope_line: int) -> bool:
-    """Whether what is executed at a line may come to a start after it. Pure.
+    """Return whether execution at a line may reach a start after that line. Pure.
 
-    :param line: Line that is executed.
-    :param scope_line: First line of the function whose line it is.
+    :param line: The executed line.
+    :param scope_line: First line of the function that contains it.
     """
     names = _starting_names(module)
     scope = _scope(module, line, scope_line)
@@ -69,7 +69,7 @@ def _parsed(file: Path) -> ast.Module | None:
 
 
 def _starting_names(module: ast.Module) -> frozenset[str]:
-    """Return the names of functions and classes that hold a start, or the name of another one that does."""
+    """Return the names of functions and classes that contain a start, directly or through another such name."""
     known, found = frozenset({""}), frozenset[str]()
     named = [node for node in ast.walk(module) if isinstance(node, _Named)]
     while found != known:
@@ -79,7 +79,7 @@ def _starting_names(module: ast.Module) -> frozenset[str]:
 
 
 def _mentions(node: ast.AST, names: frozenset[str]) -> bool:
-    """Whether a node names a start, or one of *names*; a plain variable may be called ``start``, too."""
+    """Return whether a node names a start or any of *names*; a plain variable may also be called ``start``."""
     if isinstance(node, ast.Attribute):
         return node.attr in _STARTS or node.attr in names
     return isinstance(node, ast.Name) and node.id in names
@@ -95,7 +95,7 @@ def _scope(module: ast.Module, line: int, scope_line: int) -> _Scope:
 
 
 def _own_nodes(scope: _Scope) -> Iterator[ast.AST]:
-    """Yield what is executed in a scope itself: a function that is only defined there is executed by its name."""
+    """Yield the nodes that a scope itself executes; a function defined there is executed by its name."""
     waiting = list(ast.iter_child_nodes(scope))
     while waiting:
         node = waiting.pop()
@@ -105,7 +105,7 @@ def _own_nodes(scope: _Scope) -> Iterator[ast.AST]:
 
 
 def _other_branches(node: ast.AST, line: int) -> list[ast.stmt | ast.ExceptHandler]:
-    """Return what is not executed after a line of a branch: ``else``, or the handlers of what has not failed."""
+    """Return the statements skipped after a line of a branch: ``else``, or the handlers when nothing has failed."""
     if isinstance(node, ast.If) and any(_holds(each, line) for each in node.body):
         return list(node.orelse)
     if isinstance(node, ast.Try) and any(_holds(each, line) for each in node.body):

@@ -1,7 +1,7 @@
 """The child of a proof: Spark loads a batch from a copy, and starts the query on it.
 
-``python -m airflow_provider_ha.proof.main REQUEST`` answers on stdout, one line of JSON at a time. All other
-output (of Spark, of the script) goes to stderr. It ends without stopping Spark: its parent kills all of it.
+``python -m airflow_provider_ha.proof.main REQUEST`` answers on stdout, one JSON object per line. All other output (of
+Spark, of the script) goes to stderr. It ends without stopping Spark: its parent kills the whole process tree.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from airflow_provider_ha.uris import file_uri, list_item
 log = logging.getLogger(__name__)
 
 _DYING_SECONDS = 1.0
-# Up to so many bytes Spark is busy with its own start, where the work of the second compiler does not pay off.
+# Up to this size Spark is busy with its own start, and the second compiler does not pay off.
 _SMALL = 64 << 20
 _QUICK_START = "-XX:TieredStopAtLevel=1"
 
 
 class AnswerWriter:
-    """Writes answers; once the JVM is gone, the last errors of Spark are no answer."""
+    """Writes answers. Once the JVM is gone, later errors of Spark do not count as answers."""
 
     def __init__(self, descriptor: int) -> None:
         self._stream = os.fdopen(descriptor, "w", encoding="utf-8")
-        #: Whether Spark said no to anything: then nothing is started.
+        #: Whether Spark has refused a reading; the query is then not started.
         self.refused = False
 
     def say(self, answer: Answer) -> None:
-        """Say one answer, at once."""
+        """Write one answer and flush it."""
         if answer.event is Event.REFUSED:
             if (died := jvm_death()) is not None:
                 answer = Answer(event=Event.UNABLE, reason=died)
@@ -60,13 +60,13 @@ class AnswerWriter:
 
 
 def _public(answer: Answer) -> Answer:
-    """Return an answer as it may be in a report: the script's own exceptions may hold what the script was given."""
+    """Return a publishable answer: the script's own exceptions may contain its arguments."""
     errors = tuple(error.model_copy(update={"message": public(error.message)}) for error in answer.errors)
     return answer.model_copy(update={"reason": public(answer.reason), "errors": errors})
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the request file asks for."""
+    """Execute the request in the request file."""
     voice = AnswerWriter(os.dup(1))
     os.dup2(2, 1)
     log_beside_the_script()
@@ -82,13 +82,13 @@ def main(arguments: list[str]) -> None:
 
 
 def leave(voice: AnswerWriter) -> NoReturn:
-    """End at once: nothing more of a script is executed, and Spark's threads and the JVM are the parent's to end."""
+    """Exit immediately: the script executes no further code, and the parent ends Spark's threads and the JVM."""
     voice.say(Answer(event=Event.DONE))
     os._exit(0)
 
 
 def prove(request: ProofRequest, voice: AnswerWriter) -> None:
-    """Load, then start, and report the result of each."""
+    """Load, then start, and report each result."""
     properties = spark_properties(request)
     write_private(request.scratch / "spark.properties", render(properties))
     file = shlex.quote(str(request.scratch / "spark.properties"))
@@ -106,7 +106,7 @@ def prove(request: ProofRequest, voice: AnswerWriter) -> None:
 
 
 def forced(request: ProofRequest) -> dict[str, str]:
-    """Return the conf that no application can change: everything stays on this host, and in the scratch directory."""
+    """Return the conf that applications cannot change: everything stays on this host, in the scratch directory."""
     temporary = request.scratch / "spark"
     return {
         "spark.master": f"local[{request.cores}]",
@@ -123,13 +123,13 @@ def forced(request: ProofRequest) -> dict[str, str]:
 
 
 def spark_properties(request: ProofRequest) -> dict[str, str]:
-    """Return the conf of the JVM: the application's, under what a proof needs."""
+    """Return the conf of the JVM: the application's, overridden by the proof's requirements."""
     application, temporary = request.application, request.scratch / "spark"
     temporary.mkdir(exist_ok=True)
     values = dict(application.conf) if application else {}
     said = values.get("spark.driver.extraJavaOptions", "")
     quick = f"{_QUICK_START} " if request.size <= _SMALL else ""
-    # Of two options that say the same thing the JVM takes the last one: the application's.
+    # If an option appears twice, the JVM takes the last one: the application's.
     escaped = str(temporary).replace("\\", r"\\").replace('"', r"\"")
     values["spark.driver.extraJavaOptions"] = f'{quick}{said} -Djava.io.tmpdir="{escaped}"'.strip()
     lists = {
@@ -149,7 +149,7 @@ def spark_properties(request: ProofRequest) -> dict[str, str]:
 
 
 def keep_at_home(jvm: Any, conf: dict[str, str]) -> None:
-    """Let every context of this process have *conf*, also where the script sets another value."""
+    """Force *conf* on every context of this process, even if the script sets another value."""
     from pyspark import SparkContext  # pyspark is imported inside functions
 
     make: Callable[..., Any] = SparkContext._initialize_context  # noqa: SLF001  # every context comes through it
@@ -164,7 +164,7 @@ def keep_at_home(jvm: Any, conf: dict[str, str]) -> None:
 
 
 def jvm_death() -> str | None:
-    """Return how the JVM died; ``None`` while it lives, or when there never was one."""
+    """Return how the JVM died; ``None`` while it lives, or if it was never started."""
     from pyspark import SparkContext  # as above
 
     made = SparkContext._gateway  # noqa: SLF001  # it has no public name
@@ -184,18 +184,19 @@ def _session() -> Any:
 
 
 def load_state(session: Any, request: ProofRequest, say: Callable[[Answer], None]) -> None:
-    """Try every reading, each for itself, and report the result."""
+    """Try every reading independently, and report each result."""
     # Made with the first query of a session; the data source takes it for granted (Cannot find endpoint ...).
     session._jsparkSession.streams()  # noqa: SLF001  # pyspark's own way makes only its Python half
     # The data source does not look into the commit log for it.
     session.conf.set(FORMAT_VERSION, "2" if request.state_by_id else "1")
     opened = os.open(request.copy_directory, os.O_RDONLY | os.O_DIRECTORY)
-    # By a name without signs: the data source escapes a path twice (`%20`, then `%2520`), and looks somewhere else.
+    # Through a name without special characters: the data source escapes a path twice (`%20`, then `%2520`), and looks
+    # elsewhere.
     place = f"/proc/{os.getpid()}/fd/{opened}"
     for reading in request.readings:
         try:
             rows = _rows(session, place, request.batch, reading)
-        except Exception as error:  # noqa: BLE001, PERF203  # any exception of Spark is its answer to this one
+        except Exception as error:  # noqa: BLE001, PERF203  # any exception of Spark is its answer to this reading
             say(Answer(event=Event.REFUSED, reading=reading, errors=chain(error)))
         else:
             say(Answer(event=Event.LOADED, reading=reading, rows=rows))
@@ -205,7 +206,7 @@ def load_state(session: Any, request: ProofRequest, say: Callable[[Answer], None
 def _rows(session: Any, place: str, batch: int, reading: StateReading) -> tuple[int, ...]:
     frame = session.read.format("statestore").options(**options(reading, batch)).load(place)
     found = {row["partition_id"]: row["count"] for row in frame.groupBy("partition_id").count().collect()}
-    # A partition without a row is not in the answer, although it was loaded.
+    # A partition without a row is missing from the answer, although it was loaded.
     return tuple(found.get(partition, 0) for partition in range(frame.rdd.getNumPartitions()))
 
 

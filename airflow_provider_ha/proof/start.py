@@ -1,10 +1,10 @@
-"""Starts the query of a script on a copy, with no sink, for one batch that has no input.
+"""Starts the query of a script on a copy, with no sink, for one batch without input.
 
-The script runs up to the start of that query and no further: the process ends there, so that no ``finally``, no
-``__exit__``, no function of ``atexit`` and no statement behind a wait is executed, which would clean up what the
-running job works with. Its other queries are not started at all: they get a handle that has ended. Where the script
-waits for one of them it goes on while a start may follow (:mod:`~.further_starts`), and ends there otherwise. Nothing
-that the script says of trigger, sink or checkpoint location comes to pass.
+The script runs up to the start of that query, where the process ends. So no ``finally``, ``__exit__``, ``atexit``
+function or statement after a wait is executed: they would clean up resources of the running job. The script's other
+queries are not started: they get the handle of an ended query. When the script waits for such a query, it continues if
+a start may follow (:mod:`~.further_starts`), and otherwise ends there. The script's trigger, sink and checkpoint
+location have no effect.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _OTHERS_SECONDS = 30.0
 
 
 class ProvingStarter:
-    """Starts the one query, reports the result, and ends the process.
+    """Starts the wanted query, reports the result, and ends the process.
 
     :param script: The script that starts it.
-    :param say: Gets the answer.
-    :param leave: Ends the process at once.
+    :param say: Receives the answer.
+    :param leave: Ends the process immediately.
     """
 
     def __init__(
@@ -70,48 +70,48 @@ class ProvingStarter:
         self._passed: list[str] = []
         self._waiting: set[threading.Thread] = set()
         self._resting: set[threading.Thread] = set()
-        self._found = threading.Lock()  # held from the start of the query on
+        self._found = threading.Lock()  # held from the start of the query onwards
 
     def start(self, writer: Any, path: str | None) -> Any:
-        """Start the query of *writer* when it is the one, and end; else return the handle of one that has ended."""
+        """Start the query of *writer* if it is the wanted one, and exit; else return the handle of an ended query."""
         noted = notes(writer)
         if self._request.query is not None and not noted.name:
-            with suppress(ApplicationRefusedError):  # then it is not the one: that has a name
+            with suppress(ApplicationRefusedError):  # then it is another query: the wanted one has a name
                 name_query(writer, path)
         if not is_wanted(self._request, noted):
             self._seen.append(noted.name or "(unnamed)")
             return EndedQuery(noted.name, self.wait)
-        self._found.acquire()  # no thread of the script is told anything from now on
+        self._found.acquire()  # from now on no thread of the script gets an answer
         self._say(self._prove(writer, noted))
         return self._leave()
 
     def wait(self, what: str) -> None:
-        """Return where the script has to go on to come to the start of the query; else :meth:`rest`.
+        """Return if the script must continue to reach the start of the query; else call :meth:`rest`.
 
-        :param what: What the script waits for.
+        :param what: The object of the script's wait.
         """
         self._let_others_come()
-        again = what in self._passed  # it goes round
+        again = what in self._passed  # the script loops
         if again or not may_start_again(self._script.directory):
             self.rest("")
         self._passed.append(what)
 
     def _let_others_come(self) -> None:
-        """Return when no other thread of the script may come to the start of the query any more, or not for long."""
+        """Return when no other thread of the script may reach the start of the query, or after a short time."""
         me, end = threading.current_thread(), time.monotonic() + _OTHERS_SECONDS
         self._waiting.add(me)
         while self._others() - self._waiting - self._resting and time.monotonic() < end:
             time.sleep(_LOOK_SECONDS)
-        with self._found:  # a thread that has come to it keeps this lock
+        with self._found:  # a thread that reached it keeps this lock
             self._waiting.discard(me)
 
     def _others(self) -> set[threading.Thread]:
         return {threading.main_thread(), *self._script.threads.left()} - {threading.current_thread()}
 
     def rest(self, failure: str) -> NoReturn:
-        """Let the calling thread of the script do nothing more; the last one answers that nothing was started.
+        """Stop the calling thread of the script; the last thread answers that the query was not started.
 
-        :param failure: Why the script failed; empty when it did not.
+        :param failure: Why the script failed; empty if it did not.
         """
         self._resting.add(threading.current_thread())
         while self._others() - self._resting:
@@ -124,9 +124,7 @@ class ProvingStarter:
         started = f"it starts {', '.join(self._seen)}" if self._seen else "it starts no query"
         why = failure or f"{self._script.name} has ended"
         wanted = self._request.query or self._request.original.rstrip("/").rpartition("/")[2]
-        passed = (
-            f"; what it does after it has waited for {', '.join(self._passed)} was executed" if self._passed else ""
-        )
+        passed = f"; its code after the wait for {', '.join(self._passed)} was executed" if self._passed else ""
         return Answer(event=Event.UNABLE, reason=f"query {wanted!r} was not started: {why}; {started}{passed}")
 
     def _prove(self, writer: Any, noted: WriterNotes) -> Answer:
@@ -151,14 +149,14 @@ class ProvingStarter:
 
 
 class ProvingPatches(Patches):
-    """The calls of pyspark that a script meets whose query is to be proven."""
+    """Patches the pyspark calls of a script whose query is to be proven."""
 
     def __init__(self, starter: ProvingStarter) -> None:
         super().__init__(Lifecycle(), QueryRegistry(SystemClock()), starter)
         self._proving = starter
 
     def location_of_table(self, writer: Any, name: str) -> str | None:
-        """Return where a table lies, or would be made: nothing is written to it."""
+        """Return the location of a table, existing or to be made: the proof does not write to it."""
         return location_of(writer, name)
 
     def _await_any(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,7 +183,7 @@ def start_query(request: ProofRequest, say: Callable[[Answer], None], leave: Cal
     """Run the script until it starts the query, report the result, and end the process.
 
     :param request: Names the application.
-    :param leave: Ends the process at once.
+    :param leave: Ends the process immediately.
     """
     application = request.application
     if application is None:
@@ -200,7 +198,7 @@ def start_query(request: ProofRequest, say: Callable[[Answer], None], leave: Cal
 
 
 def is_wanted(request: ProofRequest, noted: WriterNotes) -> bool:
-    """Whether a query is that of the checkpoint: by the name that was asked for, else by where the script keeps it."""
+    """Return whether a query is the checkpoint's: by the requested name, else by the script's location for it."""
     if request.query is not None:
         return request.query in {noted.name, query_directory(noted.name or "")}
     location = noted.options.get("checkpointlocation")
@@ -210,7 +208,7 @@ def is_wanted(request: ProofRequest, noted: WriterNotes) -> bool:
 
 
 def _place(location: str) -> str:
-    """Return the one spelling of a place that can be read here; of another one, what was said."""
+    """Return the canonical form of a location that can be read here; another location is returned as given."""
     if is_local(location):
         return str(local_path(location).resolve())
     try:

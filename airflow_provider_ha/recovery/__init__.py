@@ -1,1 +1,1 @@
-"""What a loss means for its run, and the transactions that act on it: shared by supervisors and the control plane."""
+"""The consequences of a loss for its run, and the transactions for them: shared by supervisors and control plane."""

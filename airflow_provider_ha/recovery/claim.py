@@ -1,7 +1,7 @@
-"""Claiming a submission: of many that want to submit a run again, one does (design, contract 9).
+"""Claiming a submission: of several processes that want to resubmit a run, only one does (design, contract 9).
 
 Invariant: the node of a submission is created once, in one transaction with the check that the run is live and the
-newest one, and with the recovery of the lost epoch. The id in the node says whose it is, also when the answer is lost.
+newest, and with the recovery of the lost epoch. The id in the node identifies its owner even if the answer is lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def new_submission(
     :param by: The submitter.
     :param engine: Name of the engine that runs it.
     :param lost_epoch: Epoch whose loss it recovers.
-    :param accept_loss: Whether the batch in flight may be executed without input that is gone.
+    :param accept_loss: Whether the batch in flight may run without its missing input.
     """
     return Submission(
         attempt=attempt,
@@ -54,15 +54,15 @@ def new_submission(
 def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, ...] = ()) -> bool:
     """Create the node of a submission; ``False`` when another one has its number, or the run has a result.
 
-    Also ``False`` when a cancel of the run is open: the caller ends the run instead, for the driver that was asked to
-    is dead. Idempotent: called again with the same submission, it says the same.
+    Also ``False`` when a cancel of the run is open: its driver is dead, so the caller ends the run instead. Idempotent:
+    a repeated call with the same submission returns the same value.
 
     :param also: Operations of the same transaction.
-    :raises LeadershipError: This process does not lead the cluster any more, in whose name it acts.
-    :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
+    :raises LeadershipError: This process acts for the cluster and no longer leads it.
+    :raises JobStateError: The run is live but has no graph pointer, so it cannot be started.
     """
     path = job.paths.submission(run, submission.attempt)
-    # Before its node: what was ever acknowledged can be made again from storage alone.
+    # Before its node: everything acknowledged can be rebuilt from storage alone.
     job.journal.submission(Run.from_bytes(job.coordinator.get(job.paths.run(run)).data, source="the run"), submission)
     if operations.open_cancels(job.coordinator, job.paths, run):  # guard: claim-undoes-a-cancel
         return _is_made(job, path, submission)
@@ -76,20 +76,20 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
     except (NodeMissingError, VersionConflictError) as error:
         if error.path != live.path:
             raise
-        return False  # the run has ended since it was looked at
+        return False  # the run has ended since it was read
     except (NodeExistsError, OutcomeUnknownError):
         return _is_made(job, path, submission)
     return True
 
 
 def _is_made(job: JobRecords, path: str, submission: Submission) -> bool:
-    """Whether an earlier call, whose answer was lost, has made the node: if and only if its own id is there."""
+    """Return whether an earlier call, whose answer was lost, has made the node: only then does it hold its own id."""
     found = read_record(job.coordinator, path, Submission)
     return found is not None and found[0] == submission  # guard: claim-of-a-loss
 
 
 def note_started(job: JobRecords, run: int, submission: Submission, handle: Handle) -> None:
-    """Write down that an engine has taken a submission: in storage, and once beside its node."""
+    """Record that an engine has taken a submission: in storage, and once next to its node."""
     started = SubmissionStarted(handle=handle)
     job.journal.started(run, submission, started)
     create_once(job.coordinator, job.paths.submission_started(run, submission.attempt), started)
@@ -100,8 +100,8 @@ def note_not_launched(
 ) -> None:
     """Write the exit of a submission that never had a driver.
 
-    :param outage: Whether an outage kept it from being started: it counts as no attempt then.
-    :param unfit: Whether the place kept it from being started (:mod:`~airflow_provider_ha.recovery.unfit`).
+    :param outage: Whether an outage prevented its start: then it does not count as an attempt.
+    :param unfit: Whether the place prevented its start (:mod:`~airflow_provider_ha.recovery.unfit`).
     """
     reason = public(reason)
     record = SubmissionExit(code=NOT_LAUNCHED, reason=reason, outage=outage, at=job.clock.now())
@@ -124,9 +124,9 @@ def _recovery(job: JobRecords, run: int, submission: Submission, lost_epoch: int
 def _while_live(job: JobRecords, run: int, attempt: int) -> SetData | None:
     """Return the write that asserts that the run has no result; ``None`` when it has one.
 
-    A transaction cannot check that a node is absent. The graph pointer can stand for it: it is removed, or given to the
-    next run, with the result. Without this, a recovery decided before a cancel would be submitted after it. It is not
-    only checked but names the attempt from then on, for those who look at many jobs at once.
+    A transaction cannot check that a node is absent. The graph pointer can replace that check: it is removed, or given
+    to the next run, with the result. Without this, a recovery decided before a cancel would be submitted after it. The
+    pointer is written, not only checked: it then names the attempt, for readers of many jobs.
     """
     node = job.coordinator.find(job.paths.job_graph)
     if node is not None:

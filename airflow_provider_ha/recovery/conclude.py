@@ -1,7 +1,7 @@
-"""Ending a run without a driver: take the job's lock, write the result, give the lock back (design, contract 1).
+"""Ends a run without a driver: take the job's lock, write the result, release the lock (design, contract 1).
 
-A process that is not the leader changes a job only as its leader. So the epoch grows by one, and a driver that comes up
-late finds a result and refuses itself.
+A process changes a job only as its leader. So the epoch grows by one, and a driver that comes up late finds a result
+and refuses to run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def conclude(
 ) -> RunResult:
     """Write the result of the newest run, and remove its graph pointer, in one fenced transaction.
 
-    :param operation: The request that ends it; the transaction answers all that asked for an end.
+    :param operation: The request that ends it; the transaction answers all requests for an end.
     :param failure: The error that ends the run.
     :param exhausted: Whether the run has used up its restarts.
     :raises JobStateError: There is no live run, or it has a leader.
@@ -56,7 +56,7 @@ def conclude(
             raise _over(job, number)
 
     with take_lock(job, number, admit=admit) as leadership:
-        admit()  # a driver may have led, and ended the run, between the first look and the grant
+        admit()  # a driver may have led, and ended the run, between the first check and the grant
         result = RunResult(
             state=state,
             epoch=leadership.epoch,
@@ -88,10 +88,10 @@ def conclude_given_up(job: JobRecords, decision: GiveUp, *, by: str) -> RunResul
 def take_lock(
     job: JobRecords, run: int, *, admit: Callable[[], None] | None = None, timeout: float | None = None
 ) -> Leadership:
-    """Lead a job that has no driver, for one short action; release it at once.
+    """Lead a job that has no driver for one short action, then release the lock.
 
-    :param run: The run that the action is for, shown to people who look at the leader during the action.
-    :param admit: Called before the lock is asked for; what it raises ends the wait.
+    :param run: The run of the action, shown as the leader's run during the action.
+    :param admit: Called before the lock is requested; an exception from it ends the wait.
     :param timeout: Seconds to wait for it; a few when left out.
     :raises LeadershipUnavailableError: Another process leads the job.
     """
@@ -115,7 +115,7 @@ def take_lock(
 def brief_commit(job: JobRecords, run: int) -> Callable[..., list[int]]:
     """Return a commit that leads a job without a driver for each transaction alone; it raises as :func:`take_lock`.
 
-    For what takes long in between: nothing renews the lease of a lock that is taken for one action.
+    For slow work between the transactions: the lease of a lock taken for one action is not renewed.
     """
 
     def commit(*ops: Op) -> list[int]:

@@ -16,23 +16,23 @@ from airflow_provider_ha.recovery.repeated import repeated_failure
 from airflow_provider_ha.recovery.restart import Resubmit, decide, failures_in_a_row, without_a_word
 
 
-LOOPS_FROM = 2  # failures in a row: the first one may be over when the next attempt runs
+LOOPS_FROM = 2  # failures in a row: the first one may be resolved when the next attempt runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastFailure:
-    """How the newest attempt of a job that was lost ended.
+    """The end of a job's newest lost attempt.
 
-    :param run: Number of its run when it is an earlier one: the newest run has lost no attempt; else ``None``.
+    :param run: Number of its run if that is an earlier one (the newest run has lost no attempt); else ``None``.
     :param attempt: Its number.
     :param at: Time at which all its processes were dead; ``None`` without proof.
     :param reason: As its supervisor wrote it.
-    :param failure: As the driver reported it; ``None`` for one that was killed.
+    :param failure: As the driver reported it; ``None`` for a killed driver.
     :param times: How often the same error has come at the same place; 0 for an end without an error.
     :param since: When it came first.
-    :param in_a_row: How many of the newest attempts have failed, this one included, over all runs that failed; 0 once
-        a driver has led for long since, or the run is over without a failure.
-    :param log: Where the driver's log is.
+    :param in_a_row: Number of newest attempts that have failed, this one included, over all runs that failed; 0 once a
+        driver has led for long enough since, or the run is over without a failure.
+    :param log: Location of the driver's log.
     """
 
     run: int | None = None
@@ -47,7 +47,7 @@ class LastFailure:
 
     @property
     def loops(self) -> bool:
-        """Whether a person should look at the job for it, in each state between two attempts."""
+        """Whether a person should check the job for this, in each state between two attempts."""
         return self.in_a_row >= LOOPS_FROM
 
     @property
@@ -65,7 +65,7 @@ class LastFailure:
 
 
 def how_it_ended(left: SubmissionExit) -> str:
-    """Return in one line how an attempt ended: what failed, and where."""
+    """Return in one line how an attempt ended: the failure, and its place."""
     return _in_one_line(left.failure, left.reason)
 
 
@@ -103,11 +103,11 @@ def losses_of(snapshot: JobSnapshot, options: HaOptions | None, *, now: datetime
 
 
 def last_failure(snapshot: JobSnapshot, options: HaOptions, *, now: datetime) -> LastFailure | None:
-    """Return how the newest attempt of a job that was lost ended; ``None`` when none was.
+    """Return how a job's newest lost attempt ended; ``None`` if it has lost none.
 
-    Of a run that has lost none, it is that of the run before it, when that failed.
+    If the newest run has lost no attempt, this is the end of the previous run, provided that it failed.
 
-    Where the options of the run would cost a read of storage, those that a job has by default are taken.
+    If reading the run's options would cost an access to storage, the job's default options are used.
     """
     run, leader = snapshot.run, snapshot.leader
     if run is None:
@@ -133,13 +133,13 @@ def failure_of(
     led_since: datetime | None,
     before: EarlierFailures | None = None,
 ) -> LastFailure | None:
-    """Return how the newest of these attempts of a run that was lost ended; ``None`` when none was.
+    """Return how a run's newest lost attempt ended; ``None`` if it has lost none.
 
-    This is the one rule for list, page, command, task and alerts: a failure counts also when it ended its run.
+    List, page, command, task and alerts share this rule: a failure counts even when it ended its run.
 
     :param submissions: The newest ones, or all, ascending.
     :param lost: Whether the newest one has ended.
-    :param led_since: Since when it leads; ``None`` when it does not.
+    :param led_since: Start of its leadership; ``None`` when it does not lead.
     :param before: The failures of the runs before it.
     """
     ended = submissions if lost else submissions[:-1]
@@ -175,7 +175,7 @@ def _of_earlier_run(before: EarlierFailures, in_a_row: int) -> LastFailure:
 
 
 def failures_before(run: RunView | None) -> EarlierFailures | None:
-    """Return the failures in a row for the run after *run*; ``None`` when that did not fail. Pure."""
+    """Return the failures in a row for the run after *run*; ``None`` if *run* did not fail. Pure."""
     if run is None or run.result is None or run.result.state is not JobState.FAILED:
         return None
     at, before = run.result.at, run.run.failures

@@ -1,17 +1,18 @@
-"""The classification of failures: which error ends its run, and after how many times.
+"""The classification of failures: which error ends its run, and after how many occurrences.
 
-What decides is the progress of the run, and whether an error comes again at the same place; never the name of a class.
+The decision depends on the progress of the run, and on whether an error recurs at the same place; never on the name of
+a class.
 
-- No query was ever started: any error that the script, or the start of Spark, ends with ends the run the third time.
-- No batch was committed, and Spark refuses to go on from the checkpoint with this query: its refusal, the second time.
-- No batch was committed, and the run began from nothing: any error that is not an outage, the third time.
-- A batch was committed: no error ends the run but by ``application_failures`` or ``restart_attempts``.
+- No query has ever started: any error of the script, or of the start of Spark, ends the run at the third occurrence.
+- No committed batch, and Spark refuses to continue from the checkpoint with this query: the second occurrence.
+- No committed batch, and the run began without a checkpoint: any error but an outage, at the third occurrence.
+- Some committed batch: only ``application_failures`` or ``restart_attempts`` end the run.
 
-Pure: the exits of a run's submissions go in. So every process that recovers the run (a task, the leader of the
-cluster, the command) comes to the same decision.
+Pure function of the exits of a run's submissions. So every process that recovers the run (a task, the leader of the
+cluster, the command) makes the same decision.
 
-Invariant: in doubt a run goes on. A submission that left no exit may have started a query; a driver that was killed
-says nothing about its script and is passed over.
+Invariant: in doubt a run continues. A submission that left no exit may have started a query; a killed driver is no
+evidence about its script and is skipped.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ _NEVER = -1
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When an error that comes again ends the run.
+    """The condition under which a repeated error ends the run.
 
-    :param times: How often; ``None`` for never.
-    :param seconds: That have to lie between the first and the last at least.
+    :param times: Number of occurrences; ``None`` for never.
+    :param seconds: Minimum time between the first and the last.
     :param because: The progress of the run, for people.
     :param alike: Whether an earlier failure is the same error at the same place.
     """
@@ -50,11 +51,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """An error that the newest attempts of a run have ended with.
+    """An error shared by the newest attempts of a run.
 
-    :param failure: The newest of them.
-    :param count: How many attempts it has ended.
-    :param since: End of the first of these.
+    :param failure: The newest occurrence.
+    :param count: Number of attempts that it has ended.
+    :param since: End of the first attempt.
     :param until: End of the newest.
     """
 
@@ -66,17 +67,17 @@ class Repeated:
 
     @property
     def seconds(self) -> float:
-        """Time between the first and the newest."""
+        """Seconds between the first and the newest."""
         return (self.until - self.since).total_seconds()
 
     @property
     def ends_the_run(self) -> bool:
-        """Whether it has repeated often enough, over long enough."""
+        """Whether it has repeated often enough, over a long enough time."""
         return self.rule.times is not None and self.count >= self.rule.times and self.seconds >= self.rule.seconds
 
     @property
     def reason(self) -> str:
-        """Why the run ends."""
+        """Reason for the end of the run."""
         where = f" at {self.failure.location}" if self.failure.location else ""
         often = f"{self.count} times in {_duration(self.seconds)}"
         said = f"{self.failure.error}, in {self.failure.position}{where}, {often}; {self.rule.because}"
@@ -86,9 +87,9 @@ class Repeated:
 def repeated_failure(
     submissions: tuple[SubmissionView, ...], options: HaOptions, *, fresh: bool = False
 ) -> Repeated | None:
-    """Return the error that the newest submission has ended with; ``None`` for an end without one.
+    """Return the error of the newest submission; ``None`` for an end without one.
 
-    :param fresh: Whether the run began from nothing.
+    :param fresh: Whether the run began without a checkpoint.
     """
     newest = submissions[-1].exit if submissions else None
     failure = _failure(newest)
@@ -119,7 +120,7 @@ def _rule(submissions: tuple[SubmissionView, ...], failure: Failure, options: Ha
 
 
 def _may_have(submissions: tuple[SubmissionView, ...], reached: Callable[[SubmissionExit], bool]) -> bool:
-    """Whether a driver of the run has, or may have, come so far: some submissions are forgotten, or left no exit."""
+    """Return whether a driver of the run may have come so far: some submissions are forgotten, or left no exit."""
     forgotten = submissions[0].submission.attempt > 1
     return forgotten or any(
         reached(view.exit) if view.exit is not None else view.started is not None for view in submissions
@@ -131,12 +132,12 @@ def _failure(exit_: SubmissionExit | None) -> Failure | None:
     failure = exit_.failure if exit_ is not None and not exit_.outage else None
     if failure is None or failure.error_class == STALLED or failure.refused:
         return None
-    # The driver's own outage, and not one that its script met.
+    # an outage of the driver itself, which its script did not meet
     return None if failure.kind is FailureKind.OUTAGE and failure.batches is None else failure
 
 
 def _refutes(view: SubmissionView, options: HaOptions) -> bool:
-    """Whether a driver that ended otherwise had worked for long: then the error before it was over."""
+    """Return whether a driver with another end had worked for long: then the earlier error was resolved."""
     if view.started is None or view.exit is None:
         return False
     return (view.exit.at - view.submission.created_at).total_seconds() >= options.restart_reset_after

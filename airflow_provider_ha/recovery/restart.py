@@ -1,19 +1,20 @@
-"""The restart strategy: what a lost driver means for its run. Pure: a snapshot goes in, a decision comes out.
+"""The restart strategy: the decision about a run after the loss of its driver. Pure function of a snapshot.
 
-The driver's code is not asked whether it should be started again: a script that is refused writes its run's result,
-and a run with a result is never run again. An error that repeats in a run without progress ends it
-(``recovery.repeated``). What is left are losses, and those are counted where the job sets a limit.
+The driver's code has no part in the decision: a refused script writes its run's result, and a run with a result is
+never run again. An error that repeats in a run without progress ends it (``recovery.repeated``). The remaining cases
+are losses, which are counted if the job sets a limit.
 
 Invariant: a submission that met an outage is no loss of the job, whether storage or ZooKeeper kept it from running the
-script or the script met it later. It counts as no attempt, however often it happens, and only makes the delay grow: a
-disk that is full for an hour, or a broker that is away, costs the hour, never the run. Nor does one count whose working
-directory Spark refused: the next one goes on from a checkpoint; nor one whose host lacks what another host had for the
-run (``recovery.unfit``). A run that may lose or repeat rows when it goes on waits for its user.
+script or the script met the outage later. It does not count as an attempt, however often it happens, and only increases
+the delay: a disk that is full for an hour, or an unavailable broker, costs the hour, never the run. Two other kinds do
+not count either: a submission whose working directory Spark refused (the next one continues from a checkpoint), and one
+whose host lacks something that another host had for the run (``recovery.unfit``). A run that may lose or repeat rows by
+continuing waits for its user.
 
-A loss whose processes are proven dead is recovered at once when it is the first one, or when the job was RUNNING until
-something from outside ended the driver: a delay protects from a driver that fails again and again, not from a host that
-loses it every few minutes. An outage that comes again at the same batch is a driver that fails again. Without the proof
-the delay also gives the supervisor the time to report.
+A loss with proof of death is recovered without delay if it is the first one, or if the job was RUNNING until an
+external cause ended the driver: a delay protects from a driver that fails repeatedly, not from a host that loses it
+every few minutes. An outage that recurs at the same batch counts as a repeated failure. Without the proof the delay
+also gives the supervisor time to report.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _WITHOUT_A_WORD = "the driver and its supervisor stopped without reporting a rea
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Nothing was lost: the run has a leader, or the newest submission is still on its way."""
+    """No loss: the run has a leader, or the newest submission is still starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The run has a result (or there is none): it is never run again."""
+    """The run has a result (or no run exists): it is never run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Resubmit:
     """Submit again.
 
     :param attempt: Number of the new submission.
-    :param lost_epoch: Lost epoch whose recovery has to be claimed; ``None`` when there was no leader since.
+    :param lost_epoch: Lost epoch whose recovery has to be claimed; ``None`` without a leader since the last recovery.
     :param after: Seconds to wait first.
     """
 
@@ -61,7 +62,7 @@ class Resubmit:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The run has used up its attempts, no host can run it, or it fails again and again without progress.
+    """The run has used up its attempts, all hosts are unfit for it, or it fails repeatedly without progress.
 
     :param reason: For people.
     :param failure: The error that repeats.
@@ -75,9 +76,9 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class NeedsDecision:
-    """The run goes on only after a decision of its user.
+    """The run continues only after a decision of its user.
 
-    :param reason: What has to be decided, and how.
+    :param reason: The necessary decision, and how to make it.
     """
 
     reason: str
@@ -98,9 +99,9 @@ def decide(
 
     :param snapshot: The job as it was read.
     :param options: The run's options.
-    :param now: Wall-clock time, for the delay that is left.
-    :param newest_is_gone: Whether the engine has proven that no process of the newest submission is left.
-    :param decided: Whether the user has decided that the run goes on.
+    :param now: Wall-clock time, for the remaining delay.
+    :param newest_is_gone: Whether the engine has proven the death of all processes of the newest submission.
+    :param decided: Whether the user has decided to continue the run.
     """
     run = snapshot.run
     if run is None or run.result is not None:  # guard: ended-run-is-run-again
@@ -127,7 +128,7 @@ def decide(
 
 
 def _said(newest: SubmissionView) -> GiveUp | NeedsDecision | None:
-    """Return what the exit itself decides."""
+    """Return the decision of the exit itself."""
     if newest.exit is not None and newest.exit.refused:
         return GiveUp(newest.exit.refused)
     if newest.exit is not None and newest.exit.decision:
@@ -136,17 +137,17 @@ def _said(newest: SubmissionView) -> GiveUp | NeedsDecision | None:
 
 
 def attempts_used(submissions: tuple[SubmissionView, ...], options: HaOptions, now: datetime) -> int:
-    """Return how many re-submissions were made since a driver last lived for ``restart_reset_after`` seconds.
+    """Return the number of re-submissions since a driver last lived for ``restart_reset_after`` seconds.
 
-    Those that an outage ended are left out, as if they had not been made.
+    Submissions ended by an outage are left out, as if they had not been made.
     """
     newest = list(_since(submissions, now, lambda view, end: _lived_long(view, options, end)))
     counted = sum(good or not _is_spared(view) for view, good in newest)
-    return max(0, counted - 1)  # the first of them was no re-submission
+    return max(0, counted - 1)  # the first was no re-submission
 
 
 def _without_work(submissions: tuple[SubmissionView, ...], options: HaOptions, now: datetime) -> int:
-    """Return how many re-submissions the delay grows with: those since a driver last worked, outages included."""
+    """Return the number of re-submissions that increase the delay: since a driver last worked, outages included."""
     before = {view.submission.attempt: earlier for earlier, view in pairwise(submissions)}
 
     def worked(view: SubmissionView, end: datetime) -> bool:
@@ -161,7 +162,7 @@ def _without_work(submissions: tuple[SubmissionView, ...], options: HaOptions, n
 def _since(
     submissions: tuple[SubmissionView, ...], now: datetime, good: Callable[[SubmissionView, datetime], bool]
 ) -> Iterator[tuple[SubmissionView, bool]]:
-    """Return the newest submissions, newest first, up to the first good one; with each whether it is."""
+    """Return the newest submissions, newest first, up to the first good one, each with whether it is good."""
     for view in reversed(submissions):
         found = good(view, now)
         yield view, found
@@ -171,12 +172,12 @@ def _since(
 
 
 def _ran_until_it_was_lost(view: SubmissionView) -> bool:
-    """Whether the job was RUNNING until something from outside ended its driver, and no error of the application."""
+    """Return whether the job was RUNNING until an external cause, not an error of the application, ended its driver."""
     return view.exit is not None and view.exit.ran and (view.exit.failure is None or _is_spared(view))
 
 
 def _repeats(earlier: SubmissionView | None, view: SubmissionView) -> bool:
-    """Whether a driver failed as the one before it, at the same batch."""
+    """Return whether a driver failed like its predecessor, at the same batch."""
     if earlier is None or earlier.exit is None or view.exit is None:
         return False
     failures = earlier.exit.failure, view.exit.failure
@@ -192,7 +193,7 @@ def _lived_long(view: SubmissionView, options: HaOptions, now: datetime) -> bool
 
 
 def trailing_outages(submissions: tuple[SubmissionView, ...]) -> int:
-    """Return how many of the newest submissions in a row an outage kept from running the script."""
+    """Return the number of consecutive newest submissions that an outage kept from running the script."""
     return sum(1 for _ in takewhile(_kept_from_running, reversed(submissions)))
 
 
@@ -205,14 +206,14 @@ def failures_in_a_row(
     led_since: datetime | None,
     before: int = 0,
 ) -> int:
-    """Return how many of the newest attempts have failed since a driver last led for ``restart_reset_after`` seconds.
+    """Return the number of newest attempts that failed since a driver last led for ``restart_reset_after`` seconds.
 
-    Outages and drivers that something killed count as well: the job does not stay up, for any reason.
+    Outages and killed drivers also count: the job does not stay up, for any reason.
 
-    :param submissions: Of one run, ascending: all, or the newest ones.
-    :param before: How many of the runs before it have failed in a row: they count when each attempt of the run has.
+    :param submissions: Of a single run, ascending: all, or the newest ones.
+    :param before: Consecutive failures of earlier runs: they count if each attempt of this run has failed.
     :param lost: Whether the newest submission has ended.
-    :param led_since: Since when it leads; ``None`` when it does not.
+    :param led_since: Start of its leadership; ``None`` when it does not lead.
     """
     count = 0
     for view in reversed(submissions):
@@ -229,7 +230,7 @@ def failures_in_a_row(
 
 
 def outage_of(run: RunView) -> str:
-    """Return for people which outage the run is waiting out; empty when there is none."""
+    """Return for people the outage that the run is waiting out; empty without an outage."""
     count = trailing_outages(run.submissions)
     newest = run.newest
     if not count or newest is None or newest.exit is None or run.result is not None:
@@ -239,7 +240,7 @@ def outage_of(run: RunView) -> str:
 
 
 def decision_of(run: RunView) -> str:
-    """Return for people what has to be decided before the run goes on, and how; empty when nothing."""
+    """Return for people the decision that the run needs to continue, and how to make it; empty if it needs none."""
     newest = run.newest
     return newest.exit.decision if newest is not None and newest.exit is not None and run.result is None else ""
 
@@ -253,7 +254,7 @@ def _is_spared(view: SubmissionView) -> bool:
 
 
 def delay(used: int, options: HaOptions) -> float:
-    """Return the seconds before the next re-submission after *used* others: none at first, then doubling."""
+    """Return the seconds before the next re-submission after *used* others: zero at first, then doubling."""
     return min(options.restart_delay * 2.0 ** min(used - 1, 32), options.restart_delay_max) if used else 0.0
 
 
@@ -271,7 +272,7 @@ def _given_up(run: RunView, newest: SubmissionView, used: int) -> str:
 
 
 def without_a_word(view: SubmissionView) -> str:
-    """Return why a submission without an exit was given up, as its supervisor has said, or where to read more."""
+    """Return why a submission without an exit was given up, as its supervisor reported it, or where to read more."""
     if view.started is not None and view.started.refused:
         return view.started.refused
     printed = printed_place(view)

@@ -1,4 +1,4 @@
-"""What a restart was for, and where the time of a recovery went: read from records that exist anyway. Pure."""
+"""The reason of a restart, and the time spent in each phase of a recovery, from existing records. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class RestartReason(str, Enum):
     APPLICATION = "application"  # an error of the script, or of a query as the script wrote it
     OUTAGE = "outage"  # of storage, a connection, memory, an executor, a broker or ZooKeeper
     STALLED = "stalled"  # it committed nothing although it should have
-    UNFIT = "unfit"  # its host lacks what another one had
+    UNFIT = "unfit"  # its host lacks something that another one had
     KILLED = "killed"  # its processes are dead, and it reported nothing
-    HOST = "host"  # nothing has proven its death: its host, or its supervisor, is gone
+    HOST = "host"  # its death is not proven: its host, or its supervisor, is gone
     OTHER = "other"
 
 
@@ -41,7 +41,7 @@ def restart_reason(lost: SubmissionView) -> RestartReason:
 
 
 def restarts_since(submissions: Iterable[SubmissionView], since: datetime) -> Mapping[RestartReason, int]:
-    """Return how often a run was submitted again since a moment; every reason is there, also with 0."""
+    """Return the number of re-submissions of a run since a moment, for every reason, including those with 0."""
     found = dict.fromkeys(RestartReason, 0)
     for lost, again in pairwise(submissions):
         if again.submission.created_at >= since:
@@ -51,13 +51,13 @@ def restarts_since(submissions: Iterable[SubmissionView], since: datetime) -> Ma
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTimes:
-    """The moments of a recovery; ``None`` for what is not known, or has not happened yet.
+    """The moments of a recovery; ``None`` if unknown, or still to come.
 
     :param alive_at: Last sign of life of the lost leader: its last heartbeat.
-    :param dead_at: When every process of it was proven dead.
-    :param submitted_at: When the next submission was made.
-    :param led_at: When that one became the leader.
-    :param committed_at: When it committed its first batch.
+    :param dead_at: Time of the proof that all its processes are dead.
+    :param submitted_at: Time of the next submission.
+    :param led_at: Time at which that one became the leader.
+    :param committed_at: Time at which it committed its first batch.
     """
 
     alive_at: datetime | None
@@ -77,7 +77,7 @@ class RecoveryTimes:
             ("total", self.alive_at or self.dead_at, self.committed_at),
         )
         return {
-            # The moments are of several hosts, whose clocks differ.
+            # The moments come from several hosts, whose clocks differ.
             name: max(0.0, (end - begin) / timedelta(seconds=1))
             for name, begin, end in steps
             if begin is not None and end is not None
