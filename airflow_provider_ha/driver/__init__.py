@@ -1,6 +1,6 @@
-"""What runs beside the user's application: leadership, publishing, stop. Never imports Airflow.
+"""The driver around the user's application: leadership, publishing, stop. Never imports Airflow.
 
-A script needs nothing of it. One that wants to know its epoch asks :func:`current`.
+Scripts do not need it. A script that uses its epoch calls :func:`current`.
 """
 
 from airflow_provider_ha.driver.context import DriverContext, current

@@ -1,4 +1,4 @@
-"""Which application of Spark the script is, and where its web UI is: what the job's status says, for people."""
+"""The script's Spark application and its web UI, shown to people in the job's status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Application:
     """One application of Spark.
 
     :param application_id: Spark's id; empty when the script has made no session.
-    :param ui: URL of its web UI; empty when it has none.
+    :param ui: URL of its web UI; empty without a UI.
     """
 
     application_id: str = ""
@@ -23,7 +23,7 @@ class Application:
 
 
 class RunningApplication:
-    """Answers several times a second, and asks the JVM once for each context of the script."""
+    """Called several times a second, it queries the JVM once for each context of the script."""
 
     def __init__(self) -> None:
         self._context: Any = None
@@ -46,9 +46,9 @@ class RunningApplication:
 
 
 def application_of(context: Any) -> Application:
-    """Return what a context of pyspark says of its application.
+    """Return the application of a pyspark context.
 
-    Behind a reverse proxy the UI is found at the proxy, where Spark's conf names it.
+    Behind a reverse proxy the URL of the UI is the proxy's, which Spark's conf names.
     """
     conf, application_id = context.getConf(), str(context.applicationId)
     proxy = conf.get("spark.ui.reverseProxyUrl", "")

@@ -1,4 +1,4 @@
-"""Makes what works together in a driver while the script runs: the parts, and the loop of operations."""
+"""Assembles the cooperating parts of a driver for the run of its script, and the loop of operations."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ from airflow_provider_ha.uris import hadoop_uri
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """Makes the parts of one driver.
+    """Makes the parts of a driver.
 
-    :param published_sinks: Returns where the queries of the run's newest checkpoint write.
+    :param published_sinks: Returns the outputs of the queries in the run's newest checkpoint.
     """
 
     spec: DriverSpec
@@ -82,13 +82,13 @@ class Assembly:
     published_sinks: Callable[[], Mapping[str, QuerySink]]
 
     def parts(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
-        """Undo a drain that was broken off, set Spark's conf, and make the parts; starts none of them.
+        """Undo an interrupted drain, set Spark's conf, and make the parts without starting them.
 
         :raises ApplicationRefusedError: Its conf cannot be used under management.
         """
         led = self.led
         ledger = StartLedger(origin.directory)
-        # A restored cut is whole; a loss may have come before the script had started all its queries.
+        # A restored cut is complete; a loss may have come before the script had started all its queries.
         complete = ledger.before.complete or origin.plan is not None
         expected = expected_queries(origin, ledger.before, self.published_sinks, origin.reach)
         undo_drains(origin, expected)
@@ -182,7 +182,7 @@ class Assembly:
         )
 
     def operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
-        """Make the loop that answers the requests of operations."""
+        """Make the loop that answers requests for operations."""
         store = self._savepoints()
         savepoints = SavepointJob(
             store,
@@ -224,7 +224,7 @@ class Assembly:
         )
 
     def _component(self, jvm: Any, origin: Origin) -> Component | None:
-        """Set the component up, and open its gate; ``None`` where the working directory needs none."""
+        """Set up the component, and open its gate; ``None`` if the working directory does not need it."""
         if not is_layered(origin.location):
             return None
         leadership, spec = self.led.leadership, self.spec

@@ -1,7 +1,7 @@
-"""Batch writes of a managed script, refused where they go to the working directory of this attempt.
+"""Batch writes of a managed script, refused when they go to the working directory of this attempt.
 
-A ``foreachBatch`` function writes its DataFrame through ``DataFrameWriter``, which nothing else of this package sees.
-Files that the script writes through Python itself, RDDs or SQL statements cannot be seen.
+A ``foreachBatch`` function writes its DataFrame through ``DataFrameWriter``, which is not covered elsewhere in this
+package. Files that the script writes through Python itself, RDDs or SQL statements cannot be detected.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PATH = "path"  # the same
 
 
 def refuse_relative_writes(lifecycle: Lifecycle) -> None:
-    """Patch pyspark's batch writer, for the rest of the process.
+    """Patch pyspark's batch writer, for the lifetime of the process.
 
-    :param lifecycle: Gets the refusal, so that the run ends with it although the script swallows the error.
+    :param lifecycle: Receives the refusal, so that the run ends with it even if the script swallows the error.
     """
     from pyspark.sql.readwriter import DataFrameWriter  # pyspark is imported inside functions
 

@@ -1,4 +1,4 @@
-"""What spark-submit runs: a script, because spark-submit takes no module. Everything else is in ``main``."""
+"""The script that spark-submit runs, because spark-submit accepts no module. All other code is in ``main``."""
 
 import json
 import os
@@ -10,12 +10,13 @@ from types import ModuleType
 
 
 class OfTheHost:
-    """Finds this package and what it needs where the supervisor does, for a Python that travels with the job.
+    """Finds this package and its dependencies where the supervisor does, for a Python that travels with the job.
 
-    Nothing else of the host: the driver would see packages that its executors, in the same environment, do not have.
+    It exposes no other packages of the host: the driver would see packages that its executors, in the same environment,
+    do not have.
 
     :param path: Directories.
-    :param names: Modules that are found there, when nothing before has them.
+    :param names: Modules found there, if earlier finders do not have them.
     """
 
     def __init__(self, path: Sequence[str], names: Sequence[str]) -> None:
@@ -24,7 +25,7 @@ class OfTheHost:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where a module is, as Python asks every finder."""
+        """Return the location of a module, in the protocol of Python's finders."""
         return PathFinder.find_spec(name, self._path, target) if path is None and name in self._names else None
 
 

@@ -1,4 +1,4 @@
-"""What the checkpoints of this driver took: for its metrics."""
+"""Figures of this driver's checkpoints, for its metrics."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class NewestCheckpoint:
 
 
 class CheckpointFigures:
-    """The newest checkpoint, and how many have failed. Safe in several threads.
+    """The newest checkpoint, and the number of failures. Thread-safe.
 
-    :ivar took: Called with the seconds from the cut of each new checkpoint to its pointer.
+    :ivar took: Called with the seconds from the cut of every new checkpoint to its pointer.
     """
 
     def __init__(self) -> None:
@@ -38,30 +38,30 @@ class CheckpointFigures:
 
     @property
     def newest(self) -> NewestCheckpoint | None:
-        """The newest one that is known; ``None`` before the first."""
+        """The newest known checkpoint; ``None`` before the first."""
         with self._lock:
             return self._newest
 
     @property
     def failures(self) -> int:
-        """How many could not be taken."""
+        """Number of checkpoints that could not be taken."""
         with self._lock:
             return self._failures
 
     def found(self, newest: NewestCheckpoint) -> None:
-        """Note the one that an earlier driver has taken."""
+        """Note a checkpoint that an earlier driver has taken."""
         with self._lock:
             self._newest = self._newest or newest
 
     def published(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """Note a new one."""
+        """Note a new checkpoint."""
         with self._lock:
             self._newest = NewestCheckpoint(checkpoint.number, checkpoint.created_at, checkpoint.state_size)
         self.took(seconds)
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Count what is tried in the block, when it fails."""
+        """Count the block as a failed checkpoint when it raises."""
         try:
             yield
         except HaError:

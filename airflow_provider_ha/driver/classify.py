@@ -1,11 +1,12 @@
-"""Classifies the error that made a driver fail. Pure: the text of an error goes in, a kind comes out.
+"""Classifies the error that made a driver fail. Pure function from the text of an error to a kind.
 
-The kind is for people and for the count of attempts; what ends a run is its progress (``recovery.repeated``).
+The kind is for people and for the count of attempts; the progress of a run decides about its end
+(``recovery.repeated``).
 
-Invariant: ``APPLICATION`` is what is certain. Spark's refusal of a checkpoint is: no retry changes what lies there. One
-sign of an outage anywhere in the chain of any other error makes it an outage; one exception that could have come from
-one leaves it unknown: a library that reads what a server answers raises a ``ValueError`` as well. Names and conditions
-are those of Spark 4 and of Python's own libraries.
+Invariant: ``APPLICATION`` is certain. Spark's refusal of a checkpoint qualifies: no retry changes the checkpoint. For
+every other error, a single sign of an outage anywhere in its chain makes it an outage, and a single exception that an
+outage could have caused leaves it unknown: a library that parses a server's answer also raises ``ValueError``. Names
+and conditions are those of Spark 4 and of Python's standard library.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ class _Sign(Enum):
     APPLICATION = 1
     OUTAGE = 2
     DOUBT = 3
-    WRAPPER = 4  # says nothing: its cause does
+    WRAPPER = 4  # no evidence: its cause decides
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The classification of a text.
 
-    :param link: The exception that decides; ``None`` when the text names none.
+    :param link: The decisive exception; ``None`` when the text names none.
     """
 
     kind: FailureKind
@@ -38,7 +39,7 @@ class Verdict:
 
     @property
     def location(self) -> str:
-        """Innermost line of the application: ``main.py:12 in write``; empty without one."""
+        """Innermost line of the application: ``main.py:12 in write``; empty without such a line."""
         frames = self.link.frames if self.link is not None else ()
         own = next((frame for frame in reversed(frames) if _own(frame)), None)
         if own is None:
@@ -46,7 +47,7 @@ class Verdict:
         return f"{own.path.rpartition('/')[2]}:{own.line}" + (f" in {own.function}" if own.function else "")
 
 
-# Raised by a mistake in code, or by a row that the code does not expect: no server's absence raises them by itself.
+# Raised by a mistake in code, or by a row that the code does not expect; never directly by the absence of a server.
 _MISTAKES = frozenset(
     {
         "ArithmeticError",
@@ -76,7 +77,7 @@ _MISTAKES = frozenset(
         "ZeroDivisionError",
     }
 )
-_ANYTHING = frozenset({"Exception", "RuntimeError"})  # libraries raise them for everything: only the application's own
+_ANYTHING = frozenset({"Exception", "RuntimeError"})  # libraries raise them for any reason: count the application's
 _NO_APPLICATION = frozenset({"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "SystemError"})
 _OF_PYSPARK = re.compile(
     r"pyspark\.errors\.exceptions\.base\.PySpark"
@@ -128,7 +129,7 @@ _ROW_CONDITIONS = frozenset(
     }
 )
 _ANALYSIS = frozenset({"AnalysisException", "ExtendedAnalysisException", "ParseException"})
-# What a query names and does not find may lie on a file system, or in a catalog, that is away.
+# The missing object of a query may be on a file system, or in a catalog, that is unavailable.
 _ABSENCE = re.compile(r"NOT_FOUND|NOT_EXIST|UNABLE_TO|CANNOT_|FAILED|INTERNAL|LOAD_|LOCATION|CATALOG|SCHEMA_INFER")
 _NO_SUCH_SOURCE = re.compile(r"(?i)failed to find (?:the )?data source")  # its jar is not shipped
 _ABSENT = re.compile(r"(?i)not exist|not found|no such|unable to|cannot be (?:read|found|loaded|inferred)|failed to")
@@ -171,7 +172,7 @@ _OUTAGE_WORDS = re.compile(
     r"|executor ?lost|lost executor|exited unexpectedly|worker (?:died|crashed)|sparkcontext was shut ?down"
     r"|stopped sparkcontext|has been shut ?down|\[errno \d+\]|server (?:has gone away|closed the connection)"
 )
-# Spark's refusals of a checkpoint, by condition and by text. What reads a damaged file is none of them.
+# Spark's refusals of a checkpoint, by condition and by text. Errors from reading a damaged file are not included.
 _REFUSAL_CONDITION = re.compile(
     r"STATE_STORE_\w*(?:SCHEMA|ROW_FORMAT|PROVIDER|COLUMN_FAMIL|INCORRECT_NUM)\w*|STREAMING_STATEFUL_OPERATOR_NOT_MATCH\w*"
     r"|STATEFUL_PROCESSOR_\w+|TRANSFORM_WITH_STATE_\w+|BATCH_METADATA_NOT_FOUND|KAFKA_DATA_LOSS[\w.]*"
@@ -200,7 +201,7 @@ _NEVER_ITS_OWN = re.compile(r"/airflow_provider_ha/|/py4j/|py4j-[^/]*\.zip/")  #
 
 
 def classify(text: str, *, modules: Collection[str] = ()) -> Verdict:
-    """Return whose error *text* is of: tracebacks and stacks as Python and the JVM print them.
+    """Return the classification of *text*: tracebacks and stacks as Python and the JVM print them.
 
     :param modules: Top-level names of the application's own modules.
     """
@@ -215,19 +216,19 @@ def classify(text: str, *, modules: Collection[str] = ()) -> Verdict:
             return Verdict(kind, telling[-1])
     certain = [link for found, link in signs if found is _Sign.APPLICATION]
     if certain:
-        # The one with a line of the application: the JVM repeats an analysis error, without it.
+        # Prefer an exception with a line of the application: the JVM repeats an analysis error without that line.
         located = (link for link in reversed(certain) if any(map(_own, link.frames)))
         return Verdict(FailureKind.APPLICATION, next(located, certain[-1]))
     return Verdict(FailureKind.UNKNOWN, chain[-1] if chain else None)
 
 
 def never_passes(chain: Sequence[Link]) -> bool:
-    """Whether Spark refuses a checkpoint, as it would in each attempt."""
+    """Return whether Spark refuses a checkpoint, and would do so in each attempt."""
     return any(map(_refuses, chain))
 
 
 def is_of_spark(chain: Sequence[Link]) -> bool:
-    """Whether Spark itself raised the cause of an error, outside of every function of the application."""
+    """Return whether Spark itself raised the cause of an error, outside all functions of the application."""
     return bool(chain) and not any(link.frames for link in chain) and _OF_SPARK.match(chain[-1].name) is not None
 
 
@@ -253,7 +254,7 @@ def _sign(link: Link, modules: Collection[str]) -> _Sign:  # noqa: PLR0911  # on
 
 
 def _is_of_the_query(link: Link) -> bool:
-    """Whether an analysis error is of what the query says, and not of something that it names and that is missing."""
+    """Return whether an analysis error is about the query's own text, and not about a missing object that it names."""
     if _NO_SUCH_SOURCE.search(link.message):
         return True
     if link.condition and not link.condition.startswith("_LEGACY"):
@@ -276,7 +277,7 @@ def _is_mistake(link: Link, modules: Collection[str]) -> bool:
 
 
 def _through_a_connection(frames: tuple[Frame, ...]) -> bool:
-    """Whether the application called something that talks to a server; what called the application does not count."""
+    """Return whether the application called code that talks to a server; the application's own callers do not count."""
     last = max((number for number, frame in enumerate(frames) if _own(frame)), default=-1)
     return any(_LIBRARY.search(frame.path) and _NETWORK.search(frame.path) for frame in frames[last + 1 :])
 

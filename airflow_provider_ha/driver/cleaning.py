@@ -1,7 +1,7 @@
-"""What the removal thread does in one turn: deletions first, and a little of everything that can wait.
+"""The work of the removal thread in one turn: deletions first, then a share of all postponable work.
 
-Invariant: what is marked for deletion is worked off at every turn, before anything else, also when that fails: it
-holds disk space, and too much of it stops publication. Everything else is done for a few seconds at a time.
+Invariant: every turn processes the deletion list before any other work, even if that work fails: the listed objects
+hold disk space, and too many of them stop publication. All other work runs for a few seconds at a time.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from airflow_provider_ha.errors import HaError, LeadershipError
 
 log = logging.getLogger(__name__)
 COLLECTION_INTERVAL = 600.0  # seconds between two collections
-RETRY_SECONDS = 60.0  # before a collection that failed is tried again
+RETRY_SECONDS = 60.0  # before a failed collection is retried
 
 
 class Cleaning:
-    """The turns of one driver. For one thread.
+    """The turns of a driver's removal thread. Not thread-safe.
 
-    :param past: Begins to remove what earlier submissions have left, and yields after each step.
-    :param files: Removes what no batch needs from working directories where Spark leaves that to it; ``None`` where
-        Spark removes by itself.
+    :param past: Starts to remove the remains of earlier submissions, and yields after each step.
+    :param files: Removes files that batches no longer need from working directories if Spark does not; ``None`` where
+        Spark removes them.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Cleaning:
         self._due = clock.lease_time()
 
     def turn(self, go_on: Callable[[], bool]) -> bool:
-        """Work off the list of deletions, then do what is due, while *go_on* says so and for a few seconds at most.
+        """Process the deletion list, then the due work, while *go_on* returns true and for a few seconds at most.
 
-        :returns: Whether nothing is left that could be done now.
+        :returns: Whether all work that is possible now is done.
         :raises LeadershipError: This process may no longer write for the job.
         :raises HaError, OSError: Something could not be removed; it is tried again.
         """

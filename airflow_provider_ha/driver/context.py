@@ -1,7 +1,7 @@
-"""The high availability of a script, as the script can see it; no script needs it to be highly available.
+"""The script's view of its high availability. Optional: scripts are highly available without it.
 
-A ``foreachBatch`` function of a driver that lost its job goes on until the process ends: Spark does not stop it. Values
-that change by batch therefore need a token in the table, and this is where the script gets it.
+A ``foreachBatch`` function of a driver that lost its job continues until the process ends: Spark does not stop it.
+Values that change by batch therefore need a token in the table, and the script gets the token here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, L
 from airflow_provider_ha.query_names import query_directory
 
 
-if TYPE_CHECKING:  # each process of a driver imports this module, and only one of them needs the notes
+if TYPE_CHECKING:  # each process of a driver imports this module, and only the driver itself needs the notes
     from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 
 
@@ -32,11 +32,11 @@ class DriverContext:
     :param run: Number of the run.
     :param epoch: Fencing token: grows with every driver of the job, and is never reset.
     :param restored_from: ``"epoch 3"``, ``"checkpoint-12"``, ``"savepoint-x"``; empty for a fresh start.
-    :param given: Query -> where it is noted what its fenced function was given; ``None`` where it is not needed.
-    :param rehearsal: Whether a restore drill or a proof runs the script, beside the job itself: up to the start of one
-        query, and no further. Job, run and epoch are then empty, 0 and 0. The environment says so as well:
+    :param given: Query -> notes of the batches given to its fenced function; ``None`` where notes are not needed.
+    :param rehearsal: Whether a restore drill or a proof runs the script, in parallel to the job itself and only up to
+        the start of a single query. Job, run and epoch are then empty, 0 and 0. The environment also contains
         ``SPARK_HA_REHEARSAL=1``.
-    :param past: Query -> the id of its past; ``None`` for a query that has none yet.
+    :param past: Query -> the id of its past; ``None`` for a query without a past.
     """
 
     job_id: str
@@ -51,11 +51,11 @@ class DriverContext:
     _current: ClassVar[DriverContext | None] = None
 
     def query_id(self, query: str) -> str:
-        """Return the id of a query's past: it changes with a start from nothing, and with no recovery or restore.
+        """Return the id of a query's past: a start without a checkpoint changes it, a recovery or a restore does not.
 
         The numbers of batches begin again at 0 with such a start. A sink that drops numbers which it has, as a Delta
-        table does with ``txnAppId`` and ``txnVersion``, has to remember them by this id. A restore that gives the
-        query a fresh id (``reset_query_ids``) changes it, too.
+        table does with ``txnAppId`` and ``txnVersion``, has to remember them by this id. A restore that gives the query
+        a fresh id (``reset_query_ids``) changes it, too.
 
         :param query: Its name.
         :raises JobStateError: The query has not been started yet.
@@ -69,16 +69,16 @@ class DriverContext:
         return found
 
     def fenced(self, function: Callable[[Any, int], None], *, repeatable: bool = False) -> Callable[[Any, int], None]:
-        """Return a ``foreachBatch`` function that refuses to run without a valid lease, and notes what it was given.
+        """Return a ``foreachBatch`` function that refuses to run without a valid lease, and notes its batches.
 
         This narrows the window in which two drivers write; only a table that compares :attr:`epoch` closes it. The
-        notes outlive the working directory: a restore then knows which batches the function can have written
-        (``checkpoints.connectors.foreach_batch``), and does not give it those that it has finished. They are kept when
-        what is returned is given to ``foreachBatch`` itself.
+        notes outlive the working directory: a restore then knows which batches the function may have written
+        (``checkpoints.connectors.foreach_batch``), and does not repeat its finished batches. The notes are kept only if
+        the returned function itself is passed to ``foreachBatch``.
 
-        :param repeatable: Whether a batch that comes again, with its number and its rows, leaves the output as it was.
-            Then the function gets finished batches again.
-        :raises LeadershipLostError: When the returned function is called after the lease ran out.
+        :param repeatable: Whether a repeated batch, with the same number and rows, leaves the output unchanged. Then
+            the function gets finished batches again.
+        :raises LeadershipLostError: The returned function is called after the lease ran out.
         """
         return Fenced(self, function, repeatable=repeatable)
 
@@ -97,9 +97,9 @@ class Fenced:
         functools.update_wrapper(self, function)
 
     def belongs_to(self, query: str) -> None:
-        """Note from now on what is given to it, as the function of *query*.
+        """From now on, note the batches given to it as the function of *query*.
 
-        :raises ApplicationRefusedError: It is the function of another query already.
+        :raises ApplicationRefusedError: It is already the function of another query.
         """
         if self._query not in (None, query):
             raise ApplicationRefusedError(
@@ -121,7 +121,7 @@ class Fenced:
         self._call(frame, batch)
 
     def __call__(self, frame: Any, batch: int) -> None:
-        """Call the function, between two notes."""
+        """Call the function, with a note before and after."""
         self._call(frame, batch)
         if self._notes is not None:
             self._notes.finish(self._leader.epoch, batch)
@@ -143,5 +143,5 @@ def current() -> DriverContext | None:
 
 
 def install(context: DriverContext | None) -> None:
-    """Make *context* the one that scripts see."""
+    """Make *context* the context that scripts see."""
     DriverContext._current = context  # noqa: SLF001  # this module is its keeper

@@ -1,4 +1,4 @@
-"""What a user asks a running job to remove: a savepoint, or a checkpoint."""
+"""Removal of a savepoint or a checkpoint, requested from a running job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_ha.jobs.model import Operation
 
 @dataclass(frozen=True, slots=True)
 class DisposalJob:
-    """Does the operations of kind ``dispose``.
+    """Executes the operations of kind ``dispose``.
 
     :param savepoint: Removes the savepoint that an operation names.
     """
@@ -24,9 +24,9 @@ class DisposalJob:
     savepoint: Callable[[Operation], dict[str, Any]]
 
     def dispose(self, operation: Operation) -> dict[str, Any]:
-        """Remove what the operation names; returns its result.
+        """Remove the savepoint or checkpoint named by the operation; returns its result.
 
-        :raises OperationFailedError: It names a checkpoint that is none, or nothing that is proven and stays.
+        :raises OperationFailedError: It names no checkpoint, or no remaining proven checkpoint.
         :raises HaError: As ``CheckpointStore.dispose``.
         """
         if "checkpoint" not in operation.arguments:

@@ -1,7 +1,7 @@
 """The second run of the script when a job is terminated: each query executes one batch that closes all windows.
 
-It works in a fork of the stopped directory, so the sharp checkpoint before it stays what it is. The entry to execute
-was written there by ``checkpoints.working.drain``; the script's own triggers are ignored.
+It works in a fork of the stopped directory, so the exact checkpoint before it stays unchanged.
+``checkpoints.working.drain`` has written the entry to execute there; the script's own triggers are ignored.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DrainFork:
-    """The fork of a stopped directory in which each query has its last batch planned.
+    """The fork of a stopped directory in which the last batch of each query is planned.
 
-    :param location: Its URI, as Spark is given it.
+    :param location: Its URI, as Spark receives it.
     """
 
     directory: Tree
@@ -46,7 +46,7 @@ class DrainFork:
 
 
 def fork_for_drain(area: WorkArea, stopped: str, names: Iterable[str]) -> DrainFork:
-    """Fork every query of a stopped directory that has committed something, and plan its last batch.
+    """Fork every query of a stopped directory that has committed a batch, and plan its last batch.
 
     :param stopped: Key of the directory.
     """
@@ -62,11 +62,11 @@ def fork_for_drain(area: WorkArea, stopped: str, names: Iterable[str]) -> DrainF
 
 
 class DrainStarter:
-    """Starts each query for its one last batch, and waits for it.
+    """Starts each query for its last batch, and waits for it.
 
-    :param component: Of the JVM, where the fork is behind it.
-    :param reach: How the file systems of outputs are reached; as the environment says by default.
-    :param drained: Query -> what it wrote; complete when the script has ended.
+    :param component: Of the JVM, if the fork is behind it.
+    :param reach: Access to the file systems of outputs; by default from the environment.
+    :param drained: Query -> its output; complete when the script has ended.
     """
 
     def __init__(
@@ -83,12 +83,10 @@ class DrainStarter:
         """Execute the last batch of the query; returns the handle of the ended query.
 
         :raises OperationFailedError: It did not execute exactly that batch.
-        :raises SystemExit: The query has been drained already.
+        :raises SystemExit: The query is already drained.
         """
         if begins_anew(notes(writer), writer._spark.conf.get("spark.sql.sources.default")):  # noqa: SLF001  # as below
-            return EndedQuery(
-                notes(writer).name
-            )  # it has nothing to drain, and would read its input from the beginning
+            return EndedQuery(notes(writer).name)  # its drain is empty, and it would read its input from the beginning
         if (name := name_query(writer, path)) in self._seen:
             raise SystemExit(0)  # the script starts its query again whenever it has ended
         self._seen.add(name)
@@ -99,7 +97,7 @@ class DrainStarter:
         directory = self._fork.directory / checked.name
         planned = progress(directory.fresh()).planned
         fit_state_format(session, directory.fresh())
-        if planned < 0:  # it never had a batch: there is nothing to drain, and a first batch would be new input
+        if planned < 0:  # it never had a batch: its drain is empty, and a first batch would be new input
             self._calls.set_format(writer, NOOP)
         withheld = self._withhold_empty(writer)
         self._calls.trigger(writer, once=True)
@@ -129,8 +127,8 @@ class DrainStarter:
 class WithheldWhenEmpty:
     """A ``foreachBatch`` function that is called only when the drain has rows for it.
 
-    The next run executes a batch of the same id with other rows. A sink that remembers batch ids would skip it if it
-    had been given an empty one; what it was never given need not be taken back.
+    The next run executes a batch of the same id with other rows. A sink that remembers batch ids would skip that batch
+    after an empty batch with the same id; a batch that was never delivered need not be withdrawn.
     """
 
     def __init__(self, function: Any) -> None:
@@ -138,7 +136,7 @@ class WithheldWhenEmpty:
         self.called = False
 
     def __call__(self, batch: Any, batch_id: int) -> None:
-        """Hand the batch over, or execute it for its state alone. Every partition is read: Spark checks that."""
+        """Deliver the batch, or execute it for its state alone. Every partition is read: Spark checks that."""
         kept = batch.persist()
         try:
             if kept.count():

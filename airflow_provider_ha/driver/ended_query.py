@@ -1,4 +1,4 @@
-"""The handle of a query that is not started, where a script runs for other queries only: in a drill, and in a drain."""
+"""The handle of a query that is not started, in a script that runs for other queries only: in a drill or a drain."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 
 class EndedQuery:
-    """The handle of a query that was not started: for the script it has ended already.
+    """The handle of a query that was not started: to the script it has already ended.
 
-    :param wait: Called where the script waits for its end; returns when the script is to go on. Left out: at once.
+    :param wait: Called when the script waits for its end; returns when the script is to continue. By default
+        immediately.
     """
 
     def __init__(self, name: str | None, wait: Callable[[str], None] | None = None) -> None:
@@ -22,16 +23,16 @@ class EndedQuery:
         self._wait = wait
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802  # pyspark's name
-        """Return at once, or not at all."""
+        """Return immediately, or never."""
         if self._wait is not None:
             self._wait(f"query {self.name!r}")
         return None if timeout is None else True
 
     def processAllAvailable(self) -> None:  # noqa: N802  # pyspark's name
-        """Return at once."""
+        """Return immediately."""
 
     def stop(self) -> None:
         """Do nothing."""
 
     def exception(self) -> None:
-        """Nothing went wrong."""
+        """Report no error."""

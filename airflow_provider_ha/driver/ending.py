@@ -1,8 +1,8 @@
-"""How a run, or only this driver, ends: by the script, by a stop, by a cancel, by a refusal or by a failure.
+"""The end of a run, or of this driver only: by the script, a stop, a cancel, a refusal or a failure.
 
-Invariant: a result is written when nothing can help the run any more or nothing more is wanted of it; every other end
-leaves the run to the restart strategy. The lock is given back only when every query has ended: otherwise it stays until
-the supervisor has proven that all processes are dead (contract 10).
+Invariant: a result is written when the run cannot be helped, or its work is complete; every other end leaves the run to
+the restart strategy. The lock is released only when every query has ended: otherwise it stays until the supervisor has
+proven that all processes are dead (contract 10).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WORKED = (OriginKind.RECOVERY, OriginKind.FALLBACK)  # origins of a run that ha
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The ends of one driver. None of them returns, but :meth:`drain`."""
+    """The ends of a driver. They do not return, except for :meth:`drain`."""
 
     spec: DriverSpec
     led: DriverSession
@@ -74,7 +74,7 @@ class Ending:
             ended = "the script ended without a streaming query"
             self._refuse(ApplicationRefusedError(ended, next_step=parts.script.advice()))
         if (number := parts.script.signals.received) is not None:
-            # It is over for the script, and not for the run: a signal from outside is no stop of the job.
+            # The script is over, but the run is not: a signal from outside does not stop the job.
             said = f"the script ended after {signal.Signals(number).name}, which is no stop of the job"
             self.way_out.leave(ExitCode.RESTART_WANTED, said)
         self._finish()
@@ -82,7 +82,7 @@ class Ending:
     def stopped(self, failure: str | None) -> None:
         """End after a stop; on the operations' thread.
 
-        :param failure: Why the stop failed after the first query was asked to end: the run is then started again.
+        :param failure: Why the stop failed after it had requested the first query to end: the run is then restarted.
         """
         if failure is not None:
             self.way_out.leave(ExitCode.RESTART_WANTED, failure)
@@ -91,19 +91,19 @@ class Ending:
         self.parts.main_thread.finish()
 
     def cancel(self, operation: Operation) -> NoReturn:
-        """End at once, without a result: queries commit until this process and its JVM are dead.
+        """End immediately, without a result: queries commit until this process and its JVM are dead.
 
-        The supervisor kills what is left, and then writes CANCELED and the answer (``supervisor.after_death``).
+        The supervisor kills the remaining processes, then writes CANCELED and the answer (``supervisor.after_death``).
         """
         self.way_out.leave(ExitCode.CANCELED, f"operation {operation.operation_id} cancels run {self.led.run.number}")
 
     def drain(self, fork: DrainFork) -> Mapping[str, DrainedQuery]:
         """Run the script a second time, each query for its last batch; on the main thread.
 
-        The fork stays until the run has its result, and goes with the other directories: when this driver dies before
-        that, it alone shows that the batch in the sinks is the drain's.
+        The fork stays until the run has its result, and is removed with the other directories: if this driver dies
+        before that, only the fork shows that the batch in the sinks is the drain's.
 
-        :raises OperationFailedError: The script or one of its queries failed.
+        :raises OperationFailedError: The script or any of its queries failed.
         """
         component = self.parts.component
         if component is not None:
@@ -116,9 +116,9 @@ class Ending:
         return starter.drained
 
     def _refuse(self, refusal: HaError) -> NoReturn:
-        """No restart can help a script that is refused; an output that has changed may be looked at once more.
+        """End a run whose script is refused: restarts do not help, but an output that has changed may be checked again.
 
-        What is missing where the application runs was there when the run has worked before: another place may have it.
+        If the run has worked before, then a missing requirement of the application was met: another place may meet it.
         """
         if isinstance(refusal, ConfigurationError) and self.parts.origin.kind in _WORKED:
             self.way_out.leave(ExitCode.UNFIT, str(refusal))
@@ -126,15 +126,15 @@ class Ending:
             self.way_out.leave(ExitCode.DECISION_NEEDED, str(refusal))
         if isinstance(refusal, ApplicationRefusedError) or self.parts.origin.kind is not OriginKind.RECOVERY:
             self.parts.writer.end(JobState.FAILED, reason=str(refusal))
-            # At once: a query that was started before the refusal works until then. The supervisor cleans up.
+            # Immediately: a query that was started before the refusal works until then. The supervisor cleans up.
             self.way_out.leave(ExitCode.REFUSED, str(refusal))
         self.way_out.leave(ExitCode.FAILED, str(refusal), failure=failure_of_driver(refusal))
 
     def _finish(self) -> NoReturn:
-        """The script has ended well: a sharp checkpoint, and the run is finished.
+        """The script has ended well: take an exact checkpoint, and finish the run.
 
-        A query that the run was restored with, and that its script never started, is one that the script does not have
-        any more: only here it is dropped. What the run has started itself stays, whether it came back or not.
+        A query that the run was restored with, and that its script never started, is no longer part of the script and
+        is dropped, only here. Queries that the run itself has started stay, whether or not they came back.
         """
         parts = self.parts
         parts.lifecycle.begin_stop()
@@ -152,7 +152,7 @@ class Ending:
         self._leave_finished()
 
     def _leave_finished(self) -> NoReturn:
-        """Every query has ended: nothing of this process can write for the job, so the lock is given back at once."""
+        """Every query has ended: this process can no longer write for the job, so it releases the lock immediately."""
         self.parts.lifecycle.leaving.set()
         self.parts.publishing.stop()
         self.parts.recorder.stop()

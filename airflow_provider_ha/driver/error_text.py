@@ -1,7 +1,7 @@
-"""Takes the text of an error apart: the exceptions that it names, from the outermost to the cause, with their frames.
+"""Parses the text of an error into its exceptions, from the outermost to the cause, with their frames.
 
-Python and the JVM hand an error to each other as text: a traceback of a worker stands in the message of a
-``PythonException``, the stack of the JVM in that of a ``Py4JJavaError``. So the text is what all of them share.
+Python and the JVM pass errors to each other as text: the message of a ``PythonException`` contains a worker's
+traceback, and that of a ``Py4JJavaError`` the stack of the JVM. So text is their common form.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 
-LONGEST = 400_000  # characters that are looked at; the middle of a longer text is left out
+LONGEST = 400_000  # characters that are parsed; the middle of a longer text is left out
 TRACEBACK = "Traceback (most recent call last):"
 _WORKER = re.compile(r"\bPythonException: |Python worker")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
@@ -41,10 +41,10 @@ class Frame:
 class Link:
     """One exception of a chain.
 
-    :param name: Its class with its module; built-in classes and those of the script itself have none.
+    :param name: Its class with its module; built-in classes, and the classes of the script itself, have no module.
     :param message: The first line of its message.
     :param frames: Of Python, outermost first.
-    :param worker: Whether a Python worker raised it. Spark leaves its own frames out of that traceback.
+    :param worker: Whether a Python worker raised it. Spark leaves its own frames out of such a traceback.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Link:
 
 
 def links(text: str) -> tuple[Link, ...]:
-    """Return the exceptions that *text* names, in its order. Pure; an unknown form gives none."""
+    """Return the exceptions that *text* names, in their order. Pure; empty for an unknown form."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
     found: list[Link] = []
@@ -92,7 +92,7 @@ def links(text: str) -> tuple[Link, ...]:
 
 
 def _headers(line: str) -> Iterator[Link]:
-    """Yield the exception whose header *line* is, and the one of a task that its message names."""
+    """Yield the exception whose header *line* is, and the exception of a task that its message names."""
     header = _QUALIFIED.match(line)
     if header is not None:
         yield Link(header[1], (header[2] or "").strip())

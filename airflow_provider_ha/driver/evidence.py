@@ -1,6 +1,6 @@
-"""From what a driver has met to the record of its failure: text, query, batch, without secrets.
+"""Makes the record of a driver's failure from its errors: text, query, batch, without secrets.
 
-Nothing here raises: a driver that is about to end must get there, and what cannot be found out stays unknown.
+These functions never raise: a driver that is about to end must complete its exit, and undetermined facts stay unknown.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from airflow_provider_ha.storage.outage import is_outage
 
 log = logging.getLogger(__name__)
 _DEEPEST = 20
-# What Spark says when no task has written state in a batch: its function did not read the frame.
+# Spark's text for a batch in which no task wrote state: its function did not read the frame.
 _UNREAD = "CheckpointInfo length: 0"
-_QUERY_ENDED = frozenset({"StreamingQueryException"})  # what awaiting a query raises when it has failed
+_QUERY_ENDED = frozenset({"StreamingQueryException"})  # raised by awaiting a failed query
 
 
 def failure_of_run(script: BaseException | None, registry: QueryRegistry, *, modules: Collection[str]) -> Failure:
-    """Return why a run's script or one of its queries failed. Several failed together: an outage explains them all.
+    """Return why a run's script or its queries failed. If several failed together, an outage explains all failures.
 
-    :param script: What the script raised; ``None`` when it ended by itself.
+    :param script: The exception of the script; ``None`` when it ended normally.
     :param modules: Top-level names of the application's own modules.
     """
     try:
@@ -40,12 +40,12 @@ def failure_of_run(script: BaseException | None, registry: QueryRegistry, *, mod
 
 
 def failure_of_driver(error: BaseException) -> Failure:
-    """Return the failure of a part of the driver itself: never one of the application."""
+    """Return the failure of a part of the driver itself, never of the application."""
     retryable = error.retryable if isinstance(error, HaError) else is_outage(error)
     kind = FailureKind.OUTAGE if retryable else FailureKind.UNKNOWN
     try:
         message = str(error)
-    except BaseException:  # noqa: BLE001  # a text that cannot be made must not keep the process alive
+    except BaseException:  # noqa: BLE001  # an unprintable error must not keep the process alive
         message = ""
     return Failure(kind=kind, error_class=_name(error), message=_line(message, MESSAGE_LIMIT))
 
@@ -57,12 +57,12 @@ def own_modules(graph: JobGraph) -> frozenset[str]:
 
 
 def text_of(error: BaseException) -> str:
-    """Return an error with its causes: as Python prints them, and the stacks of the JVM that pyspark keeps aside."""
+    """Return an error with its causes: as Python prints them, and the JVM's stacks, which pyspark keeps separately."""
     return "\n".join(_texts(error))
 
 
 def text_of_queries(registry: QueryRegistry) -> str:
-    """Return the errors of the queries that failed, with their causes; empty where they cannot be had."""
+    """Return the errors of the failed queries, with their causes; empty if they are unavailable."""
     try:
         return "\n".join(text_of(error) for _, error in failed_queries(registry.started))
     except Exception:  # noqa: BLE001  # the JVM may be gone
@@ -135,7 +135,7 @@ def _texts(error: BaseException) -> Iterator[str]:
         stack = getattr(link, "_stackTrace", None)  # pyspark's: of the throwable, with its causes
         if isinstance(stack, str):
             yield stack
-        # Also a cause that is not shown: what was raised "from None" has still met it.
+        # Also a hidden cause: an exception raised "from None" still has its context.
         causes = (link.__cause__, link.__context__, getattr(link, "_cause", None))
         waiting.extend(cause for cause in causes if isinstance(cause, BaseException))
 

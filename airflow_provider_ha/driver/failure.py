@@ -1,9 +1,9 @@
-"""Why a driver ended, for the supervisor: one small file beside its log, written before the process ends.
+"""The reason for a driver's end, for the supervisor: one small file next to its log, written before the process ends.
 
-A process that is about to end reports nothing over a network that it may just have lost. The file is local, and the
+A process that is about to end sends no report over a network that it may just have lost. The file is local, and the
 supervisor reads it after the death is proven.
 
-A full disk is a frequent reason, so the room for it is taken while there is some: :func:`reserve`.
+A full disk is a frequent reason, so the space for the file is taken in advance: :func:`reserve`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _first = threading.Lock()  # threads may fail at the same moment
 
 
 def reserve(directory: Path) -> None:
-    """Take the room for a reason. Without it, a reason is only lost when the disk is full.
+    """Reserve space for a reason. Without it, a reason is only lost when the disk is full.
 
     Blocks that are only reserved (holes, delayed allocation) can be refused later: the bytes are written and flushed.
     """
@@ -39,11 +39,11 @@ def reserve(directory: Path) -> None:
 
 
 def write_failure(directory: Path, code: ExitCode, reason: str, failure: Failure | None = None) -> None:
-    """Leave the reason without its secrets; the first one stays, because what follows a failure is only its echo.
+    """Write the reason without its secrets; the first one stays, because later failures are only its consequences.
 
     Never raises OSError.
 
-    :param failure: What the failure was, when the driver knows it.
+    :param failure: The classified failure, if the driver knows it.
     """
     reason = public(reason)
     report = {"code": int(code), "reason": reason[:REASON_LIMIT]}
@@ -60,7 +60,7 @@ def write_failure(directory: Path, code: ExitCode, reason: str, failure: Failure
 
 
 def _write(directory: Path, content: bytes) -> None:
-    """Write into the reserved blocks when there are some; the file gets its name when it is complete."""
+    """Write into the reserved blocks if there are any; the file gets its name when it is complete."""
     reserved = directory / RESERVE_FILE
     descriptor = os.open(reserved, os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
     try:
@@ -88,7 +88,7 @@ def read_code(directory: Path) -> int | None:
 
 
 def read_details(directory: Path) -> Failure | None:
-    """Return what the failure was, as the driver reported it; ``None`` without a report."""
+    """Return the failure as the driver reported it; ``None`` without a report."""
     try:
         return Failure.model_validate(json.loads((directory / FAILURE_FILE).read_bytes())["failure"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,12 +1,13 @@
-"""Going on from the newest good checkpoint, when the last working directory of a run cannot be continued.
+"""Continuation from the newest good checkpoint, when the last working directory of a run cannot be continued.
 
 Invariants:
 
-- Only a plan whose verdict is SAFE is followed: every batch that a sink has is executed again with the boundaries that
-  it had, or not at all. Anything else is a decision of the user (contract: no restart loses or repeats rows silently).
-- What could not be read decides nothing: it is raised as it is, and the next attempt looks again.
-- Nothing of the run but its own checkpoints, and what it was started from, is its past. Batches of other runs may have
-  other numbers.
+- Only a plan with the verdict SAFE is followed: every batch that a sink has is executed again with its original
+  boundaries, or not at all. All other plans need a decision of the user (contract: no restart loses or repeats rows
+  silently).
+- Unreadable facts decide nothing: their error is raised unchanged, and the next attempt reads again.
+- The past of a run consists only of its own checkpoints and its starting point. Batches of other runs may have other
+  numbers.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ _LONGEST = 800  # characters of the reasons: with the commands, they fit into th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FallbackPlanner:
-    """Plans the fallback of one epoch. Writes nothing but the plan's blob.
+    """Plans the fallback of one epoch. Writes only the plan's blob.
 
-    :param store: Gets the plan.
-    :param area: Holds the working directories, and what is retained of them.
-    :param run: The run that goes on.
+    :param store: Receives the plan.
+    :param area: Holds the working directories, and their retained parts.
+    :param run: The run that continues.
     :param epoch: Epoch that falls back.
-    :param options: Of the run: they name the brokers to ask.
-    :param reach: How the file systems of outputs, and of input files on S3, are reached.
+    :param options: Of the run: they name the brokers to query.
+    :param reach: Access to the file systems of outputs, and of input files on S3.
     :param writers_dead: Whether the earlier drivers of the run are proven dead.
     :param known: Queries that the run is known to have had, by its status.
     """
@@ -87,13 +88,14 @@ class FallbackPlanner:
     known: Collection[str] = ()
 
     def plan(self, lost: Generation, because: HaError, *, refused: bool) -> tuple[Fallback, RestorePlan]:
-        """Return what to go on from, and how.
+        """Return the checkpoint to continue from, and its plan.
 
         :param lost: The working directory that cannot be continued.
         :param because: Why not.
-        :param refused: Whether it was Spark that refused it: then so was what an earlier fallback had restored.
-        :raises DecisionNeededError: There is no way that loses and repeats nothing for certain.
-        :raises HaError: A retryable one: something could not be read.
+        :param refused: Whether Spark refused it: then Spark also refused the checkpoint that an earlier fallback
+            restored.
+        :raises DecisionNeededError: No plan is certain to avoid loss and repetition.
+        :raises HaError: A retryable error: something could not be read.
         """
         self.area.require()  # guard: storage-that-is-away-is-gone
         log.warning("the working directory of epoch %d cannot be continued: %s", lost.epoch, because)
@@ -132,7 +134,7 @@ class FallbackPlanner:
         return fallback, plan
 
     def _select(self, tried: tuple[str, ...]) -> Selection:
-        refused = dict.fromkeys(tried, "Spark refused what was restored from it")
+        refused = dict.fromkeys(tried, "Spark refused its restored state")
         return select(
             self.checkpoints,
             self.savepoints,
@@ -148,10 +150,10 @@ class FallbackPlanner:
         begun_from = f"{start.kind.value}-{start.source_id}" if own_start else ""
         found = {f"checkpoint-{each.number}": each.run for each in self.checkpoints.list()}
         for each in self.savepoints.list():
-            with contextlib.suppress(CheckpointError, RecordCorruptError):  # the selection says what is wrong with it
+            with contextlib.suppress(CheckpointError, RecordCorruptError):  # the selection reports its defect
                 found[f"savepoint-{each.savepoint_id}"] = self.savepoints.load(each).run
         return {
-            name: f"it is one of run {number}, and this is run {self.run.number}"
+            name: f"it is of run {number}, and this is run {self.run.number}"
             for name, number in found.items()
             if number != self.run.number and name != begun_from
         }
@@ -188,9 +190,9 @@ class FallbackPlanner:
     def _check(
         self, plan: RestorePlan, chosen: Chosen, facts: RestoreFacts, lost: Generation, because: HaError
     ) -> None:
-        """Refuse everything but SAFE.
+        """Refuse every verdict but SAFE.
 
-        :raises DecisionNeededError: It is another verdict, or not known.
+        :raises DecisionNeededError: The verdict is another one, or unknown.
         """
         reasons = [f"{plan.verdict.value}: {'; '.join(plan.reasons) or 'no reason is known'}"]
         verdicts = not_accepted(plan, ())
@@ -219,11 +221,11 @@ class FallbackPlanner:
         job = self.keys.job_id
         said = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}..."
         command = f"spark-ha restore {job} --if-lost restart"
-        other = f"`{command} --start-from ...` goes on from another checkpoint or savepoint"
-        ways = f"`{command}{accepted}` goes on from there all the same" if accepted else other
+        other = f"`{command} --start-from ...` continues from another checkpoint or savepoint"
+        ways = f"`{command}{accepted}` accepts this and continues from there" if accepted else other
         return DecisionNeededError(
-            f"run {self.run.number} of job {job!r} waits for a decision, because {because.message}, and no checkpoint "
-            f"is known to go on from without loss or duplicates: {said.rstrip('.')}",
+            f"run {self.run.number} of job {job!r} waits for a decision, because {because.message}, and no known "
+            f"checkpoint allows it to continue without loss or duplicates: {said.rstrip('.')}",
             next_step=f"`spark-ha checkpoint plan {job}` shows the ways out; {ways}",
         )
 
@@ -231,7 +233,7 @@ class FallbackPlanner:
 def external_queries(
     options: HaOptions, area: WorkArea, keys: JobKeys, reach: Reach, noted: Callable[[str], str]
 ) -> ExternalQueries:
-    """Return what asks around the queries of a cut, with what the options of the run say.
+    """Return the external queries for the queries of a cut, configured by the options of the run.
 
     :param noted: Query -> the brokers that its script names; empty where they are not noted.
     """
@@ -243,9 +245,9 @@ def external_queries(
 
 
 def ask_brokers(options: HaOptions, noted: Callable[[str], str], timeout: float = ANSWER_SECONDS) -> AskKafka:
-    """Return what asks the brokers of a query: those that the options of the run name, else those that are noted.
+    """Return a client of a query's brokers: named by the options of the run, else by the notes.
 
-    :param timeout: Seconds for each of the questions.
+    :param timeout: Seconds for each request.
     """
     properties = Path(options.kafka_properties) if options.kafka_properties else None
 

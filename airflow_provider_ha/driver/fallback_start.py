@@ -1,4 +1,4 @@
-"""Makes the working directory of an epoch from a checkpoint, in place of one that cannot be continued."""
+"""Makes the working directory of an epoch from a checkpoint, to replace a directory that cannot be continued."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def start_from_fallback(
     key: str,
     reach: Reach | None = None,
 ) -> Origin:
-    """Make the working directory *key* and say where it comes from.
+    """Make the working directory *key*, and return its origin.
 
     Repeatable with another key.
 
     :param area: Holds the checkpoint and both directories.
     :param paths: The job.
-    :param run: The run that goes on.
-    :param planned: What it goes on from, and the plan of that.
-    :param reach: How the file systems of outputs are reached; as the environment says by default.
+    :param run: The run that continues.
+    :param planned: The checkpoint to continue from, and its plan.
+    :param reach: Access to the file systems of outputs; by default from the environment.
     :raises DecisionNeededError: An output has changed since the plan was made.
     :raises CheckpointError: The checkpoint has been damaged since.
     :raises StorageUnavailableError: The work root, or an output, does not answer.
@@ -55,7 +55,7 @@ def start_from_fallback(
     reach = reach or Reach()
     try:
         check_facts(plan, source, reach)
-    except RestoreRefusedError as error:  # the plan is of this moment: another driver is at work, and no run is over
+    except RestoreRefusedError as error:  # the plan is fresh: another driver is at work, and no run ends
         raise DecisionNeededError(error.message, next_step=error.next_step) from error
     area.create(key)
     prepare_restore(area, chosen, plan, key, reach)
@@ -77,15 +77,15 @@ def start_from_fallback(
 
 
 def _started(area: WorkArea, fallback: Fallback, plan: RestorePlan, run: Run) -> StartedQueries | None:
-    """Return what the run has started: as its lost directory says, else what its own checkpoint holds.
+    """Return the queries that the run has started, by its lost directory, else by its own checkpoint.
 
-    A checkpoint is taken when the script has started what it wants to start. What the run was restored from says
-    nothing about its own script.
+    A checkpoint is taken when the script has started all its queries. The starting point of the run is no evidence
+    about the run's own script.
     """
     try:
         found = read_started(area.tree(area.current(fallback.lost)))
     except RecordCorruptError as error:
-        log.warning("what the run has started is taken from its checkpoint: %s", error)
+        log.warning("the started queries of the run are taken from its checkpoint: %s", error)
         found = None
     if found is not None or fallback.source == f"{run.start.kind.value}-{run.start.source_id}":
         return found

@@ -1,12 +1,12 @@
-"""Removes the working directories that no run needs any more, and says so in the results of the runs.
+"""Removes working directories that runs no longer need, and records it in the results of the runs.
 
-Invariant: what a restore reads stays (``checkpoints.retention.working_directories``). A result is CLEAN only after the
-removal: a crash in between leaves it DIRTY, for the next run's leader.
+Invariant: the input of a restore stays (``checkpoints.retention.working_directories``). A result becomes CLEAN only
+after the removal: a crash in between leaves it DIRTY, for the next run's leader.
 
-A run of months leaves a fenced directory with each loss. Once the generation names this epoch's directory, which has
-what the newest fenced one knew and no checkpoint holds (``checkpoints.working.unpublished_batches``), the older ones
-have no reader any more. The newest one stays all the same: a restore of another job that began to read it before the
-loss may still be reading, and it is what a person wants to see after a loss.
+A run of months leaves a fenced directory with each loss. Once the generation names this epoch's directory, which
+includes the newest fenced directory's batches without a checkpoint (``checkpoints.working.unpublished_batches``), the
+older ones have no reader. The newest one stays anyway: a restore of another job that began before the loss may still be
+reading it, and people inspect it after a loss.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Housekeeping:
-    """The cleaning of one driver.
+    """The cleaning of a driver.
 
     :param area: Holds the working directories.
-    :param current: Key of this epoch's working directory, which the generation names already.
-    :param earlier_life: Whether the job has directories from before ZooKeeper knew it: then none is removed.
+    :param current: Key of this epoch's working directory, which the generation already names.
+    :param earlier_life: Whether the job has directories from before ZooKeeper knew it: then all directories stay.
     """
 
     runs: RunStore
@@ -52,7 +52,7 @@ class Housekeeping:
             log.warning("fenced working directories stay; the next driver tries again: %s", error)
 
     def finish(self, run: int) -> None:
-        """Clean up after this driver's own run, which has its result: no checkpoint can follow any more."""
+        """Clean up after this driver's own run, which has its result: it takes no further checkpoint."""
         try:
             self.checkpoints.shutdown(self.leadership, terminal=True)
         except (HaError, OSError) as error:
@@ -60,7 +60,7 @@ class Housekeeping:
         self._clean([run])
 
     def _clean(self, numbers: Sequence[int]) -> None:
-        """A failure disturbs neither the run nor its end: the result stays DIRTY."""
+        """Clean up; a failure affects neither the run nor its end: the result stays DIRTY."""
         try:
             # guard: dirty-first-driver
             dirty = [number for number, found in self.runs.results(numbers).items() if found.cleanup == "DIRTY"]
@@ -72,14 +72,14 @@ class Housekeeping:
         except VersionConflictError:
             return  # another process marked it
         except (HaError, OSError) as error:
-            log.warning("what is over could not be cleaned up; the next run tries again: %s", error)
+            log.warning("finished runs could not be cleaned up; the next run tries again: %s", error)
 
     def _remove_directories(self) -> None:
         for key in self._superfluous():
             self._remove(key)
 
     def _remove_fenced(self) -> None:
-        """Remove the fenced directories of earlier epochs, but the newest one, and the drains of earlier runs."""
+        """Remove the fenced directories of earlier epochs, except the newest, and the drains of earlier runs."""
         superfluous = self._superfluous()
         fenced = [key for key in superfluous if self.area.fenced(key) == key and not is_drain(key)]
         for key in (*fenced[:-1], *filter(is_drain, superfluous)):

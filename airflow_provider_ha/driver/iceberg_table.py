@@ -1,7 +1,8 @@
-"""Where an Iceberg table lies that a query writes to, asked of Iceberg itself: it is part of the session's JVM.
+"""The location of an Iceberg table that a query writes to, from Iceberg itself: it is part of the session's JVM.
 
-Only the driver can ask. What it finds is recorded with every checkpoint, so that a restore can be planned without a
-JVM; a table whose catalog alone knows its current version is recorded without a directory, and a restore plan says so.
+Only the driver can query it. Its answer is recorded with every checkpoint, so that a restore can be planned without a
+JVM; a table whose current version is known only to its catalog is recorded without a directory, and a restore plan
+reports this.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from airflow_provider_ha.errors import ApplicationRefusedError
 log = logging.getLogger(__name__)
 CATALOGS = "org.apache.iceberg.spark."
 """Package of Iceberg's catalogs for Spark."""
-_SELF_TOLD = "HadoopTableOperations"  # of tables that say themselves which version is current
-_STAGED = ("spark.wap.branch", "spark.wap.id")  # conf that directs a write elsewhere than to the current snapshot
-_BRANCH = "branch"  # option of a writer, and beginning of a name's last part: the same
+_SELF_TOLD = "HadoopTableOperations"  # of tables whose directory names the current version
+_STAGED = ("spark.wap.branch", "spark.wap.id")  # conf that directs a write to another place than the current snapshot
+_BRANCH = "branch"  # option of a writer, and prefix of a name's last part, with the same effect
 
 
 def full_name(session: Any, name: str) -> str | None:
-    """Return the name of a table with its catalog; ``None`` when that is none of Iceberg's.
+    """Return the name of a table with its catalog; ``None`` if it is no Iceberg catalog.
 
     :param name: As the script gave it to ``toTable()``.
     """
@@ -42,9 +43,10 @@ def full_name(session: Any, name: str) -> str | None:
 
 
 def table_directory(session: Any, query: str, noted: WriterNotes) -> str | None:
-    """Return the directory of the table that a query writes to; ``None`` where only its catalog knows what it has.
+    """Return the directory of the table that a query writes to; ``None`` if only its catalog knows the content.
 
-    :raises ApplicationRefusedError: Two drivers could not be kept apart there, or it lies elsewhere in every attempt.
+    :raises ApplicationRefusedError: Two drivers could not be kept apart there, or its location changes with every
+        attempt.
     """
     named = noted.options.get("path")
     if not named or is_path(named):  # the first one is Spark's to refuse
@@ -53,7 +55,9 @@ def table_directory(session: Any, query: str, noted: WriterNotes) -> str | None:
         table = session._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, named)  # noqa: SLF001  # they have no public name
         told, location = is_self_told(table), str(table.location())
     except Exception as error:  # noqa: BLE001  # py4j's error; where Iceberg itself cannot find it, Spark says so next
-        log.warning("query %s: Iceberg does not say where table %s lies: %s", query, named, str(error).splitlines()[0])
+        log.warning(
+            "query %s: Iceberg does not report the location of table %s: %s", query, named, str(error).splitlines()[0]
+        )
         return None
     if not told:
         return None
@@ -70,12 +74,12 @@ def table_directory(session: Any, query: str, noted: WriterNotes) -> str | None:
 
 
 def is_self_told(table: Any) -> bool:
-    """Whether the directory of one of Iceberg's tables says which version is current, and not only its catalog."""
+    """Return whether the directory of an Iceberg table names the current version, not only its catalog."""
     return bool(table.operations().getClass().getSimpleName() == _SELF_TOLD)
 
 
 def create_table(session: Any, name: str, columns: str, partitions: tuple[str, ...]) -> None:
-    """Make a table that is not there, as Spark does it.
+    """Make a missing table, as Spark does.
 
     :param name: With its catalog.
     :param columns: As SQL.
@@ -85,7 +89,7 @@ def create_table(session: Any, name: str, columns: str, partitions: tuple[str, .
 
 
 def _is_locked(session: Any, named: str) -> bool:
-    """Whether the Hadoop catalog of a table has a lock that holds for several JVMs."""
+    """Return whether the Hadoop catalog of a table has a lock that works across JVMs."""
     parts = _parts(session, named)
     catalog = parts[0] if len(parts) > 1 else session.catalog.currentCatalog()
     lock = session.conf.get(f"spark.sql.catalog.{catalog}.lock-impl", None)
@@ -93,7 +97,7 @@ def _is_locked(session: Any, named: str) -> bool:
 
 
 def _is_staged(session: Any, named: str, noted: WriterNotes) -> bool:
-    """Whether the rows go to a branch, or wait to be published: the current snapshot does not name them."""
+    """Return whether the rows go to a branch, or are staged: the current snapshot does not name them."""
     last = _parts(session, named)[-1]
     return (
         _BRANCH in noted.options

@@ -1,11 +1,11 @@
 """The batches that a recovery executes again, judged by the rules of a restore.
 
-Spark executes a batch without an input file that is gone, and commits it: the only word is a warning in its log. In a
-Kafka topic that was made again it reads on at the old offset. So a recovery looks at the sources behind the last
-committed batch, and at the logs of the file sinks, before it forks the lost directory. Where rows may be lost, the run
-waits for its user. A reader with ``failOnDataLoss=false``, and a job that ignores missing files, has consented.
+Spark executes a batch without its missing input file, and commits it, with only a warning in its log. In a recreated
+Kafka topic it continues reading at the old offset. So a recovery checks the sources of batches after the last committed
+one, and the logs of the file sinks, before it forks the lost directory. Where rows may be lost, the run waits for its
+user. A reader with ``failOnDataLoss=false``, and a job that ignores missing files, has consented.
 
-Invariant: what could not be read decides nothing here: Spark meets it itself, and the recovery goes on as before.
+Invariant: unreadable facts decide nothing here: Spark meets the error itself, and the recovery continues as before.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from airflow_provider_ha.jobs.model import Generation, JobGraph, Run
 log = logging.getLogger(__name__)
 
 IGNORE_MISSING = "spark.sql.files.ignoreMissingFiles"
-"""Spark's own consent to go on without input files that are gone."""
+"""Spark's own consent to continue without missing input files."""
 BROKER_SECONDS = 5.0
 """So long a recovery waits for the answer to a question to Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What a recovery executes again by consent, although rows are lost with it.
+    """The batches that a recovery executes again by consent, although rows are lost.
 
-    :param lossy: Query -> its highest planned batch: it goes on from there without input that is gone.
-    :param message: The same, for people; empty for nothing.
+    :param lossy: Query -> its highest planned batch: it continues from there without the missing input.
+    :param message: The same, for people; empty for no loss.
     """
 
     lossy: Mapping[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class InFlight:
 
 @dataclass(slots=True)
 class _Losses:
-    """What sources are known not to have any more. What could not be found out decides nothing."""
+    """The input that sources are known to lack. Undetermined facts decide nothing."""
 
     query: str
     reasons: list[str] = field(default_factory=list)
@@ -66,19 +66,19 @@ class _Losses:
     def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:  # noqa: ARG002  # all are losses
         self.reasons.append(f"{self.query}: {reason}")
 
-    def add_unknown(self, reason: str, *ways_out: str) -> None:  # noqa: ARG002  # nothing is asked of the user
-        log.warning("query %s goes on without knowing whether its input is there: %s", self.query, reason)
+    def add_unknown(self, reason: str, *ways_out: str) -> None:  # noqa: ARG002  # the user has nothing to decide
+        log.warning("query %s continues; whether its input is there is unknown: %s", self.query, reason)
 
 
 @dataclass(frozen=True, slots=True)
 class InFlightJudge:
     """Judges the recovery of a lost directory.
 
-    :param reach: How the file systems of outputs, and of input files, are reached.
+    :param reach: Access to the file systems of outputs and of input files.
     :param accepted: Whether the request of this attempt accepts the loss.
-    :param recorded: Query -> batches of the run's newest checkpoint, which say more than the directory does.
-    :param misfit: How the attempt before ended, where Spark refused the checkpoint for the query: it may read another
-        source, which has none of the rows. ``None`` for any other end.
+    :param recorded: Query -> batches of the run's newest checkpoint, which are more detailed than the directory's.
+    :param misfit: End of the previous attempt if Spark refused the checkpoint for the query: the query may read another
+        source, without the rows. ``None`` for any other end.
     """
 
     run: Run
@@ -89,13 +89,14 @@ class InFlightJudge:
     misfit: Failure | None = None
 
     def judge(self, lost: Tree, previous: Generation) -> InFlight:
-        """Return what is executed again by consent.
+        """Return the batches executed again by consent.
 
         :param lost: The lost directory, fenced.
         :param previous: Its record.
-        :raises DecisionNeededError: Input is gone, or the log of a file sink is not whole, and no user has accepted it.
+        :raises DecisionNeededError: Input is gone, or the log of a file sink is incomplete, and the user has not
+            accepted it.
         :raises RestoreRefusedError: The same, and Spark has refused the checkpoint for the query: no input helps.
-        :raises RecordCorruptError: Which queries the run has started cannot be read.
+        :raises RecordCorruptError: The record of the started queries cannot be read.
         """
         started = read_started(lost) or StartedQueries()
         sinks = started.sinks
@@ -115,12 +116,12 @@ class InFlightJudge:
         if gone or other:
             raise self._undecided(gone, other)
         batches = ", ".join(f"batch {batch} of {query}" for query, batch in lossy.items())
-        return InFlight(lossy, f"the run goes on from {batches} without input that is gone" if lossy else "")
+        return InFlight(lossy, f"the run continues from {batches} without its missing input" if lossy else "")
 
     def _inputs(
         self, query: str, directory: Tree, sink: QuerySink | None, started: StartedQueries
     ) -> tuple[list[str], list[str]]:
-        """Return what is gone of the input, and what of that the job and its readers do not allow for."""
+        """Return the missing input, and the part of it that the job and its readers do not allow for."""
         at, noted = progress(directory), started.sources(query)
         known = {entry.batch: entry for entry in self.recorded.get(query, ())}
         shown = readable(directory, after=at.committed - 1)
@@ -132,7 +133,7 @@ class InFlightJudge:
         cut = QueryCut(batch=at.committed, sink=sink or QuerySink(kind=SinkKind.OTHER), sources=noted)
         around = look_at_sources(query, directory, cut=cut, entries=entries, external=external, reach=self.reach)
         for each in around.unknown:
-            log.warning("query %s goes on without knowing whether its input is there: %s", query, each.reason)
+            log.warning("query %s continues; whether its input is there is unknown: %s", query, each.reason)
         own = next((entry for entry in entries if entry.batch == at.committed), None)
         # Spark itself reads on from the cut where rows reach the sink before their boundaries are written.
         replay = () if cut.sink.unplanned else tuple(entry for entry in entries if entry.batch > at.committed)
@@ -169,7 +170,7 @@ class InFlightJudge:
         steps = []
         if gone:
             steps.append(
-                f"put the input back as it was, or accept that its rows are lost, and {again} goes on; Spark itself "
+                f"put the input back as it was, or accept that its rows are lost, and {again} continues; Spark itself "
                 "refuses some losses, unless the reader has failOnDataLoss=false"
             )
         steps += [f"put the log back, and {again} looks again"] if other else []
@@ -181,10 +182,10 @@ class InFlightJudge:
 
 
 def _is_due(source: SourceInput) -> bool:
-    """Whether a source has to give rows again: what a socket had and no batch has read is gone with every driver."""
+    """Return whether a source has to deliver rows again: a socket's unread rows are gone with every driver."""
     return source.unit != "rows" or source.amount != 0 or bool(source.partitions)
 
 
 def _is_for_a_look(sink: QuerySink | None) -> bool:
-    """Whether a query is for a look at rows only: it never keeps its job from being recovered."""
+    """Return whether a query only displays rows: it never prevents its job from being recovered."""
     return sink is not None and (sink.format or "").lower() in DEBUG_FORMATS

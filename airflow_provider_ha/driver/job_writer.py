@@ -1,7 +1,7 @@
-"""What the driver writes about its run: where it works, how it stands, how it ended. Every write is fenced.
+"""The driver's records of its run: its working directory, its state, its end. Every write is fenced.
 
-Invariant: a run's result, the removal of its graph pointer, the answers to all that asked for its end and the last
-status are one transaction. A pointer that outlived its run would resurrect it (FLINK-10011).
+Invariant: a run's result, the removal of its graph pointer, the answers to all requests for its end and the last status
+are one transaction. A pointer that outlived its run would resurrect it (FLINK-10011).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ TerminalState = Literal[JobState.FINISHED, JobState.CANCELED, JobState.FAILED]
 
 
 class JobWriter:
-    """The fenced writes of one driver. Its methods may be called from several threads.
+    """The fenced writes of a driver. Thread-safe.
 
-    :param journal: Gets the working directory and the result before ZooKeeper does (``jobs.journal``).
-    :param application: Says which application of Spark the script is now.
-    :ivar failed_checkpoints: Says how many checkpoints could not be taken.
+    :param journal: Receives the working directory and the result before ZooKeeper does (``jobs.journal``).
+    :param application: Returns the script's current Spark application.
+    :ivar failed_checkpoints: Returns the number of checkpoints that could not be taken.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class JobWriter:
             self._written = facts
 
     def _loss_with(self, origin: Origin) -> AcceptedLoss | None:
-        """Return what the run has gone on without, this time included; once for each batch."""
+        """Return the accepted losses of the run, this one included; once for each batch."""
         known = read_record(self._coordinator, self._paths.generation, Generation)
         before = known[0] if known is not None and known[0].run == self._run else None
         loss = before.loss if before is not None else None
@@ -132,23 +132,23 @@ class JobWriter:
 
     @property
     def losses(self) -> int:
-        """How often the run has gone on without input that was gone, by consent."""
+        """Number of times that the run has continued without its missing input, by consent."""
         return self._loss.count if self._loss is not None else 0
 
     def set_state(self, state: JobState, message: str = "") -> None:
-        """Note the state; :meth:`publish_status` writes it. What comes after the end is ignored."""
+        """Note the state; :meth:`publish_status` writes it. States noted after the end are ignored."""
         with self._lock:
             if not self._ended:
                 self._state, self._message = state, public(message)
 
     @property
     def state(self) -> JobState:
-        """The state that a reader of the status finds. Never waits: the lock is held while ZooKeeper is written."""
+        """The state in the published status. Never waits: the lock is held during writes to ZooKeeper."""
         state, stalled = self._state, self._stalled
         return JobState.STALLED if stalled and state in (JobState.STARTING, JobState.RUNNING) else state
 
     def set_stalled(self, reason: str) -> None:
-        """Note which query is stalled, and why; empty when none is any more."""
+        """Note the stalled query and the reason; empty for no stalled query."""
         with self._lock:
             self._stalled = public(reason)
 
@@ -158,14 +158,14 @@ class JobWriter:
             self._metrics = place
 
     def set_message(self, message: str) -> None:
-        """Note what is wrong while the state stays what it is; as :meth:`set_state`."""
+        """Note a problem that does not change the state; as :meth:`set_state`."""
         with self._lock:
             self.set_state(self._state, message)
 
     def publish_status(self, checkpoint: int | None) -> None:
-        """Write the status when something of it changed: state, message, checkpoint, application, what is at rest.
+        """Write the status when it has changed: state, message, checkpoint, application, resting queries.
 
-        It is written for new figures of batches alone when it is a minute old: a job that is idle writes nothing.
+        New figures of batches alone are written only when the status is a minute old. An idle job writes nothing.
         """
         with self._lock:
             now = self._facts(checkpoint)
@@ -175,9 +175,9 @@ class JobWriter:
                 self._written, self._shown, self._written_at = now, batches, self._clock.lease_time()
 
     def _facts(self, checkpoint: int | None) -> tuple[object, ...]:
-        """Return what the status is written for as soon as it changes."""
+        """Return the facts whose change is published immediately."""
         resting = tuple(query.name for query in self._registry.resting)
-        failed = self.failed_checkpoints() > 0  # each failure is told by the message, and by its figure within a minute
+        failed = self.failed_checkpoints() > 0  # the message reports each; the figure follows within a minute
         said = (self._state, checkpoint, self._message, resting, self._application(), self._stalled, self._metrics)
         return (*said, failed)
 
@@ -194,11 +194,11 @@ class JobWriter:
         end: RunEnd | None = None,
         queries: Mapping[str, QueryStatus] | None = None,
     ) -> None:
-        """Write the run's result, and all that ends with it. Repeats the transaction while the lease lasts.
+        """Write the run's result, and all records that end with it. Repeats the transaction while the lease lasts.
 
-        :param end: What ends it well: answers what else was asked of the run (``operations.ending_ops``).
-        :param queries: Where the queries stand; by default as the registry has them.
-        :raises LeadershipError: This process does not lead any more; the run may have the result.
+        :param end: The successful end: answers the other requests to the run (``operations.ending_ops``).
+        :param queries: Positions of the queries; by default the registry's.
+        :raises LeadershipError: This process no longer leads; the run may have the result.
         :raises StorageError: The journal could not be written; the run has no result.
         """
         at, reason = self._clock.now(), public(reason)

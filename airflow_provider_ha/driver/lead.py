@@ -1,8 +1,8 @@
 """Makes this process the leader of the run that it was submitted for, or finds that it may not lead.
 
 Only the newest submission of a run without a result may lead, and only while the job's graph pointer belongs to that
-run: this is what keeps a run that is over, or a driver that was given up, from coming back. And a submission leads
-once: a process that a cluster manager relaunches for it would lead without having been claimed as a recovery.
+run: this prevents a finished run, or a driver that was given up, from coming back. And a submission leads only once: a
+process relaunched for it by a cluster manager would lead without having been claimed as a recovery.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ PROCESS = new_id()  # of this process: process ids come again
 
 @dataclass(frozen=True, slots=True)
 class DriverSession:
-    """What a driver has once it leads.
+    """The resources of a leading driver.
 
-    :param alive_at: Last heartbeat of the leader before it; ``None`` when there was none, or it cannot be read.
+    :param alive_at: Last heartbeat of the previous leader; ``None`` if there was no leader, or it cannot be read.
     """
 
     coordinator: Coordinator
@@ -52,9 +52,9 @@ class DriverSession:
 
 
 def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
-    """Connect, take the job's lock, and read what is to be run. Waits for as long as another leader holds the lock.
+    """Connect, take the job's lock, and read the graph to run. Waits for as long as another leader holds the lock.
 
-    :raises JobStateError: This submission may not lead (any more).
+    :raises JobStateError: This submission may not lead, or not any longer.
     :raises NotConnectedError: ZooKeeper did not answer.
     :raises StorageUnavailableError: Storage or the submission's own directory did not answer.
     """
@@ -74,7 +74,7 @@ def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
 
     def admit() -> None:
         nonlocal alive_at
-        alive_at = last_heartbeat(coordinator, paths)  # before the first one of this leader
+        alive_at = last_heartbeat(coordinator, paths)  # before the first heartbeat of this leader
         check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt, spec.submission_id)
         check_first_lead(read_record(coordinator, led, SubmissionLed))  # guard: submission-leads-twice
 
@@ -92,14 +92,14 @@ def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
         also=also,
     )
     if coordinator.session not in (None, session):
-        # The first session ended while the lock was waited for; the supervisor has to close the one that leads.
+        # The first session ended during the wait for the lock; the supervisor has to close the session that leads.
         write_session(spec.home.session, coordinator.session)
     run = runs.get(spec.run).run
     return DriverSession(coordinator, store, paths, graphs, leadership, run, graphs.read_graph(run.graph), alive_at)
 
 
 def last_heartbeat(coordinator: Coordinator, paths: JobPaths) -> datetime | None:
-    """Return when the last leader has proven that it leads; ``None`` when none has, or it cannot be read."""
+    """Return the time of the last leader's last heartbeat; ``None`` if there was no leader, or it cannot be read."""
     node = coordinator.find(paths.heartbeat)
     try:
         return None if node is None or not node.data else datetime.fromisoformat(node.data.decode())
@@ -110,8 +110,8 @@ def last_heartbeat(coordinator: Coordinator, paths: JobPaths) -> datetime | None
 def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int, submission_id: str) -> None:
     """Refuse a submission that may not lead. Pure.
 
-    Its number alone is not enough: a tree that was rebuilt has another submission of that number than the driver that
-    was started into the empty one.
+    Its number alone is not enough: after a rebuild of the tree, that number may belong to another submission than that
+    of the driver started into the empty tree.
 
     :raises JobStateError: The run has a result, a newer submission exists, the number is another submission's, or the
         job's graph is another run's.
@@ -132,16 +132,16 @@ def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int, s
 def check_first_lead(found: tuple[SubmissionLed, int] | None) -> None:
     """Refuse a submission that has led before. Pure.
 
-    That holds for this very process as well: its session ended between the grant and the answer to it.
+    This also applies to this very process: its session ended between the grant and the answer to it.
 
-    :param found: What says so, and its version.
+    :param found: The evidence, and its version.
     :raises JobStateError: It has.
     """
     if found is not None:
         led = found[0]
         raise JobStateError(
             f"this submission has led epoch {led.epoch} already, as pid {led.pid} on {led.host}",
-            next_step="Let the job be recovered as a new attempt: nothing else may start a driver again",
+            next_step="Let the job be recovered as a new attempt: only a recovery may start a driver again",
         )
 
 

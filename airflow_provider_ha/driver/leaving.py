@@ -1,12 +1,12 @@
-"""How the driver's process ends: at once, and with a reason on disk when there is time for one.
+"""The end of the driver's process: immediate, with a reason on disk if time allows.
 
-A process that lost its job must not write anything more: no ``finally``, no ``atexit``, no graceful end of Spark, which
-would commit the batch in flight (design, contract 8).
+A process that lost its job must not write: no ``finally``, no ``atexit``, no graceful end of Spark, which would commit
+the batch in flight (design, contract 8).
 
-Invariant: nothing that raises or hangs keeps the process alive. A full disk, a pipe without a reader, a network mount
-that does not answer, a lock of ``logging`` or of ``sys.stdout`` that another thread holds: all of these are met on the
-way out, and on the same day. So the JVM is killed first, each word has its own thread, all of them together
-have a few seconds, and ``os._exit`` comes in a ``finally``.
+Invariant: no error and no blocked call keeps the process alive. A full disk, a pipe without a reader, an unresponsive
+network mount, a lock of ``logging`` or of ``sys.stdout`` held by another thread: all occur on the way out, and often
+together. So the JVM is killed first, each message has its own thread, all messages share a few seconds, and
+``os._exit`` comes in a ``finally``.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from airflow_provider_ha.jobs.failures import Failure, FailureKind
 
 log = logging.getLogger(__name__)
 
-WORDS_SECONDS = 5.0  # for the words of a driver that leads until it ends
+WORDS_SECONDS = 5.0  # for the messages of a driver that leads until it ends
 REPARENT_SECONDS = 0.5
 _ECHOES = (ExitCode.FAILED, ExitCode.RESTART_WANTED)
 LAST_WORDS_SECONDS = 0.5  # without the leadership: its Python may be in the middle of a foreachBatch function
 
 
 class ProcessTerminator:
-    """The way out of one driver.
+    """The way out of a driver.
 
     :param directory: The submission's own directory.
     """
@@ -62,9 +62,9 @@ class ProcessTerminator:
     ) -> NoReturn:
         """End this process now; output that can be flushed is flushed.
 
-        :param reason: Why, for the supervisor and the log; nothing is said of an end with ``DONE``.
-        :param error: Goes into the log with its traceback.
-        :param failure: What the failure was, for the restart strategy.
+        :param reason: Why, for the supervisor and the log; not reported with ``DONE``.
+        :param error: Logged with its traceback.
+        :param failure: The classified failure, for the restart strategy.
         """
 
         def tell_log() -> None:
@@ -88,7 +88,7 @@ class ProcessTerminator:
             os._exit(code)
 
     def leadership_lost(self, reason: str) -> NoReturn:
-        """End this process and its JVM: what the JVM still does would be a zombie's work."""
+        """End this process and its JVM, which must not act without the leadership."""
         try:
             self._kill_jvm()
             self._say_last(ExitCode.LEADERSHIP_LOST, f"leadership lost: {reason}", reason)
@@ -96,14 +96,14 @@ class ProcessTerminator:
             os._exit(ExitCode.LEADERSHIP_LOST)
 
     def jvm_gone(self, reason: str) -> NoReturn:
-        """End this process because its JVM has ended: nothing can be written for the job any more."""
+        """End this process because its JVM has ended: the job can no longer be written for."""
         try:
             self._say_last(ExitCode.JVM_GONE, reason, reason)
         finally:
             os._exit(ExitCode.JVM_GONE)
 
     def thread_failed(self, error: BaseException) -> NoReturn:
-        """End this process because one of its threads cannot go on: half a driver would look like a whole one."""
+        """End this process because one of its threads cannot continue: a partial driver would look complete."""
         if isinstance(error, LeadershipError):
             self.leadership_lost(_text(error))
         if isinstance(error, ApplicationRefusedError):  # its thread has ended the run
@@ -115,7 +115,7 @@ class ProcessTerminator:
             os._exit(ExitCode.FAILED)
 
     def _has_lost_jvm(self, failure: Failure | None) -> bool:
-        """Whether the JVM has ended: then an error of py4j comes first, and a thread meets it before the watchdog does.
+        """Return whether the JVM has ended: a thread then meets an error of py4j before the watchdog sees the end.
 
         Its sockets are closed some moments before the kernel gives its children to another parent.
         """
@@ -133,7 +133,7 @@ class ProcessTerminator:
                 os.kill(self._jvm, signal.SIGKILL)
 
     def _say_last(self, code: ExitCode, line: str, reason: str) -> None:
-        # Without logging: its lock may be held by a thread that waits for a reader of stderr.
+        # Without logging: a thread that waits for a reader of stderr may hold its lock.
         _say(
             [
                 lambda: write_failure(self._directory, code, reason),
@@ -144,12 +144,12 @@ class ProcessTerminator:
 
 
 def _say(words: Sequence[Callable[[], None]], seconds: float) -> None:
-    """Say each of *words* in its own thread, where it may fail; return when all are said, or after *seconds*."""
+    """Call each of *words* in its own thread, where it may fail; return when all are done, or after *seconds*."""
     end = time.monotonic() + seconds
     speakers = []
     for word in words:
         speaker = threading.Thread(target=word, name="last-words", daemon=True)
-        with contextlib.suppress(RuntimeError):  # the system has no thread left: that word stays unsaid
+        with contextlib.suppress(RuntimeError):  # the system has no thread left: that message is lost
             speaker.start()
             speakers.append(speaker)
     for speaker in speakers:
@@ -157,7 +157,7 @@ def _say(words: Sequence[Callable[[], None]], seconds: float) -> None:
 
 
 def _text(error: BaseException) -> str:
-    """Return the text of an error; an error whose text cannot be made must not keep the process alive."""
+    """Return the text of an error; an unprintable error must not keep the process alive."""
     try:
         return str(error)
     except BaseException as second:  # noqa: BLE001  # see above

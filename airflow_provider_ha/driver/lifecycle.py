@@ -1,8 +1,8 @@
-"""What the script, the patched calls and the operations know of each other: one object per driver.
+"""Shared state of the script, the patched calls and the operations: one object per driver.
 
 The script runs on the main thread and assumes that it is alone. A stop of its queries sets ``stopping`` first and
 ``ended`` last; a patched call that finds ``stopping`` set waits for ``ended``, so that the script can neither interrupt
-another query nor take the session away (SPARK: ``spark.stop()`` cancels the job of a batch that is half written).
+another query nor close the session (SPARK: ``spark.stop()`` cancels the job of a half-written batch).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from airflow_provider_ha.errors import HaError
 
 
 class Lifecycle:
-    """Flags of one run of the script."""
+    """Flags of the script's run."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()  # every query is being stopped together
-        self.ended = threading.Event()  # and all of them have ended
+        self.ended = threading.Event()  # and all queries have ended
         self.script_ended = threading.Event()
         self.leaving = threading.Event()  # the run has its result, the session is about to be closed
         self.refusal: HaError | None = None
@@ -30,7 +30,7 @@ class Lifecycle:
 
     @contextmanager
     def start_of_a_query(self) -> Iterator[bool]:
-        """Hold a stop back while a query is being started; yields ``False`` when a stop is under way already."""
+        """Delay a stop while a query is being started; yields ``False`` when a stop is already under way."""
         with self._no_start:
             admitted = not self.stopping.is_set()
             self._starting += admitted
@@ -42,23 +42,23 @@ class Lifecycle:
                 self._no_start.notify_all()
 
     def begin_stop(self) -> None:
-        """Let no query be started from now on. One that is being started may still come: :meth:`starts_are_over`."""
+        """Prevent further starts of queries. A start in progress may still complete: :meth:`starts_are_over`."""
         with self._no_start:
             self.stopping.set()
 
     def starts_are_over(self, timeout: float) -> bool:
-        """Wait until no query is being started any more, at most *timeout* seconds; returns whether that is so."""
+        """Wait until all starts in progress are over, at most *timeout* seconds; returns whether they are."""
         with self._no_start:
             return self._no_start.wait_for(lambda: self._starting == 0, timeout)
 
     def refuse(self, error: HaError) -> HaError:
-        """Remember why the script cannot be run, also when it swallows the error. Returns *error*; the first stays."""
+        """Remember why the script cannot run, even if it swallows the error. Returns *error*; the first one stays."""
         with self._lock:
             self.refusal = self.refusal or error
         return error
 
     def claim_end(self) -> bool:
-        """Return whether the caller ends the run: a stop, or the script by itself, never both."""
+        """Return whether the caller ends the run: either a stop or the script, never both."""
         with self._lock:
             first, self._end_claimed = not self._end_claimed, True
         return first
@@ -69,6 +69,6 @@ class Lifecycle:
             self._end_claimed = False
 
     def wait_when_stopping(self) -> None:
-        """Return when no stop is under way, or when it is over."""
+        """Return when no stop is under way, or when the current one is over."""
         if self.stopping.is_set():
             self.ended.wait()

@@ -1,8 +1,8 @@
 """The driver: lead, make the working directory, run the script, publish, serve, end.
 
-Order matters: what touches nothing of the job (``preload``) before the lock, the lock before anything of the job is
-touched, the working directory before the generation names it, the generation before Spark's conf, Spark's conf before
-the script makes its session.
+Order matters: work that does not touch the job (``preload``) before the lock, the lock before any access to the job,
+the working directory before the generation names it, the generation before Spark's conf, Spark's conf before the script
+makes its session.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def main() -> None:
 
 
 class Driver:
-    """One leadership of one run. :meth:`run` does not return: it ends the process."""
+    """One leadership of a run. :meth:`run` does not return: it ends the process."""
 
     def __init__(self, spec: DriverSpec, led: DriverSession, way_out: ProcessTerminator, clock: Clock) -> None:
         graph = led.graph
@@ -175,7 +175,7 @@ class Driver:
         end(parts.script.run(late))
 
     def _require_file_system(self, writer: JobWriter) -> None:
-        """End where this JVM cannot reach the work root, while nothing of the job has changed."""
+        """Exit if this JVM cannot reach the work root, before any change to the job."""
         config = self._spec.config
         try:
             mounted = [] if needs_component(config) else [split(config.work_uri).path]
@@ -190,7 +190,7 @@ class Driver:
             self._exit.leave(ExitCode.REFUSED, str(error))
 
     def _has_worked(self) -> bool:
-        """Whether a driver of the run has had a working directory: what is missing here was not missing there."""
+        """Return whether a driver of the run has had a working directory: that driver's place met all requirements."""
         known = read_record(self._led.coordinator, self._led.paths.generation, Generation)
         return known is not None and known[0].run == self._led.run.number
 
@@ -229,7 +229,7 @@ class Driver:
         return origin
 
     def _judge(self, lost: Tree, previous: Generation) -> InFlight:
-        """Return what the recovery of a lost directory executes again by consent."""
+        """Return the batches that the recovery of a lost directory executes again by consent."""
         run = RunStore(self._led.coordinator, self._led.paths).get(self._led.run.number)
         accepted = run.newest is not None and run.newest.submission.accept_loss
         exits = [view.exit for view in run.submissions if view.exit is not None]
@@ -241,9 +241,9 @@ class Driver:
         return InFlightJudge(self._led.run, self._led.graph, reach, accepted, recorded, misfit).judge(lost, previous)
 
     def _refusal_of(self, previous: Generation | None) -> tuple[str, str | None]:
-        """Return what Spark said when it refused the last working directory of this run, and of which query.
+        """Return Spark's message when it refused the last working directory of this run, and the refused query.
 
-        Nothing and ``None`` when it did not.
+        Empty and ``None`` if it did not refuse.
         """
         if previous is None or previous.run != self._led.run.number:
             return "", None
@@ -262,12 +262,12 @@ class Driver:
         return {name: query.files for name, query in checkpoint.queries.items()}
 
     def _newest_checkpoint(self) -> Checkpoint | None:
-        """Return this run's newest checkpoint; ``None`` when there is none, or it is damaged."""
+        """Return this run's newest checkpoint; ``None`` if it is missing or damaged."""
         newest = self._newest()
         try:
             return self._checkpoints.load(newest) if newest is not None else None
         except (RecordCorruptError, ObjectMissingError) as error:
-            log.warning("what the newest checkpoint says of the last working directory is not known: %s", error)
+            log.warning("the newest checkpoint's record of the last working directory is not known: %s", error)
             return None
 
     def _fall_back(self, lost: Generation, because: HaError, key: str, *, refused: bool) -> Origin:
@@ -294,7 +294,7 @@ class Driver:
         )
 
     def _writers_dead(self) -> bool:
-        """Whether the earlier drivers of the run are proven dead."""
+        """Return whether the earlier drivers of the run are proven dead."""
         run = RunStore(self._led.coordinator, self._led.paths).get(self._led.run.number)
         return run.are_dead_before(self._spec.attempt)
 
@@ -304,7 +304,7 @@ class Driver:
         return newest.cut if newest else {}
 
     def _published_sinks(self) -> Mapping[str, QuerySink]:
-        """Return where the queries of this run's newest checkpoint write."""
+        """Return the sinks of the queries in this run's newest checkpoint."""
         newest = self._newest()
         cut = self._checkpoints.load(newest).queries if newest else {}
         return {name: query.sink for name, query in cut.items()}

@@ -1,4 +1,4 @@
-"""The metrics of a driver, as Prometheus asks for them: every value is in this process, a scrape reads nothing."""
+"""The metrics of a driver, as Prometheus scrapes them: all values are in this process, so a scrape reads nothing."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from airflow_provider_ha.recovery.timeline import RecoveryTimes, restarts_since
 
 
 Values = Iterable[tuple[tuple[str, ...], float]]
-"""Values of the labels beside the common ones, and the value."""
+"""Values of the labels other than the common ones, and the value."""
 BATCH_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 CHECKPOINT_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What the metrics of a driver are told from.
+    """The sources of a driver's metrics.
 
     :param state: Returns the state of the job.
-    :param losses: Returns how often the run has gone on without input that was gone.
-    :param lease_left: Returns the fewest seconds that were left of the lease lately; ``None`` once it is given up.
+    :param losses: Returns how often the run has continued without its missing input.
+    :param lease_left: Returns the lowest remaining seconds of the lease in recent time; ``None`` once it is given up.
     :param run: The run as it was read when this driver began to lead.
     :param attempt: Submission of this driver.
-    :param alive_at: Last heartbeat of the leader before it.
+    :param alive_at: Last heartbeat of the previous leader.
     """
 
     cluster: str
@@ -60,7 +60,7 @@ class Observed:
 
 
 class DriverMetrics(Collector):
-    """Collects the metrics of one driver. Safe in several threads."""
+    """Collects the metrics of a driver. Thread-safe."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
@@ -72,7 +72,7 @@ class DriverMetrics(Collector):
         observed.checkpoints.took = self._took.labels(*self._common).observe
 
     def note(self, query: str, trigger: Trigger) -> None:
-        """Note what a query has reported."""
+        """Note a report of a query."""
         if not trigger.executed:
             return
         self._batches.labels(*self._common, shown(query)).observe(trigger.seconds)
@@ -80,7 +80,7 @@ class DriverMetrics(Collector):
         self._first_commit = self._first_commit or trigger.ended_at
 
     def collect(self) -> Iterator[Family]:
-        """Yield every metric with what is known of it now; one of which nothing is known has no sample."""
+        """Yield every metric with its current values; a metric without known values has no sample."""
         yield from self._batches.collect()
         yield from self._took.collect()
         for metric, values in self._values().items():
@@ -145,7 +145,7 @@ class DriverMetrics(Collector):
         }
 
     def _times(self) -> RecoveryTimes | None:
-        """Return the moments of the recovery that this driver is; ``None`` for the first one of its run."""
+        """Return the moments of this driver's recovery; ``None`` for the first driver of its run."""
         observed = self._observed
         before = [view for view in observed.run.submissions if view.submission.attempt < observed.attempt]
         own = [view for view in observed.run.submissions if view.submission.attempt == observed.attempt]

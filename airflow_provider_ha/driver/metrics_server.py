@@ -1,7 +1,7 @@
-"""Where Prometheus reads the metrics of a driver: HTTP without a login, so on this host alone unless the job says more.
+"""The Prometheus endpoint of a driver: HTTP without a login, so on this host alone unless the job configures more.
 
-Invariant: metrics harm nothing. A port that cannot be had is replaced by any free one, and the log says so; without
-any, the job runs without metrics.
+Invariant: metrics never disturb the job. An unavailable port is replaced by any free one, which is logged; without a
+free port, the job runs without metrics.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
 log = logging.getLogger(__name__)
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # what a user may ask for
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # a user may configure it
 
 
 def serve(collector: Collector, options: HaOptions) -> str:
     """Serve metrics until the process ends.
 
-    :returns: Where, as ``host:port``; empty when nowhere.
+    :returns: Address, as ``host:port``; empty when not served.
     """
     if options.metrics_port is None:
         return ""

@@ -1,4 +1,4 @@
-"""Begins to serve the metrics of a driver, where its job asks for them: only then Prometheus' client is loaded."""
+"""Starts the metrics endpoint of a driver if its job enables it: only then Prometheus' client is loaded."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def start_metrics(
     checkpoints: CheckpointStore,
     figures: CheckpointFigures,
 ) -> Callable[[str, Trigger], None]:
-    """Serve the metrics when the options of the job say so, and have the status say where.
+    """Serve the metrics if the options of the job enable them, and put the address into the status.
 
-    :returns: What has to receive each trigger.
+    :returns: Receiver of every trigger.
     """
     if led.graph.options.metrics_port is None:
         return _ignore
@@ -73,4 +73,4 @@ def start_metrics(
 
 
 def _ignore(query: str, trigger: Trigger) -> None:
-    """Take note of nothing."""
+    """Ignore the trigger."""

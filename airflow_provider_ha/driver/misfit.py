@@ -1,8 +1,8 @@
-"""A query that does not fit the checkpoint that its run begins from: what has changed, and the way back.
+"""A query that does not fit the checkpoint that its run begins from: the change, and the way back.
 
-Spark binds a checkpoint to the sources, the stateful operators and the schemas of its query. Where the script has
-changed, Spark refuses the first batch in each attempt. Only until the first batch is this told: a query that has
-committed one fits.
+Spark binds a checkpoint to the sources, the stateful operators and the schemas of its query. If the script has changed,
+Spark refuses the first batch in each attempt. This is only reported until the first batch: a query that has committed a
+batch fits.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from airflow_provider_ha.jobs.runs import RunStore
 
 
 log = logging.getLogger(__name__)
-_OPERATOR = re.compile(r"state info \[.*?opId = (\d+)")  # of Spark's plan; two of them may share a number
+_OPERATOR = re.compile(r"state info \[.*?opId = (\d+)")  # of Spark's plan; two operators may share a number
 # A limit has state in one output mode only; functions with state show theirs in another form.
 _ELSEWHERE = re.compile(r"Limit|WithState|InPandas|InPySpark")
 
 
 @dataclass(frozen=True)
 class PreviousGraph:
-    """What a run begins from, and how its graph differs from the one that wrote that.
+    """The starting point of a run, and the difference between its graph and the graph that wrote the starting point.
 
-    :param plan: Of the run; ``None`` for one that begins from nothing.
+    :param plan: Of the run; ``None`` for a run without a checkpoint to start from.
     """
 
     led: DriverSession
@@ -69,7 +69,7 @@ class PreviousGraph:
 
     @cached_property
     def changed(self) -> tuple[str, ...]:
-        """Fields in which the graphs differ; empty when they do not, or that is not known."""
+        """Fields in which the graphs differ; empty when they do not, or when it is not known."""
         if self.run is None:
             return ()
         try:
@@ -81,23 +81,23 @@ class PreviousGraph:
 
     @property
     def way_back(self) -> str:
-        """What has changed, and how to go back to the graph before."""
+        """The changes, and how to go back to the previous graph."""
         if self.plan is None:
             return "Correct the script, and submit the job again"
         job, name = self.led.graph.job_id, self.plan.name
         if self.run is None:
-            return f"Change the script back to the one that wrote {name}, or begin from nothing with another output"
+            return f"Change the script back to the version that wrote {name}, or begin from nothing with another output"
         own, fields = self.led.run.number, ", ".join(self.changed)
         what = f"Run {own} differs from run {self.run}, which wrote {name}, in {fields}. "
         return (
-            f"{what if self.changed else ''}`spark-ha restore {job} --start-from {name}` goes on with the graph of run "
-            f"{self.run}; or change the script back and submit it, or begin from nothing with another output "
+            f"{what if self.changed else ''}`spark-ha restore {job} --start-from {name}` continues with the graph of "
+            f"run {self.run}; or change the script back and submit it, or begin from nothing with another output "
             "(start_from='fresh')"
         )
 
 
 def misfit_of_run(failure: Failure, registry: QueryRegistry, previous: PreviousGraph) -> Failure:
-    """Return a failure with why no retry helps, where its query does not fit its checkpoint. Never raises."""
+    """Return a failure with the reason that no retry helps, if its query does not fit its checkpoint. Never raises."""
     try:
         if registry.advanced:
             return failure
@@ -109,7 +109,7 @@ def misfit_of_run(failure: Failure, registry: QueryRegistry, previous: PreviousG
 
 
 def with_misfit(failure: Failure, error: BaseException | None, previous: PreviousGraph) -> Failure:
-    """Return a failure of a run without a batch, with why no retry helps where Spark refuses the checkpoint for it.
+    """Return the failure of a run without a batch, with the reason that no retry helps if Spark refuses the checkpoint.
 
     :param error: Of the query that failed; ``None`` when no query did.
     """
@@ -122,9 +122,9 @@ def with_misfit(failure: Failure, error: BaseException | None, previous: Previou
 
 
 def check_fit(query: str, directory: Tree, writer: Any, way_back: Callable[[], str]) -> None:
-    """Compare the sources and the operators of a query with those of its checkpoint, before its first batch.
+    """Compare the sources and the operators of a query with its checkpoint's, before its first batch.
 
-    What cannot be found out is left to Spark.
+    Undetermined differences are left to Spark.
 
     :param directory: Checkpoint of the query.
     :param writer: Of the query.
@@ -136,7 +136,7 @@ def check_fit(query: str, directory: Tree, writer: Any, way_back: Callable[[], s
     try:
         entry = read_offsets(directory, planned)
         before, had = len(entry.offsets), len(numbers(directory, STATE))
-        frame = writer._df  # noqa: SLF001  # what it writes; it has no public name
+        frame = writer._df  # noqa: SLF001  # its DataFrame has no public name
         now, operators = len(streams(frame)), _operators(frame)
     except CheckpointError:
         return
@@ -152,7 +152,7 @@ def check_fit(query: str, directory: Tree, writer: Any, way_back: Callable[[], s
 
 
 def _refusal(what: str, way_back: Callable[[], str]) -> ApplicationRefusedError:
-    return ApplicationRefusedError(f"{what}: Spark cannot go on from it", next_step=way_back())
+    return ApplicationRefusedError(f"{what}: Spark cannot continue from it", next_step=way_back())
 
 
 def _many(count: int, noun: str) -> str:
@@ -160,7 +160,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def _operators(frame: Any) -> int | None:
-    """Return how many operators with state Spark's plan has; ``None`` where that depends on more than the plan."""
+    """Return the number of stateful operators in Spark's plan; ``None`` if it depends on more than the plan."""
     utils = frame._sc._jvm.org.apache.spark.sql.api.python.PythonSQLUtils  # noqa: SLF001  # as above
     text = utils.explainString(frame._jdf.queryExecution(), "simple")  # noqa: SLF001  # as above
     return None if _ELSEWHERE.search(text) else len(set(_OPERATOR.findall(text)))

@@ -1,7 +1,7 @@
 """Serves the requests to the running job: savepoint, checkpoint, stop, cancel, dispose.
 
-Two threads: one looks for requests and cancels at once, the other works on one request after the other. So a stop that
-hangs can still be cancelled (design, section 5).
+Two threads: one polls for requests and cancels immediately, the other executes one request after the other. So a
+hanging stop can still be cancelled (design, section 5).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationSt
 
 log = logging.getLogger(__name__)
 _NEEDS_QUERIES = (OperationKind.SAVEPOINT, OperationKind.CHECKPOINT, OperationKind.CANCEL_WITH_SAVEPOINT)
-POLL_SECONDS = 1.0  # beside the watch: a watch says that something may have changed, never that nothing has
+POLL_SECONDS = 1.0  # in addition to the watch: a watch announces a possible change, never the absence of changes
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What is done for each kind of operation.
+    """The handler of each kind of operation.
 
-    :param ready: Whether an operation of that kind can be done: a savepoint before every query of the job has been
-        started would be half of one.
+    :param ready: Returns whether this kind of operation is possible now: a savepoint before every query of the job has
+        been started would be incomplete.
     :param savepoint: Returns the operation's result.
     :param dispose: Returns the operation's result.
-    :param stop: Ends the run; the operation's answer is part of that.
-    :param stopped: Called after a stop, to end the process; gets the reason when the stop failed half way.
+    :param stop: Ends the run, which includes the operation's answer.
+    :param stopped: Called after a stop, to end the process; receives the reason if the stop failed half-way.
     :param cancel: Ends the process; the supervisor then ends the run. Called again when it raises.
     :param checkpoint: Returns the operation's result.
     """
@@ -57,9 +57,9 @@ class Handlers:
 
 @dataclass
 class OperationsLoop:
-    """Finds the operations of one run and has them done.
+    """Finds the operations of a run and dispatches them.
 
-    :param failed: Called with the error of a thread that cannot go on.
+    :param failed: Called with the error of a thread that cannot continue.
     """
 
     coordinator: Coordinator
@@ -73,8 +73,8 @@ class OperationsLoop:
     _changed: threading.Event = field(default_factory=threading.Event)
     _work: queue.Queue[Operation] = field(default_factory=queue.Queue)
     _taken: set[str] = field(default_factory=set)
-    _said: set[str] = field(default_factory=set)  # which of them wait for the end of the run
-    _final: dict[str, Operation] = field(default_factory=dict)  # what is answered never changes: it is read once
+    _said: set[str] = field(default_factory=set)  # operations reported as waiting for the end of the run
+    _final: dict[str, Operation] = field(default_factory=dict)  # answers never change: each is read once
     _began: tuple[datetime, float] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,9 +86,9 @@ class OperationsLoop:
             threading.Thread(target=self._guarded, args=(body,), name=name, daemon=True).start()
 
     def look(self) -> None:
-        """Take up the requests since the last pass, a cancel first.
+        """Start the requests since the last pass, a cancel first.
 
-        What ZooKeeper refuses to one operation is tried again in the next pass, and delays no other operation.
+        An operation that ZooKeeper refuses is tried again in the next pass, and delays no other operation.
         """
         self._changed.clear()
         names = self.coordinator.children(self.paths.operations, watch=self._changed.set)
@@ -115,14 +115,14 @@ class OperationsLoop:
             log.warning("%s; the next pass tries again: %s", failure, error)
 
     def _may_begin(self, operation: Operation) -> bool:
-        """Whether to take it up now. What is asked during a recovery waits until it can be whole."""
+        """Return whether to start it now. A request during a recovery waits until its result can be complete."""
         kind = operation.operation
         if operations.cancel_is_due(operation):
             return True
         return kind not in _NEEDS_QUERIES or self.handlers.ready(kind)
 
     def _forget(self, operation: Operation) -> None:
-        """Forget an answer that is no longer asked for: a schedule that asks every hour would fill the node."""
+        """Delete an expired answer: an hourly schedule would otherwise fill the node."""
         self.leadership.commit(operations.forget_op(self.paths, operation))
         log.info("operation %s is forgotten", operation.operation_id)
 
@@ -137,7 +137,7 @@ class OperationsLoop:
             self.handlers.cancel(claimed)
         else:
             self._work.put(claimed)
-            if self.lifecycle.stopping.is_set():  # the worker may hang in the stop, and never come to it
+            if self.lifecycle.stopping.is_set():  # the worker may hang in the stop, and never reach it
                 self._say_it_waits(claimed)
         self._taken.add(operation.operation_id)  # last: what failed before is tried again
 
@@ -153,7 +153,7 @@ class OperationsLoop:
     def _do(self, operation: Operation) -> None:
         if self.lifecycle.stopping.is_set():
             self._say_it_waits(operation)
-            return  # the end of the run answers it, or the next driver takes it up
+            return  # the end of the run answers it, or the next driver starts it again
         try:
             if operation.operation is OperationKind.STOP:
                 self._stop(operation)
@@ -161,8 +161,8 @@ class OperationsLoop:
             result = self._handler(operation.operation)(operation)
         except LeadershipError:
             raise
-        # Also what is no outage, such as a file where a directory has to be: without an answer the next epoch would
-        # take the operation up, and end as well.
+        # Also errors other than outages, such as a file in place of a directory: without an answer the next epoch would
+        # start the operation and end in the same way.
         except (HaError, OSError) as error:
             log.exception("operation %s failed", operation.operation_id)
             left = error.result if isinstance(error, StopFailedError) else None
@@ -176,7 +176,7 @@ class OperationsLoop:
                 self._answer(operation, partial(operations.complete, result=result))
 
     def _say_it_waits(self, operation: Operation) -> None:
-        """Say once why nothing is done for an operation."""
+        """Log once why an operation has to wait."""
         if operation.operation_id in self._said:
             return
         self._said.add(operation.operation_id)
@@ -187,7 +187,7 @@ class OperationsLoop:
             operation.operation_id,
             operation.operation.value,
             self.run,
-            f". To end the run at once: `spark-ha job cancel {self.paths.job_id}`, without a savepoint"
+            f". To end the run immediately: `spark-ha job cancel {self.paths.job_id}`, without a savepoint"
             if with_savepoint
             else "",
         )
@@ -198,7 +198,7 @@ class OperationsLoop:
         return self.handlers.dispose if kind is OperationKind.DISPOSE else self.handlers.savepoint
 
     def _cancel_saved(self, operation: Operation, result: dict[str, Any]) -> None:
-        """Note the savepoint, then end the run: from the note on every process that finds this one dead ends it, too.
+        """Note the savepoint, then end the run: after the note, a process that finds this one dead also ends the run.
 
         :raises LeadershipError: The lease ran out before ZooKeeper had the note; the next leader begins again.
         """
@@ -215,7 +215,7 @@ class OperationsLoop:
             self.handlers.cancel(found)
 
     def _answer(self, operation: Operation, write: Callable[..., object]) -> None:
-        """Write an answer, through a cut of the connection as well: the work is done, and only its word is missing.
+        """Write an answer, also across an interrupted connection: the work is done, and only its answer is missing.
 
         :raises LeadershipError: The lease ran out before ZooKeeper had the answer.
         """
@@ -238,19 +238,19 @@ class OperationsLoop:
             log.warning("operation %s is gone, and its answer with it: %s", operation.operation_id, error)
 
     def _stop(self, operation: Operation) -> None:
-        StopRequest.of(operation)  # first: while a stop that cannot be done has the end, a script would wait for it
+        StopRequest.of(operation)  # first: while an impossible stop holds the end, a script would wait for it
         if not self.lifecycle.claim_end():
-            return  # the script has ended by itself: the writer of the result answers this operation
+            return  # the script has ended: the writer of the result answers this operation
         try:
             self.handlers.stop(operation)
         except (HaError, OSError):
             if not self.lifecycle.stopping.is_set():
-                self.lifecycle.give_end_back()  # nothing was stopped: the next stop, or the script, may end the run
+                self.lifecycle.give_end_back()  # all queries still run: the next stop, or the script, may end the run
             raise
         self.handlers.stopped(None)
 
     def _now(self) -> datetime:
-        """Return the wall-clock time by the boot-time clock: a step of the wall clock ages no answer."""
+        """Return the wall-clock time by the boot-time clock: a step of the wall clock does not age answers."""
         at, since = self._began
         return at + timedelta(seconds=self.clock.lease_time() - since)
 
@@ -268,8 +268,8 @@ def _urgency(operation: Operation) -> tuple[bool, datetime, str]:
 def abandoned(operation: Operation, run: int, epoch: int) -> str:
     """Return why an open operation will not be done; empty when it will.
 
-    A stop, cancel or checkpoint that an earlier epoch took up is still wanted. A savepoint is not: half of one is no
-    savepoint, and the requester decides whether a later moment still serves.
+    A stop, cancel or checkpoint that an earlier epoch started is still wanted. A savepoint is not: an incomplete
+    savepoint is useless, and the requester decides whether a later moment is acceptable.
     """
     if operation.run != run:
         return f"it was requested of run {operation.run}; run {run} is running"

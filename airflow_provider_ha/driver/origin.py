@@ -1,4 +1,4 @@
-"""What this epoch's working directory was made from, as the starts of the queries need to know it."""
+"""The origin of this epoch's working directory, as the starts of the queries need it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from airflow_provider_ha.jobs.model import Fallback, OutputMode
 
 
 class OriginKind(str, Enum):
-    """Where a working directory comes from."""
+    """The source of a working directory."""
 
     FRESH = "fresh"
     RECOVERY = "recovery"  # of an earlier epoch of the same run
     RESTORE = "restore"  # the first epoch of a run that starts from a checkpoint or savepoint
-    FALLBACK = "fallback"  # of a checkpoint, in place of the directory of an earlier epoch of the same run
+    FALLBACK = "fallback"  # from a checkpoint, in place of the directory of an earlier epoch of the same run
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class Origin:
 
     :param key: Key of the directory.
     :param directory: The directory.
-    :param location: Its URI, as Spark is given it.
+    :param location: Its URI, as Spark receives it.
     :param source: For people: ``"epoch 3"``, ``"checkpoint-12"``.
     :param plan: The restore plan of the run, or of its last fallback; also for recoveries, because an epoch may end in
         the middle of its replay.
-    :param fallback: The last fallback of the run; ``None`` when there was none.
-    :param sinks: Directory with the sinks' logs of the restored cut, laid out as a pin; ``None`` when nothing was
-        restored.
-    :param drain: Fork in which an earlier epoch began to drain, and did not finish; ``None`` when there is none.
+    :param fallback: The last fallback of the run; ``None`` without a fallback.
+    :param sinks: Directory with the sinks' logs of the restored cut, laid out as a pin; ``None`` without a restored
+        cut.
+    :param drain: Fork with an unfinished drain of an earlier epoch; ``None`` without such a drain.
     :param carried: Query -> batches of the lost epoch that no checkpoint holds yet.
-    :param output: What the log of a sink with another output directory is seeded with.
-    :param reach: How the file systems of outputs are reached.
+    :param output: Seed for the log of a sink with another output directory.
+    :param reach: Access to the file systems of outputs.
     :param writers_dead: Whether the earlier drivers of the run are proven dead.
-    :param lossy: Query -> batch from which it goes on without input that is gone, by consent.
-    :param message: What its user has to know about the recovery; empty for nothing.
+    :param lossy: Query -> batch from which it continues without its missing input, by consent.
+    :param message: Facts about the recovery that its user has to know; empty for none.
     """
 
     kind: OriginKind
@@ -64,24 +64,24 @@ class Origin:
 
     @property
     def plans(self) -> Mapping[str, QueryPlan]:
-        """Query -> what the run's restore plan says about it."""
+        """Query -> its part of the run's restore plan."""
         return self.plan.queries if self.plan else {}
 
     def check_adopted(self, query: str) -> None:
-        """Refuse a query that was not named when its job's checkpoints were adopted: it would begin from nothing.
+        """Refuse a query that was not named when its job's checkpoints were adopted: it would start without a past.
 
         :raises RestoreRefusedError: It was not.
         """
         if self.plan is not None and self.plan.adopted and query not in self.plan.adopted:
             raise RestoreRefusedError(
                 f"the script starts query {query!r}, but the checkpoints of {sorted(self.plan.adopted)} were adopted",
-                next_step="Name the checkpoint of every query of the script; a new query comes with the next run",
+                next_step="Name a checkpoint for each query of the script; a new query comes with the next run",
             )
 
     def sink_log(self, query: str) -> Tree | None:
-        """Return where the log of a query's file sink was kept with the restored cut; ``None`` when nowhere.
+        """Return the log of a query's file sink as kept with the restored cut; ``None`` if none was kept.
 
-        What was adopted keeps none: there it is the log of the sink itself, whose query has ended.
+        An adopted checkpoint keeps no copy: its log is that of the sink itself, whose query has ended.
         """
         if self.plan is None or self.sinks is None:
             return None
@@ -96,5 +96,5 @@ class Origin:
         return plan.replay if plan else ()
 
     def known(self, query: str) -> tuple[BatchEntry, ...]:
-        """Return the batches of *query* that are part of its past, whether its directory still shows them or not."""
+        """Return the batches of *query* that belong to its past, even if its directory no longer shows them."""
         return (*self.recorded(query), *self.carried.get(query, ()))

@@ -36,9 +36,9 @@ def is_relative(source: str, path: str) -> bool:
 def refuse_relative(who: str, source: str, path: str | None, *, reads: bool = False) -> None:
     """Refuse a path that is another directory in every attempt of the run.
 
-    :param who: What writes or reads, to begin the message with.
+    :param who: The writer or reader, as the beginning of the message.
     :param source: Format of the sink, or of the source.
-    :param path: As the script gave it; ``None`` and an empty one are Spark's to judge.
+    :param path: As the script gave it; Spark judges ``None`` and an empty one.
     :param reads: Whether it is the input of a stream.
     :raises ApplicationRefusedError: The path is relative.
     """

@@ -1,11 +1,11 @@
 """A checkpoint location that a script, or the conf of its job, names itself.
 
 A managed query works in the directory of its epoch, so the location is not used. It may hold the past of the query,
-though: a script that has run elsewhere until now names it as ever. Without a word such a query would begin from
-nothing, read its input again and write its output twice.
+though: a script that has run elsewhere until now still names it. Without a check such a query would start without its
+past, read its input again and write its output twice.
 
-Invariant: no query begins from nothing while the location that it names holds a committed batch, or cannot be looked
-at, unless its user has asked for that with ``start_from="fresh"``. What lies there is only read.
+Invariant: a query with a named location that holds a committed batch, or is unreadable, never starts without its past,
+unless its user has requested that with ``start_from="fresh"``. The location is only read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPTION = "checkpointlocation"  # as the notes have it
 
 
 def take_location(session: Any, location: str) -> str | None:
-    """Give a session the job's location; return the one that the script gave it, ``None`` when it gave none.
+    """Give a session the job's location; return the script's own location, ``None`` without one.
 
     :param location: URI of the epoch's working directory.
     """
@@ -39,12 +39,11 @@ def take_location(session: Any, location: str) -> str | None:
 
 
 class OwnLocations:
-    """Looks at the locations that the queries of one run name.
+    """Checks the locations that the queries of a run name.
 
-    :param reach: How the file systems are reached on which they lie.
-    :param root: What the Spark conf of the job names, parent of those of all queries; ``None`` when it names none.
-    :param begins: Whether a query that has no batch in the job begins from nothing without its user's having asked for
-        that.
+    :param reach: Access to the file systems of the locations.
+    :param root: The location in the Spark conf of the job, parent of all queries' locations; ``None`` without one.
+    :param begins: Whether a query without a batch in the job starts without a past, and its user has not requested it.
     """
 
     def __init__(self, reach: Reach, *, root: str | None = None, begins: bool = False) -> None:
@@ -55,15 +54,15 @@ class OwnLocations:
     def check(
         self, query: str, noted: WriterNotes, root: str | None, sink: str | None, *, empty: bool, restored: bool = False
     ) -> None:
-        """Refuse a query that would begin from nothing beside its past.
+        """Refuse a query that would start without its existing past.
 
-        :param root: What the script gave to its session.
-        :param sink: How a request to adopt a checkpoint names its sink.
+        :param root: The location that the script gave to its session.
+        :param sink: The name of its sink in a request to adopt a checkpoint.
         :param empty: Whether the query has no batch in the job.
-        :param restored: Whether the run goes on from a checkpoint, in which other queries have their past.
-        :raises ApplicationRefusedError: It would; names the two ways that go on.
+        :param restored: Whether the run continues from a checkpoint, in which other queries have their past.
+        :raises ApplicationRefusedError: It would; names the two ways to continue.
         """
-        if root is not None:  # its session has it no more: the queries after this one are below it as well
+        if root is not None:  # the session no longer has it: the following queries are also below it
             self._root = root
         root = self._root
         own = noted.options.get(OPTION)
@@ -83,8 +82,8 @@ class OwnLocations:
                 return
             reason = f"which holds its batches up to {committed}"
         raise ApplicationRefusedError(
-            f"query {query!r} sets checkpointLocation {own!r}, {reason}, and the job has nothing of it: it would begin "
-            "from nothing",
+            f"query {query!r} sets checkpointLocation {own!r}, {reason}, and the job has no batch of it: it would "
+            "begin from nothing",
             next_step=beside_other_queries(query, own, sink)
             if restored
             else from_own_location(query, own, sink, others=self._beside(own, query, root)),
@@ -94,7 +93,7 @@ class OwnLocations:
         return progress(self._reach.tree(output_place(location))).committed
 
     def _beside(self, own: str, query: str, root: str | None) -> dict[str, str]:
-        """Return the checkpoints of the other queries below the same root: all of them have to be adopted at once."""
+        """Return the checkpoints of the other queries below the same root: they have to be adopted together."""
         if root is None or own != f"{root.rstrip('/')}/{query}":
             return {}
         try:
@@ -103,4 +102,4 @@ class OwnLocations:
             found = (name for name in queries(tree) if name != query and progress(tree / name).committed >= 0)
             return {name: f"{place}/{name}" for name in found}
         except (HaError, OSError):
-            return {}  # one of them is named, and its adoption says what else is missing
+            return {}  # a named one exists, and its adoption reports the missing ones

@@ -1,4 +1,4 @@
-"""What works together while the script runs, in one value."""
+"""The cooperating parts during the script's run, in one value."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from airflow_provider_ha.driver.stop_job import MainThread
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of one driver.
+    """The parts of a driver.
 
     :param calls: pyspark's own calls, as they were before they were patched.
-    :param previous: What the run begins from, and how its graph differs from that one's.
-    :param component: Of the JVM; ``None`` where the working directory needs none.
+    :param previous: The starting point of the run, and the difference between its graph and the run's.
+    :param component: Of the JVM; ``None`` if the working directory does not need it.
     """
 
     origin: Origin

@@ -1,10 +1,10 @@
-"""Removes what submissions have left that are over: their directories, and at last what ZooKeeper knows of them.
+"""Removes the remains of finished submissions: their directories, and finally their records in ZooKeeper.
 
-Invariants: a submission is over when its supervisor has proven that all its processes are dead; what cannot be read is
-no proof, so everything of that submission stays. The newest ones stay in any case, for a person who looks for the
-reason of a loss at night, and for the count of attempts (``recovery.restart``): no more than *restart_attempts* of them
-can follow each other without a driver that lived. A submission is forgotten only after its directory is gone. All of a
-run that is removed (``jobs.retention.past_runs``) is forgotten; each host removes its directories when it leads next.
+Invariants: a submission is over when its supervisor has proven that all its processes are dead; unreadable records are
+no proof, so such a submission stays complete. The newest ones always stay, for people who look for the reason of a
+loss, and for the count of attempts (``recovery.restart``): at most *restart_attempts* of them can follow each other
+without a driver that lived. A submission's records are removed only after its directory. With a removed run
+(``jobs.retention.past_runs``) all its records go; each host removes its directories when it leads next.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from airflow_provider_ha.storage.keys import JobKeys
 
 log = logging.getLogger(__name__)
 DIRECTORIES = 10  # that stay, of the job
-ATTEMPTS = 50  # that ZooKeeper knows, of each run: enough for the longest delay before a restart
+ATTEMPTS = 50  # kept in ZooKeeper, per run: enough for the longest delay before a restart
 _AT_A_TIME = 50
 _DIRECTORY = re.compile(r"(\d+)-(\d+)")
 _REMAINS = re.compile(rf"\.(\d+-\d+)\.[0-9a-f]+{re.escape(REMOVED)}")
@@ -47,13 +47,13 @@ Attempt = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PastAttempts:
-    """What is left of the earlier submissions of one job.
+    """The remains of a job's earlier submissions.
 
-    :param home_path: Directory of what drivers keep on this host.
+    :param home_path: Directory of the drivers' files on this host.
     :param own: The submission of this driver.
-    :param runs: The runs that are long over.
-    :param notes: Removes notes about fenced functions that no restore can need, and yields after each.
-    :param blobs: Begins to remove the blobs that nothing names any more.
+    :param runs: The runs that ended long ago.
+    :param notes: Removes notes about fenced functions that restores no longer need, and yields after each.
+    :param blobs: Starts to remove blobs that are no longer referenced.
     """
 
     coordinator: Coordinator
@@ -69,7 +69,7 @@ class PastAttempts:
     blobs: Callable[[], object]
 
     def clear(self) -> Iterator[None]:
-        """Remove what is over; yields after each step.
+        """Remove the remains of finished submissions; yields after each step.
 
         :raises LeadershipError: This process may no longer write for the job.
         :raises HaError, OSError: Something could not be read or removed.
@@ -117,7 +117,7 @@ class PastAttempts:
                 yield
 
     def _removed_runs(self) -> Callable[[int], bool]:
-        """Return what says of a run whether it was removed: the death of all its processes was proven before that."""
+        """Return a predicate for removed runs: the death of all their processes was proven before the removal."""
         before = RemovedRunStore(self.coordinator, self.paths).read()
         known = set(RunStore(self.coordinator, self.paths).numbers())
         # guard: directories-of-unknown-runs-go
@@ -127,7 +127,7 @@ class PastAttempts:
         return self.home_path / self.keys.application(*attempt)
 
     def _over(self, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """Return those of *attempts* whose processes are proven dead."""
+        """Return the members of *attempts* whose processes are proven dead."""
         exits = {attempt: self.paths.submission_exit(*attempt) for attempt in attempts}
         seen = self.coordinator.read(Reads(tuple(exits.values())))
         over = []
@@ -140,7 +140,7 @@ class PastAttempts:
         return over
 
     def _present(self) -> dict[int, list[int]]:
-        """Return run -> the attempts that ZooKeeper knows, ascending."""
+        """Return run -> its attempts in ZooKeeper, ascending."""
         runs = node_numbers(self.coordinator.children(self.paths.runs), parent=self.paths.runs)
         parents = {run: self.paths.submissions(run) for run in runs}
         seen = self.coordinator.read(Reads((), tuple(parents.values())))
@@ -167,10 +167,10 @@ class PastAttempts:
 
 
 def superfluous(names: Sequence[str], own: Attempt) -> list[Attempt]:
-    """Return the submissions, oldest first, whose directories can go once they are over. Pure.
+    """Return the submissions, oldest first, whose directories can be removed once they are over. Pure.
 
-    :param names: What is in the directory of the submissions.
-    :param own: The submission that asks.
+    :param names: Entries of the submissions' directory.
+    :param own: The calling submission.
     """
     found = sorted((int(match[1]), int(match[2])) for name in names if (match := _DIRECTORY.fullmatch(name)))
     return [attempt for attempt in found[:-DIRECTORIES] if attempt != own]

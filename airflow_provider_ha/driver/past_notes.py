@@ -1,7 +1,7 @@
-"""Removes notes of earlier epochs about what fenced functions were given, once no restore can need them.
+"""Removes earlier epochs' notes about the batches of fenced functions, once restores no longer need them.
 
-Invariant: while a checkpoint or savepoint cannot be read, the lowest cut is not known, and every note stays. A note
-that cannot be read keeps the others of its query.
+Invariant: while a checkpoint or savepoint cannot be read, the lowest cut is not known, and every note stays. An
+unreadable note keeps the others of its query.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def clear_notes(
 
     :param given: Returns the notes about a query.
     :raises LeadershipError: This process may no longer write for the job.
-    :raises StorageUnavailableError: Notes could not be read or removed; the next call goes on.
+    :raises StorageUnavailableError: Notes could not be read or removed; the next call continues.
     """
     for query, floor in (checkpoints.floor() or {}).items():
         notes = given(query)

@@ -1,10 +1,10 @@
-"""The calls of pyspark that a managed script meets instead of pyspark's own.
+"""Replacements of pyspark's calls for a managed script.
 
 An unmodified script waits with ``awaitAnyTermination()`` and ends with ``spark.stop()``. Without these patches the
-first query that ends lets the script go on and take the session away from the others: their batch in flight is lost,
+first query that ends lets the script continue and close the session under the others: their batch in flight is lost,
 and the process exits with 0 (``docs/explanation/spark-facts.md`` section 3).
 
-Patches only note, wait and hand over: what a start really does is the starter's business.
+Patches only note, wait and delegate: the starter decides how a query starts.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 
-WAIT_SLICE = 0.5  # seconds: how long a wait stays inside the JVM before it looks for a stop
-OWN_STOP_SECONDS = 600.0  # for the batch in flight, when the script stops one of its queries itself
+WAIT_SLICE = 0.5  # seconds that a wait stays inside the JVM before it checks for a stop
+OWN_STOP_SECONDS = 600.0  # for the batch in flight, when the script itself stops a query
 
 
 class Starter(Protocol):
-    """Does what a patched ``start()`` is to do."""
+    """The implementation behind a patched ``start()``."""
 
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer*; return its handle."""
 
 
 class Patches:
-    """Puts the patched calls into pyspark, for the rest of the process.
+    """Installs the patched calls in pyspark, for the lifetime of the process.
 
     :param starter: May be replaced between two runs of the script (the drain has its own).
     """
@@ -125,7 +125,7 @@ class Patches:
         return to_table
 
     def location_of_table(self, writer: Any, name: str) -> str | None:
-        """Return where a table lies that a query is to write to.
+        """Return the location of a table that a query is to write to.
 
         :raises ApplicationRefusedError: It cannot be made highly available.
         """
@@ -159,7 +159,7 @@ class Patches:
 
     def _stop_query(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def stop(handle: Any) -> None:
-            """Stop at a batch boundary, also where the script does not ask for that: a plan needs its commit."""
+            """Stop at a batch boundary, even if the script does not request that: a plan needs its commit."""
             if self.lifecycle.stopping.is_set():
                 self.lifecycle.ended.wait()
                 return
@@ -171,7 +171,7 @@ class Patches:
 
     def _stop_session(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def stop(session: Any) -> None:
-            """The session is ours to end: the queries of the script may still be on their way to a boundary."""
+            """Leave the end of the session to the driver: the script's queries may not have reached a boundary."""
             if self._stops:
                 original(session)
                 return
@@ -182,7 +182,7 @@ class Patches:
 
     def _after_the_old_session(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def make(*values: Any, **named: Any) -> Any:
-            """Make a session, when the one that the script has stopped is over, with its queries, as in plain Spark."""
+            """Make a session, once the session stopped by the script is over, with its queries, as in plain Spark."""
             left, self._left = self._left, None
             if left is not None:
                 for query in self.registry.started:
@@ -207,7 +207,7 @@ def apply_keywords(
     partition_by: Any,
     name: str | None,
 ) -> None:
-    """Apply what ``start()`` takes beside the path, as pyspark itself does, so that it is noted."""
+    """Apply the keywords of ``start()`` as pyspark itself does, so that they are noted."""
     writer.options(**options)
     if output_mode is not None:
         writer.outputMode(output_mode)

@@ -1,7 +1,7 @@
-"""Repeat a fenced write until it is known to be there: for what a driver has done already and must not lose.
+"""Repeat a fenced write until it is known to be stored: for completed actions of a driver that must not be lost.
 
-Invariant: only the lease ends the attempts. A leader works through a cut of the connection (contract 3), so an answer
-that is late, or was lost, is no reason to end a healthy driver; when the lease is over, the write itself says so.
+Invariant: only the lease ends the attempts. A leader works through an interrupted connection (contract 3), so a late or
+lost answer is no reason to end a healthy driver; once the lease is over, the write itself raises.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ PAUSE_SECONDS = 0.2
 def persist(
     write: Callable[[], object], *, written: Callable[[], bool], lease_left: Callable[[], float], what: str
 ) -> None:
-    """Call *write* until it returns, or until *written* finds what it wrote.
+    """Call *write* until it returns, or until *written* finds its effect.
 
     :param write: A transaction under the leadership. It is sent again after an unknown outcome, so its second
         application must be harmless, or be rejected because a node exists.
     :param written: Reads back whether an earlier attempt was applied.
-    :param lease_left: Seconds that the lease has left. Reads fail as well while ZooKeeper is away, so that *write* may
-        never come to the transaction that would say so.
+    :param lease_left: Remaining seconds of the lease. Reads also fail while ZooKeeper is away, so that *write* may
+        never reach the transaction that would fail.
     :param what: For the log and the error.
     :raises LeadershipError: The lease ran out, or another epoch owns the job.
-    :raises HaError: Anything else that *write* raises; nothing was changed.
+    :raises HaError: Any other error of *write*; the nodes are unchanged.
     """
     unsure = False
     while True:

@@ -1,7 +1,7 @@
-"""What a driver of Spark needs in any case, made ready while it connects and waits for the job's lock.
+"""Prepares resources that every Spark driver needs, while the driver connects and waits for the job's lock.
 
-Nothing of this touches the job. Under the lock, where the job stands still, importing pyspark and reaching the JVM took
-more than half a second of each recovery.
+It does not touch the job. Done under the lock, while the job is down, importing pyspark and reaching the JVM took more
+than half a second of every recovery.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 
 def preload(config: HaConfig) -> None:
-    """Begin in another thread, and return at once.
+    """Start in another thread, and return immediately.
 
-    A thread that imports the same modules waits on Python's import locks. What fails there fails again, and is
-    reported, where it is needed.
+    A thread that imports the same modules waits on Python's import locks. A failure here recurs where the resource is
+    needed, and is reported there.
     """
     threading.Thread(target=_preload, args=(config,), name="ha-preload", daemon=True).start()
 

@@ -1,6 +1,6 @@
-"""The thread that writes the history of the batches, once a minute. It may wait for storage; nothing waits for it.
+"""The thread that writes the history of the batches, once a minute. It may block on storage without delaying others.
 
-Invariant: the history harms nothing. What cannot be written is said once, kept, and written when that is possible.
+Invariant: the history never disturbs the job. A failed write is logged once, kept, and repeated when that is possible.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from airflow_provider_ha.jobs.history.progress_history import ProgressHistory, P
 
 log = logging.getLogger(__name__)
 WRITE_SECONDS = 60.0
-FIRST_SECONDS = 10.0  # a driver that never lives for a minute has a history, too
-LAST_SECONDS = 5.0  # that the end of the job waits for the last write
+FIRST_SECONDS = 10.0  # also for a driver that never lives for a minute
+LAST_SECONDS = 5.0  # maximum wait for the last write at the end of the job
 
 
 class ProgressRecorder:
-    """Writes what the queries report."""
+    """Writes the reports of the queries."""
 
     def __init__(self, history: ProgressHistory, clock: Clock) -> None:
         self._history = history
@@ -30,7 +30,7 @@ class ProgressRecorder:
         self._thread = threading.Thread(target=self._run, name="progress-history", daemon=True)
 
     def note(self, query: str, trigger: Trigger) -> None:
-        """Note what a query has reported. Does not block."""
+        """Note a report of a query. Does not block."""
         if trigger.executed:
             self._history.add(point_of(query, trigger))
 
@@ -39,12 +39,12 @@ class ProgressRecorder:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after a last write; one that hangs is left alone."""
+        """End the thread after a last write; a hanging thread is left alone."""
         self._stopping.set()
         self._thread.join(LAST_SECONDS)
 
     def write(self) -> None:
-        """Write what is new."""
+        """Write the new points."""
         try:
             self._history.write(self._clock.now())
         except Exception as error:  # noqa: BLE001  # nothing that happens here is worth a driver
@@ -65,7 +65,7 @@ class ProgressRecorder:
 
 
 def point_of(query: str, trigger: Trigger) -> ProgressPoint:
-    """Return the point that one batch makes."""
+    """Return the point of a batch."""
     return ProgressPoint(
         at=trigger.ended_at,
         query=query,

@@ -1,11 +1,12 @@
-"""Says when the publisher has to look at the directories of the queries.
+"""Decides when the publisher has to read the directories of the queries.
 
-Invariant: an answer only says "look now". What is recorded and published is read from the directories, not from
-the answer: a report that is early, late or missing delays a checkpoint until the next look, and changes nothing else.
+Invariant: an answer only means "read now". Records and publications come from the directories, not from the answer: a
+report that is early, late or missing only delays a checkpoint until the next read.
 
 A report comes from ``lastProgress``, which Spark keeps in the driver's JVM: the query's own thread writes it after the
-commit entry of its batch (``docs/explanation/spark-facts.md`` section 11). It is asked for, and not listened to: events
-of a listener can be dropped, and each one would be converted to Python in a thread that the other listeners wait for.
+commit entry of its batch (``docs/explanation/spark-facts.md`` section 11). It is polled, not received from a listener:
+events of a listener can be dropped, and each would be converted to Python in a thread that the other listeners wait
+for.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from airflow_provider_ha.driver.trigger_figures import Trigger, read_trigger
 log = logging.getLogger(__name__)
 Heard = Callable[[str, Trigger], None]
 FALLBACK_SECONDS = 2.0
-"""Longest time between two looks: a query that reports nothing is published that much later."""
+"""Longest time between two reads, in seconds: the delay of publication for a query without reports."""
 PAID_SECONDS = 30.0
-"""The same where a look is a dozen requests to a store: every 2 s they were three quarters of what an idle job cost."""
+"""The same where a read is a dozen requests to a store: every 2 s, they were three quarters of an idle job's cost."""
 
 
 class ProgressSource(Protocol):
-    """Says when to look. For one thread at a time."""
+    """Decides when to read. Not thread-safe."""
 
     def moved(self) -> bool:
-        """Return whether a query may have gone on since the last call; ``True`` for the first one. Never raises."""
+        """Return whether a query may have advanced since the last call; ``True`` for the first one. Never raises."""
 
 
 class PeriodicLook:
-    """Asks for a look from time to time, without reports of the queries: the look lists their logs.
+    """Triggers a read from time to time, without reports of the queries: the read lists their logs.
 
-    :param seconds: Time between two looks; 0 looks with every call.
+    :param seconds: Time between two reads; 0 reads with every call.
     """
 
     def __init__(self, clock: Clock, seconds: float = 0.0) -> None:
@@ -55,10 +56,10 @@ class PeriodicLook:
 
 
 class ReportedProgress:
-    """Asks each query that runs for its last progress; nothing is listed.
+    """Queries every running query's last progress; it lists no directory.
 
-    :param registry: The queries. One that is at rest reports nothing; that it was started, or dropped, is a move.
-    :param heard: Called with the name of a query and each trigger that it has reported since the last call.
+    :param registry: The queries. A query at rest has no reports; its start or its drop counts as a move.
+    :param heard: Called with the name of a query and every trigger that it has reported since the last call.
     """
 
     def __init__(self, registry: QueryRegistry, heard: Heard | None = None) -> None:
@@ -67,20 +68,20 @@ class ReportedProgress:
         self._last: dict[str, tuple[int, str | None] | None] | None = None
 
     def moved(self) -> bool:
-        """Return whether a query has reported another trigger, or other queries are there."""
+        """Return whether a query has reported another trigger, or the set of queries has changed."""
         before = self._last
         now = {query.name: self._ask(query, (before or {}).get(query.name)) for query in self._registry.members}
         self._last = now
         return now != before
 
     def _ask(self, query: Member, before: tuple[int, str | None] | None) -> tuple[int, str | None] | None:
-        """Return what distinguishes a query's last trigger from the one before; ``None`` if it reports nothing."""
+        """Return the identity of a query's last trigger, relative to the one before; ``None`` without a report."""
         if not isinstance(query, StartedQuery):
             return None
         trigger = None
         try:
             last = query.handle._jsq.lastProgress()  # noqa: SLF001  # pyspark's own converts all of it
-            # Not its batch: a trigger without data names the batch that comes next, and would hide that batch's commit.
+            # Not its batch: a trigger without data names the next batch, and would hide that batch's commit.
             trigger = None if last is None else last.timestamp()
             known = before[1] if before is not None and before[0] == id(query.handle) else None
             if self._heard is not None and last is not None and trigger != known:
@@ -92,14 +93,14 @@ class ReportedProgress:
 
 
 class EitherProgress:
-    """Two sources: *first* for promptness, *fallback* for what it misses."""
+    """Two sources: *first* for promptness, *fallback* for cases that it misses."""
 
     def __init__(self, first: ProgressSource, fallback: ProgressSource) -> None:
         self._first = first
         self._fallback = fallback
 
     def moved(self) -> bool:
-        """Return whether one of them says so. Both are asked: each remembers what it has said."""
+        """Return whether either source reports a move. Both are polled: each remembers its own answers."""
         answers = self._first.moved(), self._fallback.moved()
         return any(answers)
 
@@ -107,9 +108,9 @@ class EitherProgress:
 def progress_source(
     registry: QueryRegistry, clock: Clock, *, cheap_listing: bool, heard: Heard | None = None
 ) -> ProgressSource:
-    """Return the source of a driver: the reports of the queries, and a look from time to time.
+    """Return the source of a driver: the reports of the queries, and a read from time to time.
 
-    :param cheap_listing: Whether a look costs next to nothing where the queries work.
+    :param cheap_listing: Whether reading the queries' directories costs next to nothing.
     :param heard: As of :class:`ReportedProgress`.
     """
     seconds = FALLBACK_SECONDS if cheap_listing else PAID_SECONDS
@@ -119,7 +120,7 @@ def progress_source(
 def _since(query: StartedQuery, last: Any, known: str | None) -> list[Trigger]:
     """Return the triggers that a query has reported after *known*, oldest first; all that Spark keeps at first.
 
-    Batches can be shorter than the time between two looks. Each trigger is converted once.
+    Batches can be shorter than the time between two reads. Each trigger is converted once.
     """
     newest = read_trigger(last.json())
     if newest is None:

@@ -1,4 +1,4 @@
-"""The thread that records, publishes and reports, several times a second; what is old is removed by another one."""
+"""The thread that records, publishes and reports, several times a second; another thread removes old checkpoints."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PAUSE_AFTER_FAILURE = 2.0
 
 
 class PublishLoop:
-    """Ticks until the process ends. A refusal of storage or ZooKeeper is retried, and the status says so.
+    """Ticks until the process ends. A refusal of storage or ZooKeeper is retried, and shown in the status.
 
-    :param failed: Called with the error of a thread that cannot go on.
-    :param settled: Called when the script has started what it wants to start; again and again.
+    :param failed: Called with the error of a thread that cannot continue.
+    :param settled: Called repeatedly once the script has made all its starts.
     :param running: Called once, when the job is RUNNING for the first time.
-    :param clean: What the thread that removes does in a turn.
+    :param clean: One turn of the removal thread.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class PublishLoop:
         self._removal.stop()
 
     def tick(self) -> float:
-        """Do what is due; returns the seconds until the next tick."""
+        """Do the due work; returns the seconds until the next tick."""
         try:
             if not self._lifecycle.stopping.is_set():
                 standing = self._standing() if self._registry.settled else None
@@ -88,9 +88,9 @@ class PublishLoop:
         return TICK_SECONDS
 
     def _standing(self) -> tuple[JobState, str]:
-        """Return how a job stands whose script is set up.
+        """Return the state of a job whose script is set up, and its message.
 
-        What has been RUNNING stays so: a query that the script starts later does not make the job start again.
+        A job that has been RUNNING stays so: a later start of a query does not make the job start again.
         """
         registry = self._registry
         waiting = "" if registry.running else registry.not_working()
@@ -102,7 +102,7 @@ class PublishLoop:
         return JobState.RUNNING, registry.missing()
 
     def _tell(self) -> None:
-        """Write the reason into the status now: while it lasts, no tick comes to its end."""
+        """Write the reason into the status now: while it lasts, ticks do not complete."""
         try:
             self._writer.publish_status(self._publisher.latest)
         except LeadershipError:
@@ -114,5 +114,5 @@ class PublishLoop:
         try:
             while not self._stop.is_set():
                 self._stop.wait(self.tick())
-        except BaseException as error:  # noqa: BLE001  # without its checkpoints the job must not go on in silence
+        except BaseException as error:  # noqa: BLE001  # without its checkpoints the job must not continue silently
             self._failed(error)

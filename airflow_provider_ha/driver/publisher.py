@@ -1,9 +1,9 @@
-"""Turns committed batches into checkpoints: cut, pin, payload, pointer; off the path of the batches.
+"""Turns committed batches into checkpoints: cut, pin, payload, pointer; without delaying the batches.
 
 Invariants: a cut belongs to one epoch; its closure is pinned before its payload is written, the payload before its
-pointer (contracts 2 and 7); a cut holds every query of the run, also one that its script has not started yet; it reads
-the commits of downstream queries before those of upstream ones, so that no query is ahead of what it read. Old
-checkpoints are removed by another thread; when that falls behind, publication pauses (FLINK-17073).
+pointer (contracts 2 and 7); a cut holds every query of the run, also those that its script has not started yet; it
+reads the commits of downstream queries before those of upstream ones, so that a query is never ahead of its input. Old
+checkpoints are removed by another thread; when that thread falls behind, publication pauses (FLINK-17073).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from airflow_provider_ha.storage.keys import JobKeys
 
 log = logging.getLogger(__name__)
 Sources = Callable[[str, Sequence[BatchEntry]], QuerySources]
-"""Query, its last batches -> what it reads."""
-MAX_WAITING = 10  # removals; each holds on to the disk space of a whole checkpoint
+"""Query, its last batches -> its sources."""
+MAX_WAITING = 10  # removals; each occupies the disk space of a whole checkpoint
 PIN_ATTEMPTS = 5  # a closure can be purged while it is linked; the next cut is newer
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What every checkpoint of this driver has in common.
+    """The common fields of this driver's checkpoints.
 
     :param graph: Digest of the job graph.
     """
@@ -55,7 +55,7 @@ class Provenance:
 
 @dataclass(slots=True)
 class _Published:
-    """What the newest checkpoint holds."""
+    """The content of the newest checkpoint."""
 
     number: int | None = None
     cut: dict[str, int] = field(default_factory=dict)
@@ -63,13 +63,13 @@ class _Published:
 
 
 class Publisher:
-    """Takes checkpoints of the queries in *registry*. Its methods may be called from several threads.
+    """Takes checkpoints of the queries in *registry*. Thread-safe.
 
-    :param area: Holds the working directory, and what is retained of it.
-    :param source: Says when a tick has to look at the directories; by default every tick looks.
-    :param figures: Are told what each checkpoint takes.
-    :param sources: Returns what a query reads, given its last batches. Never waits.
-    :param measure: Finds out the lengths of the input files of a batch.
+    :param area: Holds the working directory, and its retained parts.
+    :param source: Decides when a tick has to read the directories; by default every tick reads them.
+    :param figures: Receive the time and size of each checkpoint.
+    :param sources: Returns the sources of a query, given its last batches. Never waits.
+    :param measure: Determines the lengths of the input files of a batch.
     """
 
     def __init__(
@@ -120,15 +120,15 @@ class Publisher:
         return self._last.number
 
     def tick(self) -> Checkpoint | None:
-        """Record what is new when the source says so, and take a checkpoint when one is due. Returns it.
+        """Record new batches when the source reports progress, and take a checkpoint when one is due. Returns it.
 
         :raises ApplicationRefusedError: A query commits elsewhere than in its working directory.
         :raises CheckpointError: One is due, but too many old ones wait to be removed; or as :meth:`publish`.
         """
-        moved = self._source.moved()  # without the lock: a JVM that hangs must not hold up a stop
+        moved = self._source.moved()  # without the lock: a JVM that hangs must not delay a stop
         reported = [(query, query.reported()) for query in self._registry.started] if moved else []  # as above
         with self._lock:
-            # Kept until a look has succeeded: the source says only once that something has moved.
+            # Kept until a read has succeeded: the source reports each move only once.
             self._look_due = moved or self._look_due
             if self._look_due:
                 self._look()
@@ -168,7 +168,7 @@ class Publisher:
                 finished = self._finish(self._unfinished)
                 if reason is CheckpointKind.PERIODIC:
                     return finished
-            # A number that was tried and failed for good is not tried again: its names are taken.
+            # A number whose attempt failed permanently is not tried again: its names are taken.
             number = max(self._store.next_number(), self._tried + 1)
             self._began = self._clock.lease_time()
             pinned = self._pinned(number, reason)
@@ -177,11 +177,11 @@ class Publisher:
             return self._finish(pinned.model_copy(update={"seconds": seconds}))
 
     def publish_requested(self) -> tuple[Checkpoint, bool]:
-        """Return a checkpoint of every batch that is committed by now, and whether it was taken for this request.
+        """Return a checkpoint of all batches committed so far, and whether it was taken for this request.
 
-        When no batch came after the newest checkpoint of the run, that one is the answer.
+        Without a batch after the newest checkpoint of the run, that checkpoint is returned.
 
-        :raises CheckpointMissingError: No query has committed a batch yet.
+        :raises CheckpointMissingError: The queries have not committed a batch yet.
         :raises CheckpointError: Too many old ones wait to be removed; or as :meth:`publish`.
         """
         with self._lock:
@@ -195,14 +195,14 @@ class Publisher:
                     next_step="Ask again after the first batch",
                 )
             if not self._has_news():
-                assert self._last.number is not None  # noqa: S101  # it holds what is committed
+                assert self._last.number is not None  # noqa: S101  # it holds all commits
                 return self._store.load(self._store.pointer(self._last.number)), False
             with self.figures.attempt():
                 self._refuse_backlog()
             return self.publish(CheckpointKind.PERIODIC), True
 
     def _finish(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Write payload and pointer. What is refused for the moment is finished the next time, not pinned twice."""
+        """Write payload and pointer. After a temporary refusal this checkpoint is finished later, not pinned twice."""
         self._unfinished, self._tried = checkpoint, checkpoint.number
         try:
             self._store.add(self._leadership, checkpoint, *self._claim())
@@ -218,9 +218,9 @@ class Publisher:
         return checkpoint
 
     def _claim(self) -> list[Op]:
-        """Return what makes the job the owner of what its run was restored from, with the run's first checkpoint.
+        """Return the operations by which the job, with the run's first checkpoint, owns the source of its restore.
 
-        Before it the restore may still fail, and what it started from is what its user has.
+        Before that checkpoint the restore may still fail, and its source is all that the user has.
         """
         plan, run = self._origin.plan, self._provenance.run
         if plan is None or plan.claim_mode is ClaimMode.NO_CLAIM:
@@ -230,7 +230,7 @@ class Publisher:
         return self._store.claims.ops(plan, run=run, epoch=self._leadership.epoch)
 
     def _due(self) -> bool:
-        """Whether the last look has found commits that no checkpoint holds, and the interval is over.
+        """Return whether the last read has found commits without a checkpoint, and the interval is over.
 
         Not before the script has come to its first wait: until then a restore may still fail, and claims nothing.
         """
@@ -243,9 +243,9 @@ class Publisher:
         return self._clock.lease_time() - self._last.at >= self._options.checkpoint_interval
 
     def _has_news(self) -> bool:
-        """Whether the last look has found another cut than that of the newest checkpoint of the run.
+        """Return whether the last read has found another cut than that of the run's newest checkpoint.
 
-        A fallback begins before it; the directory of an earlier driver may hold the same.
+        A fallback begins before it; the directory of an earlier driver may hold the same cut.
         """
         return any(
             self._committed.get(query.name, -1) != self._last.cut.get(query.name, -1)
@@ -253,7 +253,7 @@ class Publisher:
         )
 
     def _mark_old(self) -> None:
-        """Put what is beyond the retained ones onto the list. A failure is no reason to doubt the new one (C3)."""
+        """Put checkpoints beyond the retention onto the deletion list. A failure casts no doubt on the new one (C3)."""
         try:
             self._store.subsume(self._leadership, self._options.retained_checkpoints)
         except LeadershipError:
@@ -277,7 +277,7 @@ class Publisher:
             queries = self._registry.members
             cut = {query.name: progress(query.directory.fresh()).committed for query in reversed(queries)}
             if self._registry.members != queries:
-                continue  # one of them began to be started, and its sink may be another one from then on
+                continue  # a start of a query has begun, and may have changed its sink
             sinks = {query.name: query.sink_now() for query in queries}
             try:
                 retained = self._area.retain(self._origin.key, pin_key, cut, sinks=_file_sinks(queries))
@@ -285,7 +285,7 @@ class Publisher:
                 if attempt == PIN_ATTEMPTS:
                     raise
                 continue
-            self.record()  # what the pin holds is at least recorded
+            self.record()  # the content of the pin is recorded at least
             cuts = {
                 query: QueryCut(
                     batch=cut[query],
@@ -326,7 +326,7 @@ class Publisher:
 def requested_checkpoint(publisher: Publisher) -> dict[str, Any]:
     """Take a checkpoint for an operation; return the operation's result. Raises as ``Publisher.publish_requested``.
 
-    Another epoch may answer the same request: its checkpoint holds all that was committed at the request as well.
+    Another epoch may answer the same request: its checkpoint also holds all that was committed at the request.
     """
     checkpoint, is_new = publisher.publish_requested()
     return {

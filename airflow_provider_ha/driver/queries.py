@@ -1,7 +1,7 @@
-"""The queries of the run: those that the script started, in their order, and those that lie at rest.
+"""The queries of the run: started by the script, in their order, or still at rest.
 
-Later queries may read what earlier ones write; one that is at rest will be started after all that run. Of a query that
-the script stopped and started again only the newest handle counts.
+Later queries may read the output of earlier ones; a query at rest will be started after all running ones. If the script
+has stopped and restarted a query, only the newest handle counts.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ SETTLE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StartedQuery:
-    """One query of the script.
+    """A query of the script.
 
     :param handle: pyspark's ``StreamingQuery``.
     :param directory: Its checkpoint location in this epoch.
-    :param replayed: Batches that were executed again before it really started.
-    :param committed_before: Highest batch that was committed when it was started; -1 for none.
-    :param reach: How the file system of its output is reached.
+    :param replayed: Batches that were executed again before the real start.
+    :param committed_before: Highest batch committed at its start; -1 for none.
+    :param reach: Access to the file system of its output.
     """
 
     name: str
@@ -53,11 +53,11 @@ class StartedQuery:
 
     @property
     def output(self) -> str | None:
-        """Where its file sink writes; ``None`` for other sinks."""
+        """Output directory of its file sink; ``None`` for other sinks."""
         return self.sink.path
 
     def sink_now(self) -> QuerySink:
-        """Return what the sink has now."""
+        """Return the current content of the sink."""
         return as_it_is(described(self.sink), self.reach)
 
     @property
@@ -66,7 +66,7 @@ class StartedQuery:
         return sink_record(described(self.sink), self.reach)
 
     def status(self) -> QueryStatus:
-        """Return where the query stands, from its directory."""
+        """Return the query's progress, from its directory."""
         now = progress(self.directory.fresh())
         return QueryStatus(
             planned=now.planned,
@@ -76,9 +76,9 @@ class StartedQuery:
         )
 
     def first_trigger_is_over(self) -> bool:
-        """Whether it has committed a batch since it was started, or its first trigger found no data.
+        """Return whether it has committed a batch since its start, or its first trigger found no data.
 
-        Spark reports progress for the first time at the end of the first trigger, also of one without data.
+        Spark reports progress for the first time at the end of the first trigger, even without data.
         """
         if progress(self.directory.fresh()).committed > self.committed_before:
             return True
@@ -89,7 +89,7 @@ class StartedQuery:
         return has_had_its_first_trigger(self.handle)
 
     def reported(self) -> Trigger | None:
-        """Return the last trigger that Spark has reported; ``None`` where it has reported none, or does not answer."""
+        """Return the last trigger that Spark has reported; ``None`` without a report or an answer."""
         try:
             last = self.handle._jsq.lastProgress()  # noqa: SLF001  # pyspark's own converts all of it
             return None if last is None else read_trigger(str(last.json()))
@@ -100,9 +100,9 @@ class StartedQuery:
     def check_commit(self, trigger: Trigger | None, committed: int) -> None:
         """Refuse a query that has committed a batch which its directory does not have.
 
-        :param trigger: What it had reported before the directory was read: Spark reports a batch after its commit.
-        :param committed: Highest batch that is committed in the directory.
-        :raises ApplicationRefusedError: Its checkpoint is in another place, of which the job knows nothing.
+        :param trigger: The last report before the directory was read: Spark reports a batch after its commit.
+        :param committed: Highest batch committed in the directory.
+        :raises ApplicationRefusedError: Its checkpoint is in another place, unknown to the job.
         """
         if trigger is None or not trigger.executed or self.sink.unplanned:
             return
@@ -110,9 +110,9 @@ class StartedQuery:
             return
         raise ApplicationRefusedError(
             f"query {self.name!r} has committed batch {trigger.batch} in {self._place()}, but its working directory "
-            f"{self.directory} has batches up to {committed}: a loss of the driver would lose what it has done",
+            f"{self.directory} has batches up to {committed}: a loss of the driver would lose its progress",
             next_step="See that the script sets no checkpoint location past writeStream, and that LC_ALL of the driver "
-            "names a locale with UTF-8; then look at what its sink has, and submit the job again",
+            "names a locale with UTF-8; then check the content of its sink, and submit the job again",
         )
 
     def _place(self) -> str:
@@ -128,7 +128,7 @@ class StartedQuery:
 
 
 def has_had_its_first_trigger(handle: Any) -> bool:
-    """Whether Spark has reported progress of a query, or the query has ended well without any."""
+    """Return whether Spark has reported progress of a query, or the query has ended well without any."""
     try:
         if handle._jsq.lastProgress() is not None:  # noqa: SLF001  # pyspark's own converts all of it
             return True
@@ -143,7 +143,7 @@ def _aside_has_worked(handle: Any) -> bool:
 
 
 def _has_committed_an_epoch(handle: Any) -> bool:
-    """Whether a continuous query works: Spark reports no progress of such a one, at any time (measured with 4.2)."""
+    """Return whether a continuous query works: Spark never reports progress of such queries (measured with 4.2)."""
     try:
         execution = handle._jsq.streamingQuery()  # noqa: SLF001  # the way to Spark's own execution object
         if execution.getClass().getSimpleName() != CONTINUOUS_EXECUTION:
@@ -158,11 +158,11 @@ Member: TypeAlias = StartedQuery | RestingQuery
 
 
 class QueryRegistry:
-    """Every query of the run, whether it runs or not. Safe in several threads.
+    """Every query of the run, running or not. Thread-safe.
 
     :param on_start: Called when a query was started.
     :param on_commit: Called once, when a query has committed a batch after its start.
-    :ivar triggers: The newest batch of each, as Spark has reported it.
+    :ivar triggers: The newest batch per query, as Spark has reported it.
     :ivar advanced: Whether a query has committed a batch after its start.
     :ivar running: Whether the job has been RUNNING under this driver.
     """
@@ -186,15 +186,14 @@ class QueryRegistry:
     def expect(self, queries: Iterable[RestingQuery], *, complete: bool) -> None:
         """Note the queries that the working directory was made with.
 
-        :param complete: Whether they are all that the run had, and not only those that a script came to start before
-            its driver died.
+        :param complete: Whether they are all queries of the run, not only those started before its driver died.
         """
         with self._lock:
             self._members.update({query.name: query for query in queries})
             self._complete = complete
 
     def begin(self, query: RestingQuery) -> None:
-        """Note that a query is being started, with the sink that the script gives it; until then it is at rest."""
+        """Note that a query is being started, with its sink from the script; until then it is at rest."""
         with self._lock:
             self._rank.setdefault(query.name, len(self._rank))
             self._beginning.add(query.name)
@@ -202,7 +201,7 @@ class QueryRegistry:
                 self._members[query.name] = query
 
     def add_aside(self, handle: Any) -> None:
-        """Note a query that is part of no cut: it begins from nothing at each start."""
+        """Note a query that is part of no cut: it has no past at any start."""
         with self._lock:
             self._aside.append(handle)
 
@@ -213,7 +212,7 @@ class QueryRegistry:
             return tuple(self._aside)
 
     def give_up(self, name: str) -> None:
-        """Note that a query that was being started is not."""
+        """Note that the start of a query was given up."""
         with self._lock:
             self._beginning.discard(name)
 
@@ -227,7 +226,7 @@ class QueryRegistry:
         self._on_start()
 
     def find_name(self, name: str) -> Member | None:
-        """Return the query of that name."""
+        """Return the query with this name."""
         with self._lock:
             return self._members.get(name)
 
@@ -255,16 +254,16 @@ class QueryRegistry:
             return frozenset(self._rank)
 
     def missing(self) -> str:
-        """Return which queries of the run the script has not begun to start; empty when there is none."""
+        """Return the queries of the run that the script has not begun to start; empty when it has begun all starts."""
         begun = self.begun
         names = [repr(query.name) for query in self.resting if query.name not in begun]
         return f"the script has not started {', '.join(names)}, which the run had before" if names else ""
 
     def not_working(self) -> str:
-        """Return which queries keep the job from being RUNNING, and why; empty when there is none.
+        """Return the queries that keep the job from being RUNNING, and why; empty without such a query.
 
-        A query that the script has not begun to start is none of them while another one works: when it is started, and
-        whether at all, is up to the script. See :meth:`missing`.
+        A query that the script has not begun to start does not count while another one works: the script decides when,
+        and whether, to start it. See :meth:`missing`.
         """
         started = self.started
         if not started and (missing := self.missing()):
@@ -282,7 +281,7 @@ class QueryRegistry:
         return next((query for query in self.started if query.handle.runId == run), None)
 
     def note_commits(self, committed: Mapping[str, int]) -> None:
-        """Note how far the queries have come.
+        """Note the progress of the queries.
 
         :param committed: Query -> its last committed batch.
         """
@@ -299,12 +298,12 @@ class QueryRegistry:
                 del self._members[name]
 
     def script_waits(self) -> None:
-        """Note that the script waits: it has started what it wants to start for now."""
+        """Note that the script waits: for now it has made all its starts."""
         self._waiting.set()
 
     @property
     def settled(self) -> bool:
-        """Whether the script has started what it wants to start for now, as far as the driver can see."""
+        """Whether, as far as the driver can see, the script has made all its starts for now."""
         if self._waiting.is_set():
             return True
         with self._lock:
@@ -315,21 +314,21 @@ class QueryRegistry:
     def whole(self) -> bool:
         """Whether a cut of :attr:`members` holds every query of the run.
 
-        What an earlier epoch had is among them from the beginning. Only a script that is being run for the first time
-        has to come to its own queries before: half of them would be half a cut.
+        The queries of earlier epochs are members from the beginning. Only the first run of a script has to start its
+        own queries first: a part of them would make a partial cut.
         """
         return self._complete or self.settled
 
     def ready_for(self, kind: OperationKind) -> bool:
-        """Whether an operation of that kind finds the queries that it needs.
+        """Return whether this kind of operation finds the queries that it needs.
 
         A checkpoint waits for the script as the periodic ones do: before that a restore may still fail, and a run's
-        first checkpoint claims what it was restored from.
+        first checkpoint claims the source of its restore.
         """
         if kind is OperationKind.CHECKPOINT:
             return bool(self.started) and self.settled
         return self.whole
 
     def failure(self) -> str | None:
-        """Return why the first failed query failed, or ``None``; what the script has started again since has not."""
+        """Return why the first failed query failed, or ``None``; queries that the script has restarted do not count."""
         return next((reason for query in self.started if (reason := query.failure())), None)

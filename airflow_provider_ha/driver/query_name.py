@@ -1,9 +1,10 @@
-"""The name of a query: what its script says, or one that follows from where it writes.
+"""The name of a query: the script's, or a name derived from its output.
 
 Checkpoints, epochs and savepoints of a query are found by its name, so it has to be the same at every start. Two
-queries cannot write to one output, so the output is as good a name as any: a path, a table, a topic. Where there is no
-such output (``foreachBatch``), the checkpoint location that the script sets is: no two queries can have one, and plain
-Spark finds the query again by it. The name of a function is none: one function often serves several queries in turn.
+queries cannot write to one output, so the output is a good name: a path, a table, a topic. Without such an output
+(``foreachBatch``), the checkpoint location that the script sets is used: two queries cannot share it, and plain Spark
+also identifies the query by it. The name of a function is unsuitable: one function often serves several queries in
+turn.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _PACKAGE = Path(__file__).parents[1]
 def name_query(writer: Any, path: str | None) -> str:
     """Return the query's name as it is written in directories and records (:mod:`~airflow_provider_ha.query_names`).
 
-    A writer that has none gets one from its sink, for this and every later start.
+    An unnamed writer gets a name from its sink, for this and every later start.
 
-    :param path: What the script gave to ``start()``.
-    :raises ApplicationRefusedError: It has none, and its sink gives none.
+    :param path: The argument of ``start()``.
+    :raises ApplicationRefusedError: The query is unnamed, and its sink does not provide a name.
     """
     noted = notes(writer)
     if path is not None:
@@ -44,10 +45,10 @@ def name_query(writer: Any, path: str | None) -> str:
 
 
 def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
-    """Refuse a query of which another one has the name.
+    """Refuse a query whose name is taken.
 
     :param taken: Names of the queries that run, or must not be started again.
-    :raises ApplicationRefusedError: It is one.
+    :raises ApplicationRefusedError: Its name is among them.
     """
     if noted.name is None or query_directory(noted.name) not in taken:
         return
@@ -65,17 +66,17 @@ def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
 
 
 def refuse_other_case(name: str, others: Iterable[str]) -> None:
-    """Refuse a query whose name differs from that of another one in upper and lower case only.
+    """Refuse a query whose name differs from another query's in upper and lower case only.
 
     :param name: As it is written in directories.
-    :raises ApplicationRefusedError: There is such a one.
+    :raises ApplicationRefusedError: There is such a query.
     """
     for other in others:
         if other != name and other.casefold() == name.casefold():
             raise ApplicationRefusedError(
                 f"two streaming queries of one run are named {other!r} and {name!r}; they would share a checkpoint "
                 "on a file system that ignores case",
-                next_step=f"Give one of them another name{_line_of_script()}",
+                next_step=f"Rename either query{_line_of_script()}",
             )
 
 
@@ -92,8 +93,8 @@ def _after_its_sink(noted: WriterNotes, default_format: str) -> str:
 
 
 def _line_of_script() -> str:
-    """Return where the script starts the query; nothing when that cannot be told."""
-    frame = sys._getframe()  # noqa: SLF001  # the public ways read the sources of every frame
+    """Return the script's line that starts the query; empty if unknown."""
+    frame = sys._getframe()  # noqa: SLF001  # the public functions read the source of each frame
     while frame is not None:
         file = Path(frame.f_code.co_filename)
         if file.is_file() and not file.is_relative_to(_PACKAGE) and "pyspark" not in file.parts:

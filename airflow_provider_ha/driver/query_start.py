@@ -1,4 +1,4 @@
-"""What a patched ``start()`` does: check, bring the checkpoint up to what the sink has, then start for good.
+"""The implementation of a patched ``start()``: check, bring the checkpoint up to the sink, then start for good.
 
 Invariant: the real sink never gets a batch id that its log already has. A file sink or Delta skips such a batch without
 executing the plan, so that its state is never written and the query dies with the next commit, or loses rows with no
@@ -69,7 +69,7 @@ from airflow_provider_ha.uris import file_uri
 
 log = logging.getLogger(__name__)
 NOOP = "noop"
-ASIDE = ".aside"  # hidden: no query has this name
+ASIDE = ".aside"  # hidden: not a possible name of a query
 WITHOUT_COMPONENT = "Use a work root on s3://, whose jobs run behind the component, or write to a mounted directory"
 
 
@@ -109,10 +109,11 @@ class WriterCalls:
     def run_once(self, writer: Any, path: str | None, *, into_noop: bool = False) -> None:
         """Execute exactly the planned batch and wait for its end; pyspark raises when the query failed.
 
-        Trigger.Once, never AvailableNow: that goes on with new files (``docs/explanation/spark-facts.md`` section 4).
+        Trigger.Once, never AvailableNow, which would continue with new files (``docs/explanation/spark-facts.md``
+        section 4).
         """
         self.trigger(writer, once=True)
-        # pyspark's own wait: the patched one would note that the script has started all that it wants to start.
+        # pyspark's own wait: the patched one would note that the script has made all its starts.
         self.await_termination(self.start(writer, path) if into_noop else self.begin(writer, path))
 
 
@@ -120,7 +121,7 @@ class WriterCalls:
 class CheckedWriter:
     """A writer that may be started.
 
-    :param path: What the script gave to ``start()``.
+    :param path: The argument of ``start()``.
     :param root: Parent of the checkpoint locations, as the script gave it to its session; it is not used.
     """
 
@@ -135,7 +136,7 @@ class CheckedWriter:
 def check_writer(
     writer: Any, path: str | None, root: str, taken: frozenset[str], unplanned: UnplannedRules | None = None
 ) -> CheckedWriter:
-    """Return the writer with everything that its notes say.
+    """Return the writer with the results of its checks.
 
     :param root: URI of the epoch's working directory.
     :param taken: Names of the queries that run.
@@ -150,7 +151,7 @@ def check_writer(
     default = session.conf.get("spark.sql.sources.default")
     check_options(name, noted)
     own_root = take_location(session, root)
-    if name != noted.name:  # Spark would name the directory as the query
+    if name != noted.name:  # Spark would name the directory like the query
         writer._jwrite = writer._jwrite.option("checkpointLocation", f"{root}/{name}")  # noqa: SLF001  # the patched one keeps a script's own location
     refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
     refuse_unfenced(name, noted, default, lambda key: session.conf.get(key, None))
@@ -166,20 +167,20 @@ def check_writer(
 
 
 class QueryStarter:
-    """Starts the queries of one epoch.
+    """Starts the queries of an epoch.
 
     :param calls: pyspark's own calls.
-    :param ledger: What the run's script has started.
-    :param allow_new: Whether the script may replace a query by one of a new name after a loss.
+    :param ledger: The queries that the run's script has started.
+    :param allow_new: Whether the script may replace a query by a query with a new name after a loss.
     :param remote_allowed: Whether the executors may run on other hosts.
-    :param component: Of the JVM, where the working directory is behind it.
-    :param claims: Notes which outputs the run writes to.
-    :param own: Looks at checkpoint locations that the script names.
+    :param component: Of the JVM, if the working directory is behind it.
+    :param claims: Notes the outputs that the run writes to.
+    :param own: Checks checkpoint locations that the script names.
     :param accept_duplicates: Whether queries may run that write rows again after each loss.
-    :param repeatable: Queries whose output a batch that comes again leaves as it was, as the job declares, by the
-        names that the script has.
-    :param ask_topics: Is told which topics a query reads; never waits.
-    :param way_back: Says what to do about a query that does not fit the checkpoint of its run.
+    :param repeatable: Queries whose output is unchanged by a repeated batch, as the job declares, by the script's
+        names.
+    :param ask_topics: Receives the topics that a query reads; never waits.
+    :param way_back: Returns the advice for a query that does not fit the checkpoint of its run.
     """
 
     def __init__(
@@ -219,18 +220,18 @@ class QueryStarter:
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
 
-        No stop begins to end queries while this is under way; one that is asked for ends the replay after its batch.
+        While this is under way, stops do not begin to end queries; a requested stop ends the replay after its batch.
 
         :raises ApplicationRefusedError: It cannot be made highly available as it is.
         :raises RestoreRefusedError: The sink has batches whose boundaries are not known.
-        :raises StorageUnavailableError: What the run has started could not be noted; the query was not started.
-        :raises SystemExit: The job is being stopped: the script has nothing more to do.
+        :raises StorageUnavailableError: The start could not be recorded, so the query was not started.
+        :raises SystemExit: The job is being stopped: the script has no more work.
         """
         with self._lifecycle.start_of_a_query() as admitted:
             if admitted and (handle := self._start(writer, path)) is not None:
                 return handle
         self._lifecycle.ended.wait()
-        raise SystemExit(0)  # no JobStateError: a script that catches it and tries again would go round and round
+        raise SystemExit(0)  # no JobStateError: a script that catches it and tries again would loop forever
 
     def _start(self, writer: Any, path: str | None) -> Any:
         """Start the query; ``None`` when a stop came before it was started for good."""
@@ -290,7 +291,7 @@ class QueryStarter:
         return handle
 
     def _taken(self, name: str) -> frozenset[str]:
-        """Return the name when its query runs: one that the script stopped, or that failed, may be started again."""
+        """Return the name if its query runs: a query that the script stopped, or that failed, may be started again."""
         query = self._registry.find_name(name)
         return frozenset({query.name} if isinstance(query, StartedQuery) and not has_ended(query.handle) else ())
 
@@ -310,7 +311,7 @@ class QueryStarter:
         self._own.check(checked.name, noted, checked.root, word, empty=empty, restored=bool(plans))
 
     def _check_output(self, checked: CheckedWriter) -> None:
-        """Refuse an output that another query writes to, or that two drivers could write to at a time."""
+        """Refuse an output that another query writes to, or that two drivers could write to at the same time."""
         place = checked.sink.path
         if place is None:
             return
@@ -343,7 +344,7 @@ class QueryStarter:
         )
 
     def _prepare(self, checked: CheckedWriter) -> tuple[ReplayStep, ...]:
-        """Seed a new output directory, and decide what is to be executed before the start."""
+        """Seed a new output directory, and return the batches to execute before the start."""
         directory = self._origin.directory / checked.name
         if self._origin.kind is OriginKind.RESTORE:  # later, Spark has taken it once
             check_fit(checked.name, directory.fresh(), checked.writer, self._way_back)
@@ -372,9 +373,10 @@ class QueryStarter:
         return decide_start(now, recorded, reached, query=checked.name)
 
     def _finished(self, checked: CheckedWriter, committed: int) -> int:
-        """Return the highest batch that a ``foreachBatch`` function has finished, and does not get again; -1 for none.
+        """Return the highest batch that a ``foreachBatch`` function has finished and will not get again; -1 for none.
 
-        :raises RestoreRefusedError: It would get batches again as one that is repeatable, and nothing declares it so.
+        :raises RestoreRefusedError: The plan repeats its batches as repeatable, and neither script nor job declares it
+            so.
         """
         function, plan = notes(checked.writer).function, self._origin.plans.get(checked.name)
         declared = checked.sink.repeatable or checked.name in self._repeatable
@@ -382,7 +384,7 @@ class QueryStarter:
         if again and not (declared or self._accept_duplicates):
             raise RestoreRefusedError(
                 f"the restore of query {checked.name!r} was planned for a function that is declared repeatable, which "
-                "the script does not declare any more: it would get batches again that it has finished",
+                "the script no longer declares: it would get batches again that it has finished",
                 next_step="Declare it (repeatable), or restore with accept_verdicts=DUPLICATES_POSSIBLE",
             )
         if declared:
@@ -391,7 +393,7 @@ class QueryStarter:
         return max(noted, plan.discarded_to if plan is not None else -1)
 
     def _in_table(self, name: str, table: QueryMemory) -> int:
-        """Return the highest batch that a table would skip, or has under the id that the query had before."""
+        """Return the highest batch that a table would skip, or has under the query's previous id."""
         directory, plan = self._origin.directory / name, self._origin.plans.get(name)
         had = min(plan.sink.max_batch, plan.batch + len(plan.replay)) if plan and plan.query_id else -1
         if progress(directory.fresh()).planned < 0:
@@ -399,11 +401,11 @@ class QueryStarter:
         try:
             return max(had, table.last_batch(read_query_id(directory.fresh())))
         except RestoreUnknownError as error:
-            log.warning("query %s starts without knowing what its table has: %s", name, error)
+            log.warning("query %s starts, but the content of its table is unknown: %s", name, error)
             return had
 
     def _seed(self, name: str, connector: SinkConnector, target: str) -> None:
-        """Give a new output directory the log that Spark will look for at its next compaction."""
+        """Give a new output directory the log that Spark will read at its next compaction."""
         plan = self._origin.plans.get(name)
         if plan is None or plan.batch < 0 or (plan.sink.path == target and not plan.sink_gone):
             return
@@ -412,7 +414,7 @@ class QueryStarter:
         source = self._origin.sink_log(name)
         if source is None:
             raise RestoreRefusedError(
-                f"the output {target} of query {name!r} is new, and the one that it had before was not named",
+                f"the output {target} of query {name!r} is new, and its previous output was not named",
                 next_step="Name it when the checkpoint is adopted (--sink), or write to it as before",
             )
         mode = OutputMode.FRESH if plan.sink_gone else self._origin.output  # the old files are gone with it
@@ -421,7 +423,7 @@ class QueryStarter:
     def _replay(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> bool:
         """Execute recorded batches one by one, then give the writer its own sink and trigger back.
 
-        :returns: Whether the query may be started: not when a stop was asked for, which finds it at rest.
+        :returns: Whether the query may be started: not after the request of a stop, which finds it at rest.
         """
         directory = self._origin.directory / checked.name
         for step in steps:
@@ -435,7 +437,7 @@ class QueryStarter:
             now = progress(directory.fresh())
             if (now.planned, now.committed) != (step.batch, step.batch):
                 raise RestoreRefusedError(
-                    f"query {checked.name!r} stands at {now} after batch {step.batch} was executed again",
+                    f"query {checked.name!r} is at {now} after batch {step.batch} was executed again",
                     next_step="Restore from an older checkpoint",
                 )
         if steps:
@@ -445,9 +447,11 @@ class QueryStarter:
         return not self._lifecycle.stopping.is_set()
 
     def _forget_replayed_runs(self, checked: CheckedWriter) -> None:
-        """Without this the script's ``awaitAnyTermination()`` returns at once: the replay "terminated".
+        """Reset Spark's record of the replayed runs, or the script's ``awaitAnyTermination()`` returns immediately.
 
-        It would also forget that a query which was started before has failed since.
+        The reset would also hide the failure of a query started earlier, so that failure is raised instead.
+
+        :raises JobStateError: A query has failed.
         """
         if (failure := self._registry.failure()) is not None:
             raise JobStateError(failure)

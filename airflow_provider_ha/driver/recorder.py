@@ -1,7 +1,7 @@
-"""Remembers what Spark recorded about each batch, before Spark purges it.
+"""Keeps Spark's record of each batch before Spark purges it.
 
 With ten batches retained and 50 ms per batch an entry lives half a second; the payload of a checkpoint is written every
-few seconds. So the directories are read several times a second, and kept here until a payload holds them.
+few seconds. So the directories are read several times a second, and the entries kept here until a payload holds them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Measure: TypeAlias = Callable[[BatchEntry, Callable[[Lengths], None]], None]
 
 
 class BatchRecorder:
-    """Entries of one query that no payload holds yet.
+    """Entries of a query that are not yet in a payload.
 
     :param directory: The query's checkpoint location.
-    :param known: Batches of its past, which the directory of a new epoch does not show any more.
-    :param measure: Is given each batch that has read files, when it is planned.
+    :param known: Batches of its past, which the directory of a new epoch no longer shows.
+    :param measure: Receives every planned batch that reads files.
     """
 
     def __init__(self, directory: Tree, known: Iterable[BatchEntry] = (), measure: Measure = lambda *_: None) -> None:
@@ -36,7 +36,7 @@ class BatchRecorder:
         self._complete_up_to = -1  # every entry up to here was read with its commit
 
     def poll(self) -> None:
-        """Read what is new; a batch that was only planned so far is read again."""
+        """Read new entries; a batch that was only planned so far is read again."""
         for entry in record(self._directory.fresh(), after=self._complete_up_to):
             before = self._entries.get(entry.batch)
             if before is None or before.commits is None or before.offsets != entry.offsets:
@@ -47,11 +47,11 @@ class BatchRecorder:
                 self._complete_up_to = entry.batch
 
     def entries(self) -> tuple[BatchEntry, ...]:
-        """Return what no payload holds yet, ascending."""
+        """Return the entries that are not yet in a payload, ascending."""
         return tuple(self._measured(self._entries[batch]) for batch in sorted(self._entries))
 
     def _note_lengths(self, batch: int, lengths: Lengths) -> None:
-        if batch in self._entries:  # what a payload holds by now needs none
+        if batch in self._entries:  # batches in a payload need none
             self._lengths[batch] = lengths
 
     def _measured(self, entry: BatchEntry) -> BatchEntry:
@@ -59,7 +59,7 @@ class BatchRecorder:
         return entry.model_copy(update={"lengths": dict(lengths)}) if lengths else entry
 
     def published(self, entries: tuple[BatchEntry, ...]) -> None:
-        """Forget *entries*, which a payload holds now; one without its commit stays until it has been read with it."""
+        """Forget *entries*, which a payload now holds; an entry without its commit stays until read with it."""
         for entry in entries:
             if entry.commits is not None or entry.batch < self._complete_up_to:
                 self._entries.pop(entry.batch, None)

@@ -1,7 +1,7 @@
-"""Whether Spark could not start a query because of what lies in its working directory.
+"""Detects a start of a query that failed because of its working directory.
 
 Invariant: a lack of memory, of disk, of a connection or of an answer is never taken for damage (contract 6). A refusal
-only has the next attempt look for a checkpoint; whether it goes on from one is decided there.
+only makes the next attempt look for a checkpoint, which then decides whether it continues from one.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _OF_A_FILE = re.compile(r"(?:FileNotFound|NoSuchFile|EOF|Checksum|MalformedInput
 
 
 def refused_directory(script: BaseException | None, registry: QueryRegistry, key: str) -> bool:
-    """Whether Spark refused the working directory at the start of a query; never raises.
+    """Return whether Spark refused the working directory at the start of a query; never raises.
 
-    :param script: What the script raised; ``None`` when it ended by itself.
+    :param script: The exception of the script; ``None`` when it ended normally.
     :param key: Key of the working directory.
     """
     try:
         return any(refuses(error, key) for error in _errors(script, registry))
-    except Exception:  # noqa: BLE001  # the JVM may be gone: then nothing is known
+    except Exception:  # noqa: BLE001  # the JVM may be gone: then it is unknown
         return False
 
 
 def refused(failure: Failure, key: str, registry: QueryRegistry) -> Failure:
-    """Return a failure as one of a working directory: it is no error of the application."""
+    """Return a failure as a failure of its working directory: it is no error of the application."""
     kind = FailureKind.UNKNOWN if failure.kind is FailureKind.APPLICATION else failure.kind
     pending = _pending(registry)
     query = next(iter(pending)) if failure.query is None and len(pending) == 1 else failure.query
@@ -47,7 +47,7 @@ def refused(failure: Failure, key: str, registry: QueryRegistry) -> Failure:
 
 
 def refuses(error: BaseException, key: str) -> bool:
-    """Whether an error of a query's start is about the checkpoint below *key*. Pure."""
+    """Return whether an error of a query's start is about the checkpoint below *key*. Pure."""
     if isinstance(error, CheckpointCorruptError):
         return True
     text = text_of(error)
@@ -65,11 +65,11 @@ def _errors(script: BaseException | None, registry: QueryRegistry) -> Iterator[B
     for query, error in failed_queries(registry.started):
         if query.status().committed <= query.committed_before:
             yield error
-    # What is looked at, or executed again, before a query is started fails in the script's own call.
+    # Checks and replays before the start of a query fail in the script's own call.
     if script is not None and (_pending(registry) or isinstance(script, CheckpointCorruptError)):
         yield script
 
 
 def _pending(registry: QueryRegistry) -> frozenset[str]:
-    """Return the queries whose start has begun, and not come to its end."""
+    """Return the queries whose start has begun, and is not complete."""
     return frozenset(registry.begun) - {query.name for query in registry.started}

@@ -1,7 +1,7 @@
 """The thread that removes old checkpoints, so that the removal of many files never delays the next checkpoint.
 
-Invariant: what it could not do is on the list of deletions in ZooKeeper, for its next turn or for the next leader. A
-removal that fails is logged and disturbs nothing else (C3); a leadership that is lost ends the driver.
+Invariant: incomplete removals stay on the deletion list in ZooKeeper, for the next turn or for the next leader. A
+failed removal is logged and disturbs no other work (C3); a lost leadership ends the driver.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ RETRY_SECONDS = 30.0
 
 
 Clean = Callable[[Callable[[], bool]], bool]
-"""Removes what is superfluous, as long as what it is given says that it may; returns whether it is done for now."""
+"""Removes superfluous objects while its argument returns true; returns whether it is done for now."""
 
 
 class RemovalLoop:
-    """Cleans up when it is woken, and again every half a minute; at once while something is left to do.
+    """Cleans up when woken, and again every half a minute; immediately while work is left.
 
-    :param clean: Removes what is superfluous. It is asked to come back when the loop is woken or stopped.
-    :param failed: Called with the error of a thread that cannot go on.
+    :param clean: Removes superfluous objects. It should return when the loop is woken or stopped.
+    :param failed: Called with the error of a thread that cannot continue.
     """
 
     def __init__(self, clean: Clean, failed: Callable[[BaseException], None]) -> None:
@@ -36,7 +36,7 @@ class RemovalLoop:
         self._thread = threading.Thread(target=self._run, name="removal", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; its first turn does what an earlier leader has left."""
+        """Start the thread; its first turn continues the work of an earlier leader."""
         self._wake.set()
         self._thread.start()
 
@@ -61,7 +61,7 @@ class RemovalLoop:
                 done = self._turn()
                 if last:
                     return
-        except BaseException as error:  # noqa: BLE001  # a deposed leader has to learn of it
+        except BaseException as error:  # noqa: BLE001  # a deposed leader must notice
             self._failed(error)
 
     def _undisturbed(self) -> bool:

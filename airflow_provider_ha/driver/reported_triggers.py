@@ -1,4 +1,4 @@
-"""The newest batch of each query, as Spark has reported it: what the status of the job shows beside the directories."""
+"""The newest batch of every query, as Spark has reported it; the job's status shows it next to the directories."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from airflow_provider_ha.driver.trigger_figures import Trigger
 
 
 class ReportedTriggers:
-    """The newest batch of each query. Safe in several threads.
+    """The newest batch of every query. Thread-safe.
 
-    A trigger without data is not kept: an idle job then has the same figures all the time, and writes no status.
+    A trigger without data is not kept: an idle job then has constant figures, and writes no status.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class ReportedTriggers:
         self._lock = threading.Lock()
 
     def note(self, query: str, trigger: Trigger) -> None:
-        """Take what a query has reported."""
+        """Note a report of a query."""
         if not trigger.executed:
             return
         with self._lock:
@@ -32,7 +32,7 @@ class ReportedTriggers:
             return self._newest.get(query)
 
     def all(self) -> Mapping[str, Trigger]:
-        """Return query -> its newest batch, of those that have one."""
+        """Return query -> its newest batch, without queries that have none."""
         with self._lock:
             return dict(self._newest)
 

@@ -1,8 +1,8 @@
-"""Queries that lie at rest in the working directory: the run had them, and its script has not started them yet.
+"""Queries at rest in the working directory: the run had them, and its script has not started them yet.
 
-Invariant: they belong to every cut, at their committed batch. Nothing executes them, so reading them needs no care;
-while recorded batches of one are executed again it is cut like one that runs. A batch that is planned and not committed
-stays behind: its boundaries are in the payload, so a restore executes exactly it.
+Invariant: they belong to every cut, at their committed batch. They are not executed, so reading them needs no care;
+while recorded batches of a query are executed again it is cut like a running one. A batch that is planned and not
+committed is left out: its boundaries are in the payload, so a restore executes exactly that batch.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from airflow_provider_ha.jobs.model import QueryStatus
 
 @dataclass(frozen=True, slots=True)
 class RestingQuery:
-    """One query that the run had, and that nothing executes at the moment.
+    """A query that the run had, and that is not executed at the moment.
 
     :param directory: Its checkpoint location in this epoch.
-    :param sink: Where it writes; ``None`` when that is unknown.
+    :param sink: Its output; ``None`` when unknown.
     :param sink_log: Log of its file sink up to its committed batch; ``None`` for other sinks.
     :param recorded_to: Highest batch that is executed again before it starts; -1 for none.
-    :param reach: How the file system of its output is reached.
+    :param reach: Access to the file system of its output.
     """
 
     name: str
@@ -48,13 +48,13 @@ class RestingQuery:
 
     @property
     def output(self) -> str | None:
-        """Where its file sink writes; ``None`` for other sinks, and where that is unknown."""
+        """Output directory of its file sink; ``None`` for other sinks, and when unknown."""
         return self.sink.path if self.sink is not None else None
 
     def sink_now(self) -> QuerySink:
-        """Return what the sink has now.
+        """Return the current content of the sink.
 
-        :raises CheckpointError: It is unknown where the query writes.
+        :raises CheckpointError: The output of the query is unknown.
         """
         if self.sink is None:  # guard: unknown-sinks-are-guessed
             raise CheckpointError(
@@ -64,14 +64,14 @@ class RestingQuery:
         return as_it_is(self.sink, self.reach)
 
     def status(self) -> QueryStatus:
-        """Return where the query stands, from its directory."""
+        """Return the query's progress, from its directory."""
         now = progress(self.directory.fresh())
         where = (self.sink.path or self.sink.table or self.sink.format) if self.sink is not None else None
         return QueryStatus(planned=now.planned, committed=now.committed, sink=where)
 
 
 def described(sink: SinkSpec) -> QuerySink:
-    """Return the record of where a query writes, without what is there."""
+    """Return the record of a query's output, without the content."""
     return QuerySink(
         kind=sink.kind,
         format=sink.source,
@@ -83,7 +83,7 @@ def described(sink: SinkSpec) -> QuerySink:
 
 
 def as_it_is(sink: QuerySink, reach: Reach) -> QuerySink:
-    """Return the record with what the sink has now, where its kind keeps a record of batches."""
+    """Return the record with the current content of the sink, if its kind keeps a record of batches."""
     connector = sink_connector(sink, reach)
     if connector is None or sink.path is None:
         return sink
@@ -98,10 +98,10 @@ def expected_queries(
 ) -> tuple[RestingQuery, ...]:
     """Return the queries that the working directory was made with, in the order of their first start.
 
-    :param started: What the run's earlier epochs have started.
-    :param published: Returns query -> sink of the run's newest checkpoint; asked only where *started* does not show it,
-        which is so after an epoch of an older release.
-    :param reach: How the file systems of outputs are reached; as the environment says by default.
+    :param started: The queries that the run's earlier epochs have started.
+    :param published: Returns query -> sink of the run's newest checkpoint; called only for queries that *started* does
+        not show, as after an epoch of an older release.
+    :param reach: Access to the file systems of outputs; by default from the environment.
     """
     there = queries(origin.directory.fresh())
     noted: Mapping[str, QuerySink] = started.sinks
@@ -117,7 +117,7 @@ def _resting(origin: Origin, name: str, noted: QuerySink | None, reach: Reach) -
     sink, kept = noted, False
     if sink is None and plan is not None:
         same = origin.plan is not None and origin.plan.same_output
-        # Of another job this is its own output, and not this job's: nothing is known of that before the script says it.
+        # Of another job this is its own output, not this job's, which is unknown until the script names it.
         sink = plan.sink if same else plan.sink.model_copy(update={"path": None, "table": None, "max_batch": -1})
         kept = plan.sink_gone
     return RestingQuery(

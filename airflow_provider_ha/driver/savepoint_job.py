@@ -1,4 +1,4 @@
-"""Savepoints of a running job: the store copies and verifies, this says of what, and how often to try."""
+"""Savepoints of a running job: the store copies and verifies; this module chooses content and number of attempts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class SavepointJob:
     """Makes and disposes savepoints for operations.
 
     :param live: The working directory.
-    :param directory: Where a savepoint lies, by its id; for the answer.
-    :param sources: Returns what a query reads.
+    :param directory: Location of a savepoint, by its id; for the answer.
+    :param sources: Returns the sources of a query.
     """
 
     store: SavepointStore
@@ -42,8 +42,8 @@ class SavepointJob:
     def create(self, operation: Operation) -> dict[str, Any]:
         """Make a savepoint without a pause of the job; returns the operation's result.
 
-        :raises ConfigurationError: It says something of its schedule that cannot be meant; nothing was copied.
-        :raises OperationFailedError: A query is missing: half a cut is no savepoint.
+        :raises ConfigurationError: Its schedule's settings are invalid; the job was not copied.
+        :raises OperationFailedError: A query is missing: a partial cut is no savepoint.
         :raises CheckpointError: The copy is damaged, or Spark purges faster than it can be copied.
         """
         if not self.registry.whole:
@@ -63,7 +63,7 @@ class SavepointJob:
     def dispose(self, operation: Operation) -> dict[str, Any]:
         """Remove the savepoint that the operation names.
 
-        :raises OperationFailedError: It names none.
+        :raises OperationFailedError: It does not name a savepoint.
         :raises CheckpointMissingError: There is no such savepoint.
         """
         savepoint_id = operation.arguments.get("savepoint_id")
@@ -73,13 +73,13 @@ class SavepointJob:
         return {"savepoint_id": savepoint_id}
 
     def _id(self, operation: Operation) -> str:
-        """Return the savepoint's id, which follows from the operation's: asking again finds the savepoint again.
+        """Return the savepoint's id, which follows from the operation's: a repeated request finds the same savepoint.
 
-        A stop or cancel that is taken up by another epoch ends somewhere else, so its savepoint is another one.
+        A stop or cancel that is continued by another epoch ends at another cut, so its savepoint is another one.
         """
         stops = operation.operation in (OperationKind.STOP, OperationKind.CANCEL_WITH_SAVEPOINT)
         asked = f"{operation.operation_id}-e{self.leadership.epoch}" if stops else operation.operation_id
-        # Older releases made it under the operation's whole id, and may have died before they had answered.
+        # Older releases made it under the operation's whole id, and may have died before they answered.
         return asked if self.store.has(asked) else short_name(asked)
 
     def _copy(self, savepoint_id: str, label: str, schedule: str | None) -> Savepoint:
@@ -89,7 +89,7 @@ class SavepointJob:
                 savepoint_id=savepoint_id,
                 run=self.provenance.run,
                 epoch=self.leadership.epoch,
-                # Downstream first: no query is ahead of what it read.
+                # Downstream first: a query is never ahead of its input.
                 cut={query.name: progress(query.directory.fresh()).committed for query in reversed(queries)},
                 sinks={query.name: query.sink_now() for query in queries},
                 sources={query.name: self.sources(query.name, ()) for query in queries},
@@ -110,7 +110,7 @@ class SavepointJob:
 def schedule_of(arguments: Mapping[str, Any]) -> str | None:
     """Return the schedule that a savepoint belongs to; ``None`` for a user's own.
 
-    :raises ConfigurationError: It is no word.
+    :raises ConfigurationError: It is not a valid name.
     """
     schedule = arguments.get("schedule")
     if schedule is None or isinstance(schedule, str):
@@ -119,11 +119,11 @@ def schedule_of(arguments: Mapping[str, Any]) -> str | None:
 
 
 def retention_of(schedule: str | None, arguments: Mapping[str, Any]) -> SavepointRetention | None:
-    """Return what an operation says of the savepoints of its schedule; ``None`` when all of them stay.
+    """Return an operation's limits for the savepoints of its schedule; ``None`` when all of them stay.
 
-    Its node may have been written by hand, so nothing is known of its values.
+    Its node may have been written by hand, so its values are checked.
 
-    :raises ConfigurationError: A limit is not one.
+    :raises ConfigurationError: A limit is invalid.
     """
     count, days = arguments.get("retain"), arguments.get("retain_days")
     if schedule is None or (count is None and days is None):
@@ -134,7 +134,7 @@ def retention_of(schedule: str | None, arguments: Mapping[str, Any]) -> Savepoin
 
 
 def _count(value: object) -> int:
-    """Return how many stay. By its text, so that neither 2.5 nor ``true`` becomes a number of savepoints."""
+    """Return the number of savepoints to keep. Parsed from the text, so that neither 2.5 nor ``true`` is a number."""
     try:
         count = int(str(value))
     except ValueError:

@@ -1,6 +1,6 @@
 """Runs the user's script as ``python SCRIPT`` does: its own ``__main__``, arguments and path, and all of its threads.
 
-Differences to a plain Python, each with its reason, are a table in ``docs/how-to/run-a-job.md``.
+A table in ``docs/how-to/run-a-job.md`` lists the differences to a plain Python, each with its reason.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from airflow_provider_ha.driver.script_surroundings import (
 from airflow_provider_ha.driver.script_threads import ScriptThreads
 
 
-EXIT_SECONDS = 60.0  # for what the script does last
+EXIT_SECONDS = 60.0  # for the last actions of the script
 
 
 class Script:
-    """The script of one run. May be run more than once in a process: the drain does.
+    """The script of a run. May be run more than once in a process: the drain does.
 
     :param path: The script.
     :param arguments: Its arguments, without its name.
@@ -45,7 +45,7 @@ class Script:
         self.signals = EndSignals()
         self._exit_functions = ExitFunctions()
         self.error: BaseException | None = None
-        """What the last run raised, ``sys.exit`` with a failure included."""
+        """Exception of the last run, ``sys.exit`` with a failure included."""
 
     @property
     def name(self) -> str:
@@ -54,16 +54,16 @@ class Script:
 
     @property
     def directory(self) -> Path:
-        """Where it and its modules lie."""
+        """Directory of the script and its modules."""
         return self._path.parent
 
     def run(self, late: Callable[[str | None], None] | None = None) -> str | None:
-        """Run it on this thread to the end of its last thread that is no daemon, then its ``atexit``, as Python does.
+        """Run it on this thread to the end of its last non-daemon thread, then its ``atexit``, as Python does.
 
-        An exception that ends one of these threads ends the script, once its main thread is over: in a plain Python the
-        query of that thread would be gone, and the process would live on without it.
+        An exception in any such thread ends the script, once its main thread is over: in a plain Python the query of
+        that thread would be gone, and the process would live on without it.
 
-        :param late: Called on another thread, with what would be returned, when the functions of ``atexit`` take more
+        :param late: Called on another thread, with the value to be returned, when the functions of ``atexit`` take more
             than :data:`EXIT_SECONDS`; this call may then never return.
         :returns: Why it failed, or ``None`` when it ended well (also with ``sys.exit(0)``).
         """
@@ -82,7 +82,7 @@ class Script:
         return failure
 
     def run_main(self) -> str | None:
-        """Run it on this thread, and wait for no other one; returns as :meth:`run`."""
+        """Run it on this thread, and do not wait for other threads; returns as :meth:`run`."""
         self.error = self._of_threads = None
         sys.argv = [str(self._path), *self._arguments]
         directory = str(self._path.parent)
@@ -111,7 +111,7 @@ class Script:
         return None, 0
 
     def _end_fork(self, status: int) -> NoReturn:
-        """End a process that the script has forked, at the end of the script: the run is its parent's to conclude."""
+        """End a process that the script has forked, at the end of the script: only its parent concludes the run."""
         try:
             self.threads.end_main()
             while self.threads.left():
@@ -143,7 +143,7 @@ class Script:
     def advice(self, text: str = "") -> str:
         """Return how to give the job the variables that its script missed; empty where that cannot be the reason.
 
-        :param text: What is known of the failure beside what the script raised.
+        :param text: Known facts about the failure, in addition to the script's exception.
         """
         return self._environment.advice(self.error, text)
 
@@ -174,11 +174,11 @@ class Script:
 
 
 def _nothing(_: str | None) -> None:
-    """Wait for as long as it takes."""
+    """Wait without a limit."""
 
 
 def _tell(error: BaseException) -> None:
-    """Show an exception as Python does, from the script's own first frame on; a script may have its own way."""
+    """Show an exception as Python does, from the script's own first frame on; a script may have its own hook."""
     below = error.__traceback__.tb_next if error.__traceback__ is not None else None
     error.__traceback__ = below
     try:

@@ -1,4 +1,4 @@
-"""What a script finds around it: logging, functions for its end, signals, variables of the environment."""
+"""The environment of a script: logging, functions for its end, signals, environment variables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from typing import Any
 from airflow_provider_ha.query_names import shown
 
 
-# Used in other threads of a driver: their lines at DEBUG and INFO are not those of the script alone.
+# Used in other threads of a driver: their lines at DEBUG and INFO are not only the script's.
 _OF_THE_DRIVER_TOO = ("boto3", "botocore", "py4j", "s3transfer", "urllib3")
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _HANDLER = "_spark_ha_handler"
@@ -42,7 +42,7 @@ _READ = re.compile(r"""(?:os\.py|<frozen os>)", line \d+, in __getitem__\n(?:.*\
 
 
 def log_beside_the_script() -> None:
-    """Let this package log to stderr, without a word to the root logger: that is the script's to set up.
+    """Make this package log to stderr, without touching the root logger: the script sets that up.
 
     Libraries that the driver uses in other threads would fill the log of a script that wants every DEBUG line.
     """
@@ -66,9 +66,9 @@ class _Formatter(logging.Formatter):
 
 
 class ExitFunctions:
-    """What a script wants done at its end: ``atexit``, finalizers, an end of its child processes.
+    """The actions that a script registers for its end: ``atexit``, finalizers, an end of its child processes.
 
-    Those of the driver and its libraries wait: it works on.
+    Actions of the driver and its libraries wait: the driver continues.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class ExitFunctions:
         self._finalizers: list[weakref.finalize[..., Any]] = []
 
     def watch(self, is_of_script: Callable[[FrameType], bool]) -> None:
-        """Keep from now on what the script registers.
+        """From now on, keep the registrations of the script.
 
         :param is_of_script: Whether the script calls in this frame.
         """
@@ -85,7 +85,7 @@ class ExitFunctions:
 
         def keep(function: Callable[..., Any], /, *values: Any, **named: Any) -> Callable[..., Any]:
             own = callable(function) and function != exit_of_all
-            if not own or not is_of_script(sys._getframe(1)):  # noqa: SLF001  # the public way reads the sources of every frame
+            if not own or not is_of_script(sys._getframe(1)):  # noqa: SLF001  # the public function reads the source of each frame
                 return register(function, *values, **named)
             self._given.append((function, values, named))
             return function
@@ -99,7 +99,7 @@ class ExitFunctions:
         self._watch_finalizers(is_of_script)
 
     def _watch_finalizers(self, is_of_script: Callable[[FrameType], bool]) -> None:
-        """Keep what follows the end of objects, as of a ``TemporaryDirectory``."""
+        """Keep the actions at the end of objects, such as a ``TemporaryDirectory``."""
         original = weakref.finalize.__init__
 
         @functools.wraps(original)
@@ -111,7 +111,7 @@ class ExitFunctions:
         setattr(weakref.finalize, "__init__", make)  # noqa: B010  # the type checker lets no method be replaced
 
     def run(self) -> None:
-        """Call them as Python does: the last one first, each of them also when another one fails."""
+        """Call them as Python does: the last one first, each even if another one fails."""
         while self._given:
             function, values, named = self._given.pop()
             _call(function, *values, **named)
@@ -119,22 +119,22 @@ class ExitFunctions:
             finalizer = self._finalizers.pop()
             if finalizer.alive and finalizer.atexit:
                 _call(finalizer)
-        # Imported by the driver or a library before, it is registered with their functions.
+        # If the driver or a library has imported it earlier, it is registered with their functions.
         if (util := sys.modules.get("multiprocessing.util")) is not None:
             _call(util._exit_function)  # noqa: SLF001  # Python's own end has no public name either
             util._exiting = False  # type: ignore[attr-defined]  # noqa: SLF001  # a drain runs the script once more
 
 
 def flush_files() -> None:
-    """Write what is left in the buffers of open files, as the end of a Python does; that of stdout first."""
+    """Write the remaining buffers of open files, as the end of a Python does; stdout's first."""
     opened = (each for each in gc.get_objects() if issubclass(type(each), _BUFFERED))
     for file in (sys.stdout, *opened):
-        with contextlib.suppress(Exception):  # one that is closed, or whose reader is gone
+        with contextlib.suppress(Exception):  # a file that is closed, or has lost its reader
             file.flush()
 
 
 def _call(function: Callable[..., Any], *values: Any, **named: Any) -> None:
-    """Call a function for the end; show what it raises as Python does."""
+    """Call a function for the end; show its exception as Python does."""
     try:
         function(*values, **named)
     except BaseException as error:  # noqa: BLE001  # Python shows any
@@ -144,9 +144,9 @@ def _call(function: Callable[..., Any], *values: Any, **named: Any) -> None:
 
 
 class EndSignals:
-    """The signals that ask a process to end, where the script handles them itself.
+    """The signals that request a process to end, where the script handles them itself.
 
-    A script that ends well after one has not come to the end of its work: something outside has ended it.
+    A script that ends well after such a signal has not completed its work: an external cause has ended it.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class EndSignals:
         self._watching = False
 
     def watch(self) -> None:
-        """Note from now on which of them the script's handlers are given."""
+        """From now on, note which end signals the script's handlers receive."""
         if self._watching:
             return
         self._watching = True
@@ -185,7 +185,7 @@ def _unwrapped(handler: Any) -> Any:
 
 
 class Environment:
-    """The variables that a script asked for, and that are not set."""
+    """The variables that a script requested, and that are not set."""
 
     def __init__(self) -> None:
         self._missed: list[str] = []  # by the script, without a value to use instead
@@ -215,8 +215,8 @@ class Environment:
     def advice(self, error: BaseException | None, text: str = "") -> str:
         """Return how to give the job the variables without which it fails; empty where that cannot be the reason.
 
-        :param error: What ended the script; ``None`` when it ended by itself.
-        :param text: What is known beside it, as of an executor.
+        :param error: The exception that ended the script; ``None`` when it ended normally.
+        :param text: Additional known facts, such as those of an executor.
         """
         names = self._without(error, text)
         if not names:
@@ -234,7 +234,7 @@ class Environment:
                 return [os.fsdecode(link.args[0])]
             text += f"\n{link}"
             link = link.__cause__ or link.__context__
-        # Also of a process of an executor, whose variables are those of the driver.
+        # Also of a process of an executor, whose variables are the driver's.
         named = {name for name in self._unset if re.search(rf"\b{re.escape(name)}\b", text)}
         if named or (named := set(_READ.findall(text))):
             return sorted(named)
@@ -243,7 +243,7 @@ class Environment:
 
 
 def _asking(frame: FrameType | None) -> str:
-    """Return the file whose code asks for a variable, behind Python's own modules for that."""
+    """Return the file whose code requests a variable, behind Python's own modules for that."""
     while frame is not None and frame.f_code.co_filename in _LOOKUPS:
         frame = frame.f_back
     return frame.f_code.co_filename if frame is not None else _STANDARD[0]

@@ -1,7 +1,7 @@
-"""The threads of a script: those that keep a plain Python alive when its main thread is over.
+"""The threads of a script that keep a plain Python alive when its main thread is over.
 
 A thread is the script's when the script's code, or a library that it calls, starts it. Threads of Spark, py4j and this
-package are none of them, also when they begin while the script runs.
+package are excluded, even if they begin while the script runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 class ScriptThreads:
     """The threads that a script starts.
 
-    :param directory: Where the script and its modules lie.
+    :param directory: Directory of the script and its modules.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -34,20 +34,20 @@ class ScriptThreads:
         self._main_is_over = threading.Event()
 
     def watch(self) -> None:
-        """Note from now on which threads the script starts."""
+        """From now on, note which threads the script starts."""
         self._watch_main()
         original: Callable[[threading.Thread], None] = threading.Thread.start
 
         @functools.wraps(original)
         def start(thread: threading.Thread) -> None:
-            if self.starts(sys._getframe(1)):  # noqa: SLF001  # the public way reads the sources of every frame
+            if self.starts(sys._getframe(1)):  # noqa: SLF001  # the public function reads the source of each frame
                 self._own.add(thread)
             original(thread)
 
         setattr(threading.Thread, "start", start)  # noqa: B010  # the type checker lets no method be replaced
 
     def _watch_main(self) -> None:
-        """Let the main thread be alive for the script's threads until :meth:`end_main`: here it works on after that."""
+        """Report the main thread as alive to the script's threads until :meth:`end_main`, after which it continues."""
         is_over, main = self._main_is_over, threading.main_thread()
 
         class MainThread(type(main)):  # type: ignore[misc]  # its class has no public name
@@ -62,26 +62,26 @@ class ScriptThreads:
         main.__class__ = MainThread
 
     def begin_main(self) -> None:
-        """Let the main thread be alive."""
+        """Report the main thread as alive."""
         self._main_is_over.clear()
 
     def end_main(self) -> None:
-        """Let the main thread be over, as Python does before it waits for the other threads."""
+        """Report the main thread as over, as Python does before it waits for the other threads."""
         self._main_is_over.set()
 
     def holds(self, thread: threading.Thread | None) -> bool:
-        """Whether a thread is one of the script's, and no daemon."""
+        """Return whether a thread is the script's, and no daemon."""
         return thread is not None and not thread.daemon and thread in self._own
 
     def left(self) -> list[threading.Thread]:
-        """Return those that live, and are no daemons."""
+        """Return the live threads that are no daemons."""
         return [thread for thread in threading.enumerate() if self.holds(thread)]
 
     def wait(self) -> None:
-        """Wait a moment for one of them.
+        """Wait a moment for any of the threads.
 
         A pool that is left to the end of the interpreter is closed for new tasks, as Python then does: its threads end
-        after the tasks that it has.
+        after their current tasks.
         """
         left = self.left()
         if new := set(left) - self._closed:
@@ -91,7 +91,7 @@ class ScriptThreads:
             left[0].join(_LOOK_SECONDS)
 
     def starts(self, frame: FrameType | None) -> bool:
-        """Whether a call in *frame* is the script's: made by its code, or by a library that its code has called."""
+        """Return whether a call in *frame* is the script's: made by its code, or by a library called from its code."""
         while frame is not None:
             file = frame.f_code.co_filename
             if file.startswith(self._directory):
@@ -103,7 +103,7 @@ class ScriptThreads:
 
 
 def _close_pools(threads: Collection[threading.Thread]) -> None:
-    """Close the pools of these threads. Python's own end of all pools would close those of the driver, too."""
+    """Close the pools of these threads. Python's own end of all pools would also close the driver's."""
     for found in gc.get_objects():
         if issubclass(type(found), ThreadPoolExecutor):
             own = not found._threads.isdisjoint(threads)  # noqa: SLF001  # Python's own end has no public name either

@@ -1,10 +1,10 @@
-"""Asks what neither offsets nor logs say of the sources, beside the batches and the checkpoints: neither waits for it.
+"""Queries facts about the sources that are in neither offsets nor logs, without delaying batches or checkpoints.
 
-Of a topic the brokers of its query are asked for the id, once: when the query is started, or its first batch is
-recorded. It keeps this id as long as the run lasts: that of a topic that was made again since is not noted. Where
-no broker answers, the next checkpoint after :data:`PAUSE_SECONDS` asks again; until then the checkpoints have no id.
+The brokers of a query are queried once for the id of a topic: when the query is started, or its first batch is
+recorded. The query keeps this id for the whole run: the id of a topic recreated since is not noted. If the brokers do
+not answer, the next checkpoint after :data:`PAUSE_SECONDS` triggers a retry; until then the checkpoints have no id.
 
-Of the input files of each batch their file system is asked for the length, when the batch is planned.
+For the input files of each batch the file system is queried for their lengths, when the batch is planned.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from airflow_provider_ha.query_names import own_name
 log = logging.getLogger(__name__)
 PAUSE_SECONDS = 60.0
 MOST_WAITING = 100
-"""Batches whose files wait to be measured: what comes then is recorded without lengths."""
+"""Batches whose files wait to be measured; further batches are recorded without lengths."""
 
 
 class SourceNotes:
-    """The thread that asks, for all queries of a driver. Safe in several threads.
+    """The thread that sends the requests, for all queries of a driver. Thread-safe.
 
-    :param ledger: Has the brokers that the script names, and gets the ids.
-    :param options: Of the run: brokers that are named there are asked instead.
-    :param reach: How the file systems of input files are reached.
+    :param ledger: Has the brokers that the script names, and receives the ids.
+    :param options: Of the run: brokers named there replace the script's.
+    :param reach: Access to the file systems of input files.
     """
 
     def __init__(self, ledger: StartLedger, options: HaOptions, clock: Clock, reach: Reach) -> None:
         self._ledger = ledger
         self._options = options
         self._clock = clock
-        self._asked: dict[str, float] = {}  # query -> when its brokers were asked last
+        self._asked: dict[str, float] = {}  # query -> time of the last request to its brokers
         self._reach = reach
         self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="source-notes", daemon=True)
@@ -57,12 +57,12 @@ class SourceNotes:
         self._thread.start()
 
     def sources(self, query: str, entries: Sequence[BatchEntry]) -> QuerySources:
-        """Return what is noted of a query; topics of its last batches that have no id yet are asked for."""
+        """Return the notes of a query; topics of its last batches without an id are requested."""
         self.ask(query, kafka_topics(entries[-1:], {}))
         return self._ledger.sources(query)
 
     def ask(self, query: str, topics: Collection[str]) -> None:
-        """Let topics be asked for that have no id yet, if their brokers were not asked a moment ago."""
+        """Request the ids of topics without one, unless their brokers were queried a moment ago."""
         wanted = frozenset(topics) - self._ledger.sources(query).topics.keys()
         now = self._clock.lease_time()
         if wanted and now - self._asked.get(query, float("-inf")) >= PAUSE_SECONDS:
@@ -70,7 +70,7 @@ class SourceNotes:
             self._waiting.put(partial(self._note, query, wanted))
 
     def measure(self, entry: BatchEntry, done: Callable[[Lengths], None]) -> None:
-        """Let the lengths of the input files of a batch be asked for; not while a file system is far behind."""
+        """Request the lengths of a batch's input files; not while a file system is far behind."""
         if self._waiting.qsize() < MOST_WAITING:
             self._waiting.put(lambda: done(measure(entry, self._reach)))
 

@@ -1,7 +1,7 @@
 """Spark's conf of a managed driver, set before the script makes its session.
 
-It travels as system properties of the JVM: every ``SparkConf`` that the script makes reads them, and what the user said
-(spark-submit puts that there as well) is never replaced. Only the checkpoint location is ours alone.
+It travels as system properties of the JVM: every ``SparkConf`` that the script makes reads them, and the user's
+settings (which spark-submit also puts there) are never replaced. The only exception is the checkpoint location.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def prepare_conf(jvm: Any, location: str, min_batches: int) -> str | None:
         system.setProperty(MIN_BATCHES, str(min_batches))
     if system.getProperty(PROVIDER) is None:
         system.setProperty(PROVIDER, ROCKSDB)
-    # Format 2 names its files by attempt: a zombie can never replace what a commit refers to.
+    # Format 2 names its files by attempt: a zombie can never replace files that a commit refers to.
     if system.getProperty(PROVIDER) == ROCKSDB and system.getProperty(FORMAT_VERSION) is None:
         system.setProperty(FORMAT_VERSION, "2")
     if system.getProperty(LOG_LEVEL) is None and not has_own_logging(jvm):
@@ -56,10 +56,10 @@ def prepare_conf(jvm: Any, location: str, min_batches: int) -> str | None:
 
 
 def has_own_logging(jvm: Any) -> bool:
-    """Whether the JVM logs by a configuration of the user's, and not by the defaults of log4j or of Spark.
+    """Return whether the JVM logs by a configuration of the user's, and not by the defaults of log4j or of Spark.
 
-    It is log4j itself that is asked: a configuration can come from Spark's conf directory, a system property, the
-    environment or a jar.
+    log4j itself is queried: a configuration can come from Spark's conf directory, a system property, the environment or
+    a jar.
     """
     try:
         used = jvm.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration()  # noqa: FBT003  # Java has no names for them
@@ -70,7 +70,7 @@ def has_own_logging(jvm: Any) -> bool:
 
 
 def conf_of_script() -> dict[str, str]:
-    """Return the conf of the context that the script made; nothing when it made none, or its JVM is gone."""
+    """Return the conf of the script's context; empty if it made none, or its JVM is gone."""
     from pyspark import SparkContext  # pyspark is imported inside functions
 
     context = SparkContext._active_spark_context  # noqa: SLF001  # there is no public way that makes none
@@ -81,9 +81,9 @@ def conf_of_script() -> dict[str, str]:
 
 
 def check_master(session: Any, *, allowed: bool) -> None:
-    """Refuse a session whose executors nothing can prove dead: a script may choose a master itself.
+    """Refuse a session whose executors cannot be proven dead: a script may choose a master itself.
 
-    :param allowed: Whether the job allows it by name.
+    :param allowed: Whether the job explicitly allows it.
     :raises ApplicationRefusedError: The master is remote, and not allowed.
     """
     master = session.sparkContext.master
@@ -92,7 +92,7 @@ def check_master(session: Any, *, allowed: bool) -> None:
 
 
 def fit_state_format(session: Any, checkpoint: Tree) -> None:
-    """Set the session's state format to what the query's checkpoint holds, or to what its provider can.
+    """Set the session's state format to that of the query's checkpoint, or to one that its provider supports.
 
     Spark reads the provider from the checkpoint, but takes the format from the session: a checkpoint of format 1 that
     is opened with format 2 does not start, and a script that chose the HDFS provider cannot have format 2.

@@ -1,11 +1,11 @@
-"""When a job is stalled: a query is in one trigger, and has committed nothing, for longer than its job allows. Pure.
+"""Detects a stalled job: a query stays in one trigger, without a commit, for longer than its job allows. Pure.
 
-A query that waits for its next trigger, or for data, works: so does one without input. What hangs is inside a trigger:
-a batch that does not end, tasks that no executor takes, or a source that does not answer. A query without input whose
-source takes long to say so is inside a trigger at nearly each look, each time another one: its reports tell.
+A query that waits for its next trigger, or for data, is working, even without input. A hang is inside a trigger: a
+batch that does not end, tasks without an executor, or a source that does not answer. A query without input whose source
+is slow to answer is inside a trigger at nearly each check, each time another one: its reports show the difference.
 
 A job that does not work yet may hang outside of any trigger: in a script that has not started its queries, or in a
-query that does not come to its first trigger. It is stalled when nothing at all is heard of it for as long.
+query that does not reach its first trigger. It is stalled after the same time without a sign of life.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look has found of a query.
+    """The findings of one check of a query.
 
     :param committed: Its last committed batch.
     :param in_trigger: Whether it is inside a trigger; else it waits for the next one, or has ended.
-    :param doing: What it does, as Spark says it.
-    :param reported: When the last trigger began that it has reported on; Spark reports one without data every 10 s.
+    :param doing: Its activity, in Spark's words.
+    :param reported: Begin of its last reported trigger; without data, Spark reports a trigger every 10 s.
     """
 
     committed: int
@@ -32,9 +32,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A query that is stalled.
+    """A stalled query.
 
-    :param seconds: For how long it has committed nothing.
+    :param seconds: Time since its last commit.
     """
 
     query: str
@@ -43,9 +43,9 @@ class Stall:
     doing: str
 
     def sentence(self, executors: int | None) -> str:
-        """Return for people which query it is, since when, and why.
+        """Return for people the query, the time since its last commit, and the reason.
 
-        :param executors: How many the application has; ``None`` where they are the driver's own process.
+        :param executors: Number of executors of the application; ``None`` if they are the driver's own process.
         """
         why = f" ({self.doing})" if self.doing else ""
         after = f"after batch {self.committed}" if self.committed >= 0 else "before its first batch"
@@ -56,10 +56,10 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A job that does not work yet, and of which nothing is heard.
+    """A job that does not work yet, and gives no sign of life.
 
-    :param waiting: What it waits for, as a phrase.
-    :param seconds: For how long nothing was heard.
+    :param waiting: The obstacle, as a phrase.
+    :param seconds: Time since the last sign of life.
     """
 
     waiting: str
@@ -72,7 +72,7 @@ class Silence:
 
 @dataclass(slots=True)
 class SilenceDetector:
-    """Remembers since when nothing is heard of a job that does not work yet.
+    """Remembers the last sign of life of a job that does not work yet.
 
     :param timeout: Seconds.
     """
@@ -82,10 +82,10 @@ class SilenceDetector:
     _since: float | None = None
 
     def silent(self, waiting: str, heard: object, now: float) -> Silence | None:
-        """Take in a look at the job; return its silence when that is too long.
+        """Process a check of the job; return its silence if it is too long.
 
-        :param waiting: What keeps it from working; empty when nothing does, or that is not known.
-        :param heard: What changes with each sign of life.
+        :param waiting: The obstacle to its work; empty when there is none, or it is not known.
+        :param heard: A value that changes with each sign of life.
         :param now: Seconds on the clock of the leases.
         """
         if not waiting or self._since is None or heard != self._heard:
@@ -112,7 +112,7 @@ class StallDetector:
     _since: dict[str, _Since] = field(default_factory=dict)
 
     def stalled(self, looks: Mapping[str, Look], now: float) -> Stall | None:
-        """Take in a look at every query that is started; return the query that is stalled the longest.
+        """Process a check of every started query; return the query that is stalled the longest.
 
         :param now: Seconds on the clock of the leases.
         """

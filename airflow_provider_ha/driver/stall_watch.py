@@ -1,7 +1,7 @@
-"""The thread that sees that the job commits nothing although it should, and ends the driver where the job wants that.
+"""The thread that detects a job without commits, and ends the driver if the job wants that.
 
-Invariant: what is not known is no stall: a JVM that does not answer, or a log that cannot be read, is looked at again.
-A restart is a loss like any other: the restart strategy counts it and delays the next one.
+Invariant: unknown facts are no stall: an unresponsive JVM, or an unreadable log, is checked again. A restart is a loss
+like any other: the restart strategy counts it and delays the next one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LOOK_SECONDS = 5.0
 
 
 class StallWatch:
-    """Watches over the queries of one driver.
+    """Watches over the queries of a driver.
 
     :param restart: Ends the driver; used where the options say so.
-    :param failed: Called with the error of a thread that cannot go on.
+    :param failed: Called with the error of a thread that cannot continue.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class StallWatch:
         self._said: Stall | Silence | None = None
 
     def start(self) -> None:
-        """Start the thread, which ends with the process; none where the job wants no watch."""
+        """Start the thread, which ends with the process; none if the job wants no watch."""
         if self._timeout > 0:
             threading.Thread(target=self._run, name="stall-watch", daemon=True).start()
 
     def look(self) -> None:
-        """Look at every query that is started, and note what is stalled."""
+        """Check every started query, and note a stall."""
         started, now = self._registry.started, self._clock.lease_time()
         looks = {query.name: look for query in started if (look := look_at(query)) is not None}
         signs = self._signs(started, looks)
         silence = self._silence.silent(signs.waiting, signs, now)
-        # A script with executors may compute for long before its first query: that is no stall.
+        # A script with executors may compute for a long time before its first query: that is no stall.
         if silence is not None and not started and _executors(started, None) != 0:
             silence = None
-        stall = self._detector.stalled(looks, now) or silence  # both at once: the query that is in a trigger is named
+        stall = self._detector.stalled(looks, now) or silence  # if both apply, the query in its trigger is named
         if self._lifecycle.stopping.is_set():
             stall = None
         if stall is None:
@@ -89,18 +89,18 @@ class StallWatch:
             self._restart(f"the job is stalled: {sentence}", _failure(stall, sentence, signs.committed))
 
     def _signs(self, started: tuple[StartedQuery, ...], looks: Mapping[str, Look]) -> _Signs:
-        """Return what is heard of a job that does not work yet; of one that works, or is not known, nothing."""
+        """Return the signs of life of a job that does not work yet; empty if it works, or its state is unknown."""
         if len(looks) < len(started) or (started and started == self._worked):
             return _Signs()
         try:
             waiting = self._registry.not_working()
             if not waiting:
-                self._worked = started  # their directories need not be read for this again
+                self._worked = started  # their directories need not be read again for this
                 return _Signs()
-            # Of what is at rest as well: a query that is restored executes batches again before it is started.
+            # Includes queries at rest: a restored query executes batches again before it is started.
             members = self._registry.members
             committed = {query.name: progress(query.directory.fresh()).committed for query in members}
-        except Exception as error:  # noqa: BLE001  # what is not known is no stall
+        except Exception as error:  # noqa: BLE001  # an unknown state is no stall
             log.debug("how far the queries are is not known: %s", error)
             return _Signs()
         return _Signs(waiting, looks, committed, self._registry.begun)
@@ -111,15 +111,15 @@ class StallWatch:
             while not self._lifecycle.leaving.is_set():
                 pause.wait(min(LOOK_SECONDS, self._timeout / 4))
                 self.look()
-        except BaseException as error:  # noqa: BLE001  # a job that wants a watch must not go on without it
+        except BaseException as error:  # noqa: BLE001  # a job that wants a watch must not continue without it
             self._failed(error)
 
 
 @dataclass(frozen=True, slots=True)
 class _Signs:
-    """What is heard of a job; any other one is a sign of life.
+    """The signs of life of a job: any change is one.
 
-    :param waiting: What keeps it from working; empty when nothing does.
+    :param waiting: The obstacle to its work; empty when there is none.
     :param begun: Queries that the script has begun to start.
     """
 
@@ -130,13 +130,13 @@ class _Signs:
 
 
 def _executors(started: tuple[StartedQuery, ...], name: str | None) -> int | None:
-    """Return how many executors the application has; ``None`` when they are the driver's process, or not known.
+    """Return the number of executors of the application; ``None`` if they are the driver's process, or not known.
 
-    :param name: The query that is asked about; ``None`` for the application of the script.
+    :param name: The query in question; ``None`` for the application of the script.
     """
     try:
         context = _active_context() if name is None else _context_of(started, name)
-        # Spark counts the driver as one of them.
+        # Spark counts the driver as an executor.
         return None if context.isLocal() else len(context.statusTracker().getExecutorInfos()) - 1
     except Exception as error:  # noqa: BLE001  # a JVM that does not answer
         log.debug("the executors are not known: %s", error)
@@ -156,7 +156,7 @@ def _active_context() -> Any:
 
 
 def look_at(query: StartedQuery) -> Look | None:
-    """Return what a query does now; ``None`` when it does not say so."""
+    """Return the current activity of a query; ``None`` if unknown."""
     try:
         status = query.handle._jsq.status()  # noqa: SLF001  # pyspark's own converts it by way of JSON
         last = query.handle._jsq.lastProgress()  # noqa: SLF001  # as above
@@ -166,13 +166,13 @@ def look_at(query: StartedQuery) -> Look | None:
             doing=str(status.message()),
             reported="" if last is None else str(last.timestamp()),
         )
-    except Exception as error:  # noqa: BLE001  # what is not known is no stall
-        log.debug("query %s does not say what it does: %s", query.name, error)
+    except Exception as error:  # noqa: BLE001  # an unknown state is no stall
+        log.debug("the activity of query %s is unknown: %s", query.name, error)
         return None
 
 
 def _subject(stall: Stall | Silence) -> tuple[str, int]:
-    """Return what a sentence is about: another one has to be said."""
+    """Return the subject of a sentence: another subject has to be reported."""
     return (stall.query, stall.committed) if isinstance(stall, Stall) else (stall.waiting, -1)
 
 

@@ -1,7 +1,7 @@
-"""Keeps what the script of a run has started, and says which names it may start after a loss.
+"""Records the starts of a run's script, and decides which names it may start after a loss.
 
-A script that is run again starts what it started before. One that makes a new name with every start (a name with a time
-in it) leaves the query that it had behind, with its state, and begins from nothing: that is refused.
+A script that is run again starts the same queries again. A script that makes a new name with every start (a name with a
+time in it) leaves its previous query behind, with its state, and starts without a past: that is refused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from airflow_provider_ha.errors import ApplicationRefusedError
 
 
 class StartLedger:
-    """The record of one working directory. Safe in several threads.
+    """The record of a working directory. Thread-safe.
 
     :param directory: The working directory of this epoch.
-    :ivar before: What earlier epochs of the run have started.
+    :ivar before: The starts of earlier epochs of the run.
     """
 
     def __init__(self, directory: WritableTree) -> None:
@@ -45,7 +45,7 @@ class StartLedger:
             self._put(self._now.including(name, sink, said))
 
     def note_topics(self, name: str, ids: Mapping[str, str]) -> None:
-        """Note the ids of topics that a query reads; one that has an id keeps it.
+        """Note the ids of topics that a query reads; a topic that has an id keeps it.
 
         :raises StorageUnavailableError: They could not be written.
         """
@@ -53,11 +53,11 @@ class StartLedger:
             self._put(self._now.with_topics(name, {**ids, **self._now.sources(name).topics}))
 
     def sources(self, name: str) -> QuerySources:
-        """Return what a query reads, as far as it is noted."""
+        """Return the noted sources of a query."""
         return self._now.sources(name)
 
     def complete(self) -> None:
-        """Note that the script has started what it wants to start.
+        """Note that the script has made all its starts.
 
         :raises StorageUnavailableError: It could not be written.
         """
@@ -71,16 +71,16 @@ class StartLedger:
 
 
 def check_new_name(name: str, before: StartedQueries, *, expected: Collection[str], begun: Collection[str]) -> None:
-    """Refuse a query that the run did not have before its driver was lost, while one that it had has not come back.
+    """Refuse a new query of a run whose driver was lost, while a query that the run had has not come back.
 
-    A script that was lost before it came to this query is not refused: either it has started its earlier ones again,
-    or it had not been seen to wait, so that nothing says that there were no more. Queries for a look at rows, into a
-    console or into memory, may come and go.
+    A script that was lost before it came to this query is not refused: either it has started its earlier ones again, or
+    it had not been seen to wait, so that there may have been more. Display queries, into a console or into memory, may
+    come and go.
 
-    :param before: What earlier epochs of the run have started.
+    :param before: The starts of earlier epochs of the run.
     :param expected: Names of the queries that the working directory was made with.
     :param begun: Names of the queries that the script has begun to start in this epoch.
-    :raises ApplicationRefusedError: It would begin from nothing, and the other one would stay behind.
+    :raises ApplicationRefusedError: It would start without a past, and the other one would be left behind.
     """
     known = {name for name, sink in before.sinks.items() if (sink.format or "").lower() not in DEBUG_FORMATS}
     missing = sorted(known - set(begun))

@@ -1,7 +1,7 @@
 """Makes the working directory of an epoch: empty, from the previous epoch, from the plan of a restore or a fallback.
 
-Order: fence, then look, then fork (``docs/explanation/spark-facts.md`` section 1, condition 3). The fence renames the
-directories of earlier epochs, so that a zombie dies at its next commit and adds nothing to what is read here.
+Order: fence, then read, then fork (``docs/explanation/spark-facts.md`` section 1, condition 3). The fence renames the
+directories of earlier epochs, so that a zombie dies at its next commit and cannot add to the files read here.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 log = logging.getLogger(__name__)
 FallBack = Callable[[Generation, HaError], Origin]
-"""Makes the directory that a run goes on in, given the lost one and why that cannot be continued."""
+"""Makes the directory in which a run continues, given the lost one and why that cannot be continued."""
 Judge = Callable[[Tree, Generation], InFlight]
-"""Judges what the recovery of a lost directory executes again; raises :class:`DecisionNeededError`."""
+"""Judges the batches that the recovery of a lost directory executes again; raises :class:`DecisionNeededError`."""
 
 
 def prepare_start(
@@ -66,26 +66,27 @@ def prepare_start(
     reach: Reach | None = None,
     judge: Judge | None = None,
 ) -> Origin:
-    """Make the working directory *key* for *run* and say where it comes from.
+    """Make the working directory *key* for *run*, and return its origin.
 
-    Repeatable: what a crashed attempt left lies under another key.
+    Repeatable: the remains of a crashed attempt are under another key.
 
     :param store: Holds the restore plan.
     :param area: Holds the working directories.
     :param paths: The job.
-    :param previous: The job's current generation; ``None`` when there never was one.
+    :param previous: The job's current generation; ``None`` before the first.
     :param published: Query -> last batch that a checkpoint of this run holds.
     :param by: The driver, for the record of the fence.
-    :param refusal: What Spark said when it refused the directory of *previous*; empty when it did not.
-    :param refused: Query that it refused; one for a look at rows begins anew, and the others are continued.
+    :param refusal: Spark's message when it refused the directory of *previous*; empty when it did not.
+    :param refused: The refused query; a display query starts without a past, and the others are continued.
     :param lengths: Query -> relative path -> bytes of the files of the last checkpoint that was taken there.
-    :param fall_back: Makes another one when that directory cannot be continued; without it, its error is raised.
-    :param reach: How the file systems of outputs are reached; as the environment says by default.
-    :param judge: Judges what a recovery executes again.
-    :raises DecisionNeededError: It cannot be continued, and the way on is a decision of the user.
+    :param fall_back: Makes another directory when the previous one cannot be continued; without it, the error is
+        raised.
+    :param reach: Access to the file systems of outputs; by default from the environment.
+    :param judge: Judges the batches that a recovery executes again.
+    :raises DecisionNeededError: It cannot be continued, and the next step needs a decision of the user.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
-    :raises RecordCorruptError: The generation or the plan names a directory that is none of the job's; nothing changed.
-    :raises CheckpointError: What it starts from is damaged or gone.
+    :raises RecordCorruptError: The generation or the plan names a directory outside of the job; no change was made.
+    :raises CheckpointError: Its source is damaged or gone.
     :raises StorageUnavailableError: The work root, or an output, does not answer.
     """
     plan = _read_plan(store, run, previous)
@@ -115,7 +116,7 @@ def prepare_start(
                 raise
             made = fall_back(previous, error)
             if area.contains(key):
-                area.remove(key)  # half of it was made
+                area.remove(key)  # it is incomplete
             return made
     if plan is not None:
         if plan.same_output:  # another output is seeded, and does not depend on the old one
@@ -131,10 +132,10 @@ def prepare_start(
 
 
 def check_facts(plan: RestorePlan, directory: Tree | None, reach: Reach) -> None:
-    """Assert that file sinks and tables still have what they had when the plan was made.
+    """Assert that file sinks and tables still have the same content as when the plan was made.
 
     :param directory: The chosen closure: one directory per query; ``None`` for an adoption.
-    :raises RestoreRefusedError: One of them has something else: its new batches would be skipped, or repeated.
+    :raises RestoreRefusedError: The content of a sink differs: its new batches would be skipped, or repeated.
     """
     for name, query in plan.queries.items():
         adopted = reach.tree(plan.adopted[name].path) if name in plan.adopted else None
@@ -151,10 +152,10 @@ def check_facts(plan: RestorePlan, directory: Tree | None, reach: Reach) -> None
 
 
 def check_adopted(plan: RestorePlan, reach: Reach) -> None:
-    """Assert that no process works in the adopted directories: their queries stand where the plan found them.
+    """Assert that no process works in the adopted directories: their queries are at the planned batches.
 
-    :param reach: How their file systems are reached.
-    :raises RestoreRefusedError: One of them has gone on, or is another one.
+    :param reach: Access to their file systems.
+    :raises RestoreRefusedError: A query has advanced, or is another one.
     """
     for name, adopted in plan.adopted.items():
         directory = reach.tree(adopted.path)
@@ -168,7 +169,7 @@ def check_adopted(plan: RestorePlan, reach: Reach) -> None:
 
 
 def _reached(query: QueryPlan, directory: Tree | None, reach: Reach) -> int | None:
-    """Return the highest batch that the output has; ``None`` for one that cannot be asked."""
+    """Return the highest batch that the output has; ``None`` for an output that cannot be queried."""
     sink = sink_connector(query.sink, reach)
     if sink is not None and query.sink.path is not None:
         return sink.reached()
@@ -178,12 +179,12 @@ def _reached(query: QueryPlan, directory: Tree | None, reach: Reach) -> int | No
     try:
         return memory.last_batch(query_id(directory))
     except RestoreUnknownError as error:
-        log.warning("the restore goes on without knowing what table %s has: %s", query.sink.table, error)
+        log.warning("the restore continues, but the content of table %s is unknown: %s", query.sink.table, error)
         return None
 
 
 def _chosen(area: WorkArea, paths: JobPaths, run: Run, plan: RestorePlan | None) -> str:
-    """Return the key of what the plan was made for; empty for an adoption, and for no plan."""
+    """Return the key of the directory that the plan was made for; empty for an adoption, and without a plan."""
     if plan is None or plan.adopted:
         return ""
     source = f"the restore plan of znode {paths.run(run.number)}"
@@ -191,7 +192,7 @@ def _chosen(area: WorkArea, paths: JobPaths, run: Run, plan: RestorePlan | None)
 
 
 def _fence(area: WorkArea, paths: JobPaths, previous: Generation | None, by: Successor | None) -> str | None:
-    """Fence the previous working directory; ``None`` when there is none, or when it is gone."""
+    """Fence the previous working directory; ``None`` if there is no such directory, or it is gone."""
     if previous is None:
         return None
     try:
@@ -220,9 +221,9 @@ def _continuable(fenced: str | None, previous: Generation, refusal: str) -> str:
 
 
 def _dispensable(lost: Tree) -> frozenset[str]:
-    """Return the queries of a lost directory that are for a look at rows only.
+    """Return the display queries of a lost directory.
 
-    :raises RecordCorruptError: The note of what was started is not what was written.
+    :raises RecordCorruptError: The record of the started queries is damaged.
     """
     started = read_started(lost)
     sinks = started.sinks if started is not None else {}
@@ -245,7 +246,7 @@ def _recover(
     if (kept := kept_in(fenced)) is not None:
         keep_sink_logs(kept, origin.directory)
     if (started := read_started(fenced)) is not None:
-        for name in origin.lossy:  # what is accepted is read from now on
+        for name in origin.lossy:  # the accepted input is read from now on
             started = started.with_topics(name, {})
         write_started(origin.directory, started)
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)

@@ -1,8 +1,8 @@
-"""A stop: every query at a batch boundary, a sharp checkpoint, then the end of the run.
+"""A stop: every query at a batch boundary, an exact checkpoint, then the end of the run.
 
-What fails leaves a job that keeps running. Queries that have ended cannot be started again under a script that assumes
-that they still run, so from the first stopped query on a failure means: the operation is FAILED, the driver ends
-without a result, and the restart strategy starts the run again from where its queries stand.
+A failed stop leaves the job running. Ended queries cannot be restarted under a script that assumes that they still run.
+So a failure after the first stopped query means: the operation is FAILED, the driver ends without a result, and the
+restart strategy starts the run again from the progress of its queries.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SCRIPT_END_SECONDS = EXIT_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """What a stop operation asks for."""
+    """The request of a stop operation."""
 
     terminate: bool
     savepoint: bool
 
     @classmethod
     def of(cls, operation: Operation) -> StopRequest:
-        """Read the arguments.
+        """Parse the arguments.
 
         :raises OperationFailedError: The mode is not known.
         """
@@ -60,7 +60,7 @@ class MainThread:
         self._work: queue.Queue[Callable[[], None] | None] = queue.Queue()
 
     def run(self, work: Callable[[], Any]) -> Any:
-        """Have *work* done by the main thread; returns what it returned, raises what it raised."""
+        """Execute *work* on the main thread; returns its result, raises its exception."""
         done: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
 
         def task() -> None:
@@ -80,19 +80,19 @@ class MainThread:
         self._work.put(None)
 
     def serve(self) -> None:
-        """Do what is asked until nothing more is."""
+        """Execute the submitted work until :meth:`finish` is called."""
         while (task := self._work.get()) is not None:
             task()
 
 
 @dataclass(frozen=True, slots=True)
 class StopJob:
-    """Everything a stop needs.
+    """The resources of a stop.
 
     :param area: Holds the working directory.
     :param working: Its key.
     :param savepoint: Takes the additional savepoint: operation -> result of a savepoint operation.
-    :param drain: Runs the script a second time in a fork; query -> what it wrote. Called on the main thread.
+    :param drain: Runs the script a second time in a fork; query -> its output. Called on the main thread.
     """
 
     writer: JobWriter
@@ -132,10 +132,10 @@ class StopJob:
         )
 
     def _stop_queries(self, *, terminate: bool) -> None:
-        """Stop every query at a batch boundary, all at the same time. What is not started yet is at rest, and stays so.
+        """Stop every query at a batch boundary, all at the same time. Queries not started yet remain at rest.
 
-        :raises OperationFailedError: One of them failed, hangs, or did not end at a boundary; or the job cannot be
-            drained, and nothing was stopped.
+        :raises OperationFailedError: A query failed, hangs, or did not end at a boundary; or the job cannot be drained,
+            and its queries still run.
         """
         while not (self.registry.whole or self.lifecycle.script_ended.wait(SETTLE_POLL)):
             pass
@@ -150,11 +150,11 @@ class StopJob:
         self.lifecycle.begin_stop()
         self.writer.set_state(JobState.STOPPING, "waiting for the batches in flight")
         stop_all(self.registry, self.lifecycle)
-        if terminate and (reason := undrainable(self.registry.resting)):  # its replay began since, and was broken off
+        if terminate and (reason := undrainable(self.registry.resting)):  # its replay was begun and interrupted
             raise StopFailedError(reason, {})
 
     def _end_script(self, checkpoint: Checkpoint, *, terminate: bool) -> Mapping[str, DrainedQuery]:
-        """Let the script go on to its end, and drain when that was asked for."""
+        """Let the script continue to its end, and drain if requested."""
         self.writer.set_message("waiting for the end of the script")
         self.lifecycle.ended.set()
         stop_aside(self.registry.aside)  # a script may wait for them alone
@@ -173,9 +173,9 @@ class StopJob:
 
 
 class StopFailedError(OperationFailedError):
-    """A stop that failed after the first query was asked to end.
+    """A stop that failed after it had requested the first query to end.
 
-    :param result: What is left of it: the checkpoint, when there is one.
+    :param result: Its partial result: the checkpoint, if any.
     """
 
     def __init__(self, reason: str, result: dict[str, Any]) -> None:
@@ -186,7 +186,7 @@ class StopFailedError(OperationFailedError):
 def undrainable(resting: Iterable[RestingQuery]) -> str:
     """Return why a job with these queries at rest cannot be drained; empty when it can be.
 
-    What a sink has of a batch that its query has not committed would be repeated by the drain, or skipped.
+    A batch that a sink has and its query has not committed would be repeated by the drain, or skipped.
     """
     names = [query.name for query in resting if query.pending]
     if not names:
@@ -197,9 +197,9 @@ def undrainable(resting: Iterable[RestingQuery]) -> str:
 def stop_all(registry: QueryRegistry, lifecycle: Lifecycle) -> None:
     """Stop every query at a batch boundary, all at the same time, and assert that none has a batch in flight.
 
-    No query can be started any more (:meth:`Lifecycle.begin_stop`); one that is just being started is waited for.
+    Further starts are blocked (:meth:`Lifecycle.begin_stop`); a start in progress is awaited.
 
-    :raises StopFailedError: One of them failed, hangs, or did not end at a boundary.
+    :raises StopFailedError: A query failed, hangs, or did not end at a boundary.
     """
     if not lifecycle.starts_are_over(STOP_SECONDS):
         raise StopFailedError(f"a query is still being started after {STOP_SECONDS:.0f} s", {})

@@ -2,7 +2,7 @@
 
 ``StreamingQuery.stop()`` interrupts. Setting the query's state to TERMINATED lets the batch finish, but Spark
 interrupts itself when it sees that state between planning a batch and executing it (SPARK-57963): the plan is then on
-disk without its commit. So the query's own thread is looked at while its progress lock is held, and the state is set
+disk without its commit. So the query's own thread is inspected while its progress lock is held, and the state is set
 only where it is harmless (``docs/explanation/spark-facts.md`` section 3).
 """
 
@@ -27,16 +27,16 @@ ENDING_SECONDS = 600.0  # for the batch in flight of a query that the script sta
 
 
 class Moment(Enum):
-    """What a query's thread is doing."""
+    """The current activity of a query's thread."""
 
     EXECUTING = "executing"  # past the check that would interrupt
     WAITING = "waiting"  # for its next trigger: asleep until then
     POLLING = "polling"  # found no data a moment ago
-    PLANNING = "planning"  # anything else: ask again
+    PLANNING = "planning"  # anything else: inspect it again
 
 
 def classify(frames: Sequence[str]) -> Moment:
-    """Return what the thread with this stack is doing.
+    """Return the activity of the thread with this stack.
 
     :param frames: ``StackTraceElement.toString()`` of its frames.
     """
@@ -55,10 +55,10 @@ def classify(frames: Sequence[str]) -> Moment:
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """How one query ended.
+    """The end of a query.
 
     :param ended: Whether its thread is gone.
-    :param failure: Its exception, when it died instead.
+    :param failure: Its exception, if it failed.
     """
 
     name: str
@@ -68,7 +68,7 @@ class StopReport:
 
 
 class GracefulStop:
-    """The stop of one query."""
+    """The stop of a query."""
 
     def __init__(self, query: StartedQuery) -> None:
         self._query = query
@@ -81,12 +81,12 @@ class GracefulStop:
         begin = time.monotonic()
         end = begin + timeout
         if self._is_continuous():
-            # It has no boundary that could be met: what its last epoch has written comes again.
+            # It has no reachable boundary: the output of its last epoch is repeated.
             self._query.handle._jsq.stop()  # noqa: SLF001  # pyspark's own is patched
         while self._thread.isAlive() and time.monotonic() < end and not self._try():
             time.sleep(SAMPLE_SECONDS)
         while self._thread.isAlive() and time.monotonic() < end:
-            # Not awaitTermination(t): it says "terminated" as soon as the state is, while the batch still runs.
+            # Not awaitTermination(t): it returns "terminated" with the state, while the batch still runs.
             self._thread.join(JOIN_MILLISECONDS)
         return StopReport(
             self._query.name, not self._thread.isAlive(), time.monotonic() - begin, failure=self._query.failure()
@@ -99,7 +99,7 @@ class GracefulStop:
         return [str(frame) for frame in self._thread.getStackTrace()]
 
     def _try(self) -> bool:
-        """Set the state when this moment allows it. Holding the lock, no offsets or commits entry can appear."""
+        """Set the state if this moment allows it. While the lock is held, no offsets or commits entry can appear."""
         lock, state = self._execution.awaitProgressLock(), self._execution.state()
         lock.lock()
         try:
@@ -111,7 +111,7 @@ class GracefulStop:
                 return True
             still = classify(self._frames())
             if still is Moment.WAITING:
-                self._thread.interrupt()  # else it would sleep until its next trigger, an hour perhaps
+                self._thread.interrupt()  # otherwise it would sleep until its next trigger, perhaps an hour
                 return True
             if still is Moment.POLLING:
                 return True
@@ -122,13 +122,13 @@ class GracefulStop:
 
 
 def has_ended(handle: Any) -> bool:
-    """Whether a query has ended, its last batch included. One that is just ending is waited for.
+    """Return whether a query has ended, its last batch included. A query that is just ending is awaited.
 
     :param handle: pyspark's ``StreamingQuery``.
     """
     if handle.isActive:
         return False
-    # Spark says "terminated" as soon as the state is, while the batch may still run.
+    # Spark reports "terminated" with the state, while the batch may still run.
     thread = handle._jsq.streamingQuery().queryExecutionThread()  # noqa: SLF001  # as above
     end = time.monotonic() + ENDING_SECONDS
     while thread.isAlive() and time.monotonic() < end:
@@ -145,7 +145,7 @@ def _states() -> tuple[Any, Any]:
 
 
 def stop_aside(handles: Iterable[Any]) -> None:
-    """Have looks at rows stop, and wait for none of them: nothing of theirs is kept."""
+    """Stop display queries without waiting: their state is not kept."""
     for handle in handles:
         threading.Thread(target=_stop_aside, args=(handle,), name="stop-look", daemon=True).start()
 

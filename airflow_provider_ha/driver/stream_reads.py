@@ -1,9 +1,9 @@
-"""Streams that a managed script reads: what their offsets do not say, and where they cannot be read again.
+"""Streams that a managed script reads: facts missing from their offsets, and streams that cannot be read again.
 
-They are refused where no other attempt can go on with them.
+They are refused if other attempts cannot continue with them.
 
 A source of files remembers absolute paths. A relative one means another directory in every attempt: the first attempt
-finds nothing there, and a later one other files under the batches of the checkpoint.
+finds no files there, and a later one finds other files under the batches of the checkpoint.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _NOTES = "_spark_ha_read_notes"
 
 
 def refuse_streams(lifecycle: Lifecycle) -> None:
-    """Patch pyspark's reader of streams, for the rest of the process.
+    """Patch pyspark's reader of streams, for the lifetime of the process.
 
-    :param lifecycle: Gets the refusal, so that the run ends with it although the script swallows the error.
+    :param lifecycle: Receives the refusal, so that the run ends with it even if the script swallows the error.
     """
     from pyspark.sql.streaming.readwriter import DataStreamReader  # pyspark is imported inside functions
 
@@ -142,7 +142,7 @@ def _noted_options(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def streams(frame: Any) -> list[Any]:
-    """Return the streams in the plan of a DataFrame, in the order of their offsets; nothing when that is not known."""
+    """Return the streams in the plan of a DataFrame, in the order of their offsets; empty if not known."""
     plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # it has no public name
     if "CTERelation" in plan.toString():
         return []  # Spark may read a common table expression more than once
@@ -152,30 +152,30 @@ def streams(frame: Any) -> list[Any]:
 
 
 def sources_of(writer: Any) -> tuple[QuerySources, frozenset[str]]:
-    """Return what a query reads, beside what its offsets say, and the topics that it names. Never raises.
+    """Return the sources of a query, with facts missing from its offsets, and the topics that it names. Never raises.
 
     :param writer: Of the query.
     """
     tables, tolerant, brokers, topics = dict[str, str](), list[str](), set[str](), set[str]()
     try:
-        for position, stream in enumerate(streams(writer._df)):  # noqa: SLF001  # what it writes; it has no public name
+        for position, stream in enumerate(streams(writer._df)):  # noqa: SLF001  # its DataFrame has no public name
             source, option = _name(stream, position), _options(stream)
             if (place := _table(stream, option)) is not None:
                 tables[source] = place
             if (option("failOnDataLoss") or "").lower() == "false":
                 tolerant.append(source)
             if servers := option("kafka.bootstrap.servers"):
-                # Where they ask for a login, each question from here would only wait for its time to be over.
+                # Brokers that require a login would only let each request from here run into its timeout.
                 brokers.add(servers if option("kafka.security.protocol") in {None, "PLAINTEXT"} else "")
                 topics |= {*(option("subscribe") or "").split(","), *json.loads(option("assign") or "{}")}
-    except Exception as error:  # noqa: BLE001  # of py4j, or of a source: a restore says what is not known
-        log.warning("what a query reads is not known in full: %s", str(error)[:200])
+    except Exception as error:  # noqa: BLE001  # of py4j, or of a source: a restore reports missing facts
+        log.warning("the sources of a query are not fully known: %s", str(error)[:200])
     found = QuerySources(tables=tables, tolerant=tuple(tolerant), brokers=brokers.pop() if len(brokers) == 1 else "")
     return found, frozenset(topic.strip() for topic in topics if topic.strip())
 
 
 def _name(stream: Any, position: int) -> str:
-    """Return what an offset entry calls a source: its name, or its position where it has none."""
+    """Return the name of a source in an offset entry: its own name, else its position."""
     try:
         name = str(stream.sourceIdentifyingName().toString()).partition("=")[2]
     except Exception:  # noqa: BLE001  # of py4j: a release without names of sources
@@ -184,12 +184,12 @@ def _name(stream: Any, position: int) -> str:
 
 
 def _is_second(stream: Any) -> bool:
-    """Whether a stream is of Spark's second interface of sources: Kafka and Iceberg, but neither files nor Delta."""
+    """Return whether a stream uses Spark's second source interface: Kafka and Iceberg, but neither files nor Delta."""
     return bool(stream.getClass().getName().endswith("V2"))
 
 
 def _options(stream: Any) -> Callable[[str], str | None]:
-    """Return what gives the options of a reader by their names."""
+    """Return a function from the name of a reader's option to its value."""
     is_second = _is_second(stream)
     given = stream.extraOptions() if is_second else stream.dataSource().options()
 

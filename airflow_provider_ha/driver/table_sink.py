@@ -1,8 +1,8 @@
 """``toTable()``: a query that writes to a table of Spark's own catalog writes to the directory of the table.
 
-Spark itself starts such a query with the provider and the location of the table (``DataStreamWriter.toTable``), so all
-that is known of a file sink and of a Delta table holds for it. A table that is not there is made first, as Spark does.
-Without a metastore the catalog ends with its driver while the files stay: then the table is made again, where they lie.
+Spark itself starts such a query with the provider and the location of the table (``DataStreamWriter.toTable``), so the
+rules for file sinks and Delta tables apply. A missing table is made first, as Spark does. Without a metastore the
+catalog ends with its driver while the files stay: then the table is made again, at its files' location.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _INSTEAD = 'Write with format("...").option("path", "...").start(), or with fore
 
 
 def is_sparks_own(session: Any) -> bool:
-    """Whether names without a catalog are those of Spark's own; that of Delta keeps its tables where Spark's does."""
+    """Return whether names without a catalog are Spark's own; Delta's catalog keeps its tables where Spark's does."""
     catalog: str = session.catalog.currentCatalog()
     return session.conf.get(SESSION_CATALOG, DELTA_CATALOG) == DELTA_CATALOG and catalog == "spark_catalog"
 
 
 def write_to_table(writer: Any, name: str) -> str | None:
-    """Let a writer write to a table; return its location, for ``start()``; ``None`` for one that Spark has to find.
+    """Make a writer write to a table; return its location, for ``start()``; ``None`` if Spark has to find the table.
 
     :param name: As the script gave it to ``toTable()``.
-    :raises ApplicationRefusedError: What the table has is not known, or it lies elsewhere in every attempt.
+    :raises ApplicationRefusedError: The content of the table is unknown, or its location changes with every attempt.
     """
     session, noted = writer._spark, notes(writer)  # noqa: SLF001  # it has no public name
     state = session._jsparkSession.sessionState()  # noqa: SLF001  # the same
@@ -73,9 +73,9 @@ def write_to_table(writer: Any, name: str) -> str | None:
 
 
 def place_of_table(session: Any, name: str) -> tuple[str, bool] | None:
-    """Return the location of a table of Spark's own catalog, and whether it is there; ``None`` for every other table.
+    """Return the location of a table of Spark's own catalog, and whether it exists; ``None`` for every other table.
 
-    One that is not there has the location that it would be made at.
+    The location of a missing table is the location where Spark would make it.
     """
     try:
         if not is_sparks_own(session):
@@ -91,7 +91,7 @@ def place_of_table(session: Any, name: str) -> tuple[str, bool] | None:
 
 
 def location_of(writer: Any, name: str) -> str | None:
-    """Return where a table lies, or would be made; ``None`` when that is not known. Nothing is made.
+    """Return the location of a table, existing or to be made; ``None`` if unknown. The table is not made.
 
     :param name: As the script gave it to ``toTable()``.
     """
@@ -107,12 +107,12 @@ def location_of(writer: Any, name: str) -> str | None:
 
 
 def _named(session: Any, location: Any) -> str:
-    """Return a place as a writer names it: the catalog has a ``java.net.URI``, whose text has escapes."""
+    """Return a location as a writer names it: the catalog has a ``java.net.URI``, whose text has escapes."""
     return str(session._jvm.org.apache.hadoop.fs.Path(location).toString())  # noqa: SLF001  # it has no public name
 
 
 def _write_to_iceberg(writer: Any, name: str, full: str) -> str:
-    """Return the name of a table in a catalog of Iceberg's, with the catalog: its format takes that for a path."""
+    """Return the name of a table in an Iceberg catalog, including the catalog: its format takes that for a path."""
     session, noted = writer._spark, notes(writer)  # noqa: SLF001  # it has no public name
     if noted.sink is not None and noted.sink.lower() != ICEBERG:
         raise _of_another_provider(name, noted.sink, ICEBERG)
@@ -123,7 +123,7 @@ def _write_to_iceberg(writer: Any, name: str, full: str) -> str:
 
 
 def _create(writer: Any, name: str, source: str, place: str) -> None:
-    """Make a table. One that has a directory already keeps it, and a Delta table the schema of its log."""
+    """Make a table. A table that already has a directory keeps it, and a Delta table the schema of its log."""
     session, noted = writer._spark, notes(writer)  # noqa: SLF001  # it has no public name
     path = session._jvm.org.apache.hadoop.fs.Path(place)  # noqa: SLF001  # the same
     exists = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()).exists(path)  # noqa: SLF001  # the same
@@ -137,14 +137,14 @@ def _create(writer: Any, name: str, source: str, place: str) -> None:
 
 
 def _leave_to_spark(writer: Any, name: str, provider: str, where: str) -> None:
-    """Let Spark itself find a table whose sink executes every batch that it is given.
+    """Let Spark itself find a table whose sink executes every batch that it receives.
 
-    :raises ApplicationRefusedError: Its sink skips batches by their numbers, and what it has cannot be known.
+    :raises ApplicationRefusedError: Its sink skips batches by their numbers, and its content is unknown.
     """
     if provider.lower() in FORMATS or type_of_format(provider).table is not None:
         raise ApplicationRefusedError(
             f"a query writes with toTable() to table {name!r} of {provider} {where}: such a table skips a batch whose "
-            "number it has, what it has is unknown here, and a restore could lose rows",
+            "number it has, its content is unknown here, and a restore could lose rows",
             next_step=_INSTEAD,
         )
     noted = notes(writer)
@@ -152,7 +152,7 @@ def _leave_to_spark(writer: Any, name: str, provider: str, where: str) -> None:
 
 
 def _provider_elsewhere(session: Any, name: str) -> str | None:
-    """Return the provider of a table of another catalog, ``"table"`` when it has none; ``None`` for no table."""
+    """Return the provider of a table of another catalog, ``"table"`` if unnamed; ``None`` for no table."""
     try:
         described = session.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
     except Exception:  # noqa: BLE001  # Spark's own error: it says that next, when the query is started
@@ -166,7 +166,7 @@ def _check_place(name: str, place: str) -> None:
 
 
 def in_this_attempt_only(name: str, place: object) -> ApplicationRefusedError:
-    """Return the refusal of a table that lies in the working directory of this attempt."""
+    """Return the refusal of a table in the working directory of this attempt."""
     return ApplicationRefusedError(
         f"the script writes table {name!r} to {place}, and to another directory in every other attempt, so a recovery "
         "would lose its rows",
@@ -177,6 +177,6 @@ def in_this_attempt_only(name: str, place: object) -> ApplicationRefusedError:
 
 def _of_another_provider(name: str, source: str, provider: str) -> ApplicationRefusedError:
     return ApplicationRefusedError(
-        f"a query writes {source} to table {name!r}, which is one of {provider}",
+        f"a query writes {source} to table {name!r}, whose provider is {provider}",
         next_step=f'Write .format("{provider}"), or leave the format out',
     )

@@ -1,7 +1,7 @@
-"""What Spark says of one trigger of a query, read from the JSON of its progress.
+"""Spark's figures of a query's trigger, read from the JSON of its progress.
 
-Invariant: a figure that Spark does not tell, or tells in a form that is not known here, is ``None`` or 0. Nothing that
-a progress holds is an error: what is read here is shown and decides nothing.
+Invariant: a figure that is missing, or has an unknown form, is ``None`` or 0. The content of a progress is never an
+error: its figures are displayed and decide nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _WHOLE = "triggerExecution"
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """One trigger of a query, as Spark reported it when it was over.
+    """A trigger of a query, as Spark reported it when it was over.
 
     :param at: When it began.
-    :param batch: Its batch; of a trigger without data the batch that comes next.
+    :param batch: Its batch; for a trigger without data, the next batch.
     :param executed: Whether it executed a batch.
-    :param phases: Spark's phases (``durationMs``) -> seconds; ``triggerExecution`` is all of it.
+    :param phases: Spark's phases (``durationMs``) -> seconds; ``triggerExecution`` is the total.
     :param input_rows: Rows that the batch read.
     :param input_rate: Rows per second that arrived since the trigger before it.
-    :param processed_rate: Rows per second that the batch worked off.
+    :param processed_rate: Rows per second that the batch processed.
     :param lag: Rows that the sources had when the batch was planned, and that it did not read; ``None`` when no source
-        tells. Kafka tells it, as offsets.
+        reports them. Kafka does, as offsets.
     """
 
     at: datetime
@@ -44,12 +44,12 @@ class Trigger:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Its duration."""
         return self.phases.get(_WHOLE, 0.0)
 
     @property
     def ended_at(self) -> datetime:
-        """When it was over: the commit of its batch is a part of it."""
+        """Its end: the commit of its batch is included."""
         return self.at + timedelta(seconds=self.seconds)
 
 
@@ -76,7 +76,7 @@ def read_trigger(text: str) -> Trigger | None:
 
 
 def _lag(source: dict[str, Any]) -> int | None:
-    """Return how many offsets a source of topics and partitions is behind; ``None`` for another one."""
+    """Return the number of offsets that a source of topics and partitions is behind; ``None`` for another source."""
     read, newest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
     if read is None:
         return None
@@ -101,7 +101,7 @@ def _sum(values: list[int | None]) -> int | None:
 
 
 def _number(value: Any) -> float:
-    """Return a number; 0 for what is none. Spark leaves out rates that are infinite, or writes them as text."""
+    """Return a number; 0 for other values. Spark leaves out infinite rates, or writes them as text."""
     try:
         number = float(value)
     except (TypeError, ValueError):

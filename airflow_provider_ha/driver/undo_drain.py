@@ -1,6 +1,6 @@
-"""Takes back what an unfinished drain of an earlier epoch wrote, before anything is cut, drained or started.
+"""Reverts the writes of an earlier epoch's unfinished drain, before any cut, drain or start.
 
-Invariant: only the drain can have written it: the batch was planned in its fork and in no other directory.
+Invariant: only the drain can have written them: the batch was planned in its fork and in no other directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def undo_drains(origin: Origin, queries: Iterable[RestingQuery]) -> None:
-    """Take it back for each query at rest: a stop may come before the script starts it, and drains it again."""
+    """Revert them for each query at rest: a stop may come before the script starts it, and drains it again."""
     for query in queries:
         sink = sink_connector(query.sink, query.reach) if query.sink is not None else None
         if sink is not None:
@@ -42,7 +42,7 @@ def undo_drain(origin: Origin, name: str, sink: SinkConnector) -> None:
         raise RestoreRefusedError(
             f"LOSS_POSSIBLE: batch {batch} of an unfinished drain is in the output of query {name!r}, and the driver "
             "that wrote it is not proven dead: it could write the batch again once it is set aside",
-            next_step="See that none of its processes runs any more, then restore the job from its latest checkpoint",
+            next_step="Make sure that its processes have ended, then restore the job from its latest checkpoint",
         )
     digest = sink.digest(batch)
     if digest is not None and sink.set_aside(batch, digest):

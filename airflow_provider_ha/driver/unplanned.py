@@ -1,10 +1,10 @@
 """Real-time and continuous queries: rows reach the sink before their boundaries are written.
 
 Spark writes the boundaries of such a batch (of an epoch, in continuous mode) when it ends, just before its commit.
-After a loss, what was read since the last commit is read again, with other boundaries: rows come twice, none is lost. A
-sink that remembers the numbers of batches would drop other rows of the same number, so these are refused.
+After a loss, input read since the last commit is read again, with other boundaries: rows come twice, none is lost. A
+sink that remembers the numbers of batches would drop other rows of the same number, so these sinks are refused.
 
-Invariant: no such query starts before its user has accepted DUPLICATES_POSSIBLE for the run.
+Invariant: such a query starts only after its user has accepted DUPLICATES_POSSIBLE for the run.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from airflow_provider_ha.errors import ApplicationRefusedError
 
 REAL_TIME = "realTime"
 CONTINUOUS = "continuous"
-CONTINUOUS_EXECUTION = "ContinuousExecution"  # Spark's class of such a query
+CONTINUOUS_EXECUTION = "ContinuousExecution"  # Spark's class of a continuous query
 WORDS = {REAL_TIME: "real-time", CONTINUOUS: "continuous"}
 _INSTEAD = "use the trigger processingTime or availableNow"
 
 
 @dataclass(frozen=True, slots=True)
 class UnplannedRules:
-    """Whether such a query may run.
+    """The conditions under which such a query may run.
 
-    :param mounted: Whether working directories lie on a mounted file system.
+    :param mounted: Whether working directories are on a mounted file system.
     :param accepted: Whether the run accepts that rows come twice.
     """
 
@@ -40,7 +40,8 @@ class UnplannedRules:
     def check(self, query: str, trigger: Mapping[str, Any], sink: SinkSpec) -> None:
         """Refuse a real-time or continuous query that may not run; every other one passes.
 
-        :raises ApplicationRefusedError: It would lose rows or not be fenced, or its user has not accepted what it does.
+        :raises ApplicationRefusedError: It would lose rows or not be fenced, or its user has not accepted the
+            duplicates.
         """
         mode = mode_of(trigger)
         if mode is None:
@@ -55,7 +56,7 @@ class UnplannedRules:
         if sink.kind is not SinkKind.OTHER or type_of_format(sink.source).table:
             raise ApplicationRefusedError(
                 f"{what}; after a loss a {sink.source} sink is given other rows under a number that it has already, "
-                "and would drop them or replace what it has",
+                "and would drop them or replace the first ones",
                 next_step=f"Write to Kafka, or with foreach, or {_INSTEAD}",
             )
         if not self.accepted:
@@ -67,5 +68,5 @@ class UnplannedRules:
 
 
 def mode_of(trigger: Mapping[str, Any]) -> str | None:
-    """Return the mode that a trigger names; ``None`` for one whose batches are planned."""
+    """Return the mode that a trigger names; ``None`` for a trigger with planned batches."""
     return next((mode for mode in WORDS if trigger.get(mode)), None)

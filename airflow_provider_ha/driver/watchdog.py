@@ -1,8 +1,8 @@
-"""Ends the driver when its JVM is gone, or when its leadership is over and the thread of the heartbeats cannot say so.
+"""Ends the driver when its JVM is gone, or when its leadership is over and the heartbeat thread cannot report it.
 
-The kernel kills the JVM with its supervisor (PDEATHSIG), but not the driver's Python: a script that sleeps by itself
-never talks to the JVM again, and its heartbeats would hold the lock of a job that does nothing. In client mode the JVM
-is our parent, so a parent that changed is a JVM that has ended.
+The kernel kills the JVM with its supervisor (PDEATHSIG), but not the driver's Python: a sleeping script never talks to
+the JVM again, and its heartbeats would hold the lock of an idle job. In client mode the JVM is our parent, so a changed
+parent means that the JVM has ended.
 
 The heartbeats log and talk to ZooKeeper; both can block. This thread does neither: it compares numbers, and ends the
 process.
@@ -18,16 +18,16 @@ from airflow_provider_ha.driver.leaving import ProcessTerminator
 
 
 LOOK_SECONDS = 0.5
-_JUST_AFTER = 0.01  # seconds: a look at the very end of the lease could still find it alive
+_JUST_AFTER = 0.01  # seconds: a check at the very end of the lease could still find it alive
 
 
 class Watchdog:
-    """Watches over one driver in its own thread, which ends with the process.
+    """Watches over a driver in its own thread, which ends with the process.
 
-    Made before the driver connects to anything: the parent of that moment is the JVM. When the JVM has died even
-    earlier, the driver finds nothing to connect to once it leads, and ends by that.
+    Made before the driver opens any connection: its parent at that moment is the JVM. If the JVM has died even earlier,
+    the driver cannot connect to it once it leads, and ends for that reason.
 
-    :param way_out: How the driver ends.
+    :param way_out: The end of the driver.
     """
 
     def __init__(self, way_out: ProcessTerminator) -> None:
@@ -41,7 +41,7 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def follow(self, leadership: Leadership) -> None:
-        """Watch over this leadership as well, from now on."""
+        """From now on, also watch over this leadership."""
         self._leadership = leadership
         self._followed.set()
 
@@ -62,6 +62,6 @@ class Watchdog:
             self._way_out.leadership_lost(doubt)
 
     def _pause(self) -> float:
-        """Return the seconds until the next look: no later than just after the end of the lease."""
+        """Return the seconds until the next check: no later than just after the end of the lease."""
         left = self._leadership.lease_left() if self._leadership is not None else 0.0
         return min(LOOK_SECONDS, left + _JUST_AFTER) if left > 0 else LOOK_SECONDS

@@ -1,10 +1,10 @@
-"""What Python workers import: the modules beside the script, and wheels among the ``py_files``.
+"""The imports of Python workers: the modules next to the script, and wheels among the ``py_files``.
 
-A function of such a module is pickled by its name, so each worker has to import it. Two ways lead there:
+A function of such a module is pickled by its name, so each worker has to import it. There are two ways:
 
 - On the driver's host a worker's path names the directory itself, with its data files and compiled modules. That is
-  enough for a local master, whose executors are processes of this host, and for the workers that Spark starts beside
-  the driver under each master (the first batch of ``transformWithState``, Python data sources).
+  enough for a local master, whose executors are processes of this host, and for the workers that Spark starts on the
+  driver's host under each master (the first batch of ``transformWithState``, Python data sources).
 - Executors of other hosts get an archive, which Spark unpacks among the files of each executor.
 
 The path is no variable of the driver's own environment: there it would hide modules that the driver needs.
@@ -26,7 +26,7 @@ ARCHIVES = "spark.archives"
 
 
 def worker_path(conf: Mapping[str, str], directory: Path) -> str:
-    """Return the value of :data:`WORKER_PATH`: *directory* (of the script), then what *conf* names."""
+    """Return the value of :data:`WORKER_PATH`: *directory* (of the script), then the entries of *conf*."""
     return os.pathsep.join(filter(None, (str(directory), conf.get(WORKER_PATH))))
 
 

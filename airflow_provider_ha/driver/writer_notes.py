@@ -1,6 +1,6 @@
-"""What the script said to a ``DataStreamWriter``, noted beside it: the JVM's writer cannot be asked.
+"""Notes of the script's calls on a ``DataStreamWriter``: the JVM's writer cannot be queried.
 
-Notes are needed twice: to refuse what cannot be made highly available, and to put the script's own sink and trigger
+Notes are needed twice: to refuse calls that rule out high availability, and to put the script's own sink and trigger
 back after recorded batches were executed into another sink.
 """
 
@@ -22,15 +22,15 @@ _NOTES = "_spark_ha_notes"
 
 @dataclass(slots=True)
 class WriterNotes:
-    """Notes on one writer.
+    """The notes of a writer.
 
     :param options: Names in lower case, as Spark compares them.
     :param sink: Format that Spark uses: the script's, ``foreachBatch``, ``foreach`` or the session's default.
-    :param function: What the script gave to ``foreachBatch`` or ``foreach``.
+    :param function: The script's argument of ``foreachBatch`` or ``foreach``.
     :param is_named_by_sink: Whether the name is not the script's.
     :param partitions: Columns of ``partitionBy``.
-    :param table: Name of a table that Spark itself has to find: one that keeps no record of batches.
-    :param mode: Output mode; empty where the script says none.
+    :param table: Name of a table that Spark itself has to find: the table keeps no record of batches.
+    :param mode: Output mode; empty if the script sets none.
     """
 
     name: str | None = None
@@ -46,13 +46,13 @@ class WriterNotes:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """Where a query writes, as far as a restart has to know it.
+    """The output of a query, with the facts that a restart needs.
 
     :param source: Format name to give back to the writer.
     :param path: Output of a file sink, in its normal form: a path of this host, or a URI.
     :param table: Directory of a Delta or Iceberg table, in its normal form.
     :param unplanned: Whether rows reach it before their boundaries are written (:mod:`~.unplanned`).
-    :param repeatable: Whether the script declares that a batch which comes again leaves the output as it was.
+    :param repeatable: Whether the script declares that a repeated batch leaves the output unchanged.
     """
 
     kind: SinkKind
@@ -73,7 +73,7 @@ def notes(writer: Any) -> WriterNotes:
 
 
 def begins_anew(noted: WriterNotes, default_format: str) -> bool:
-    """Whether a query is for a look at rows only, and begins from nothing at each start: it is part of no checkpoint.
+    """Return whether a query only displays rows, and has no past at any start: it is part of no checkpoint.
 
     Spark itself starts a query with a memory sink on its checkpoint in complete mode only. A query without a name whose
     rows go to a console, or nowhere, could not be found again.
@@ -87,7 +87,7 @@ def begins_anew(noted: WriterNotes, default_format: str) -> bool:
 
 
 def check_options(name: str, noted: WriterNotes) -> None:
-    """Refuse what would take the query out of our hands.
+    """Refuse options that would take the query out of our control.
 
     :raises ApplicationRefusedError: Asynchronous progress.
     """
@@ -99,13 +99,13 @@ def check_options(name: str, noted: WriterNotes) -> None:
 
 
 def sink_word(noted: WriterNotes, default_format: str) -> str | None:
-    """Return how a request to adopt the query's checkpoint names the sink; ``None`` when it cannot name it."""
+    """Return the sink's name in a request to adopt the query's checkpoint; ``None`` when it cannot be named."""
     source = noted.sink or default_format
     return type_of_format(source).name(source, noted.options.get("path"))
 
 
 def sink_spec(name: str, noted: WriterNotes, default_format: str) -> SinkSpec:
-    """Return where the query writes.
+    """Return the output of the query.
 
     :param default_format: The session's ``spark.sql.sources.default``.
     :raises ApplicationRefusedError: A file sink whose log cannot be read here.
@@ -114,7 +114,7 @@ def sink_spec(name: str, noted: WriterNotes, default_format: str) -> SinkSpec:
     try:
         sink = type_of_format(source).sink(source, noted.options.get("path"))
     except ConfigurationError as error:
-        # To go on without its log would be silent loss: Spark skips every batch that the log already names.
+        # Continuing without its log would be silent loss: Spark skips every batch that the log already names.
         raise ApplicationRefusedError(
             f"query {name!r} writes files: {error.message}", next_step=error.next_step
         ) from error
@@ -122,11 +122,11 @@ def sink_spec(name: str, noted: WriterNotes, default_format: str) -> SinkSpec:
 
 
 def refuse_unfenced(name: str, noted: WriterNotes, default_format: str, conf: Conf) -> None:
-    """Refuse an output where a driver that was taken for dead could write over what its successor wrote.
+    """Refuse an output where a driver taken for dead could overwrite the output of its successor.
 
     :param default_format: The session's ``spark.sql.sources.default``.
     :param conf: Returns a value of the session's conf.
-    :raises ApplicationRefusedError: It is one.
+    :raises ApplicationRefusedError: It is such an output.
     """
     refusal = type_of_format(noted.sink or default_format).refusal(noted.options.get("path", ""), conf)
     if refusal is not None:

@@ -81,7 +81,7 @@ MISTAKES = [
     ),
     Mistake(
         "a file beside the script is not shipped",
-        "settings.ini lies beside the script on the host that submitted it, and does not travel by itself: ship it "
+        "settings.ini is next to the script on the submitting host, and is not shipped automatically: ship it "
         "with --files settings.ini (files=['settings.ini']) and open it by its bare name, 'settings.ini'",
         script="from pathlib import Path\n\nPath(__file__).with_name('settings.ini').read_text()\n",
         beside="settings.ini",

@@ -141,7 +141,7 @@ def test_what_waits_behind_a_stop_is_not_begun_once_the_queries_are_stopped(job:
     [
         (
             OperationKind.CANCEL_WITH_SAVEPOINT,
-            ". To end the run at once: `spark-ha job cancel {}`, without a savepoint",
+            ". To end the run immediately: `spark-ha job cancel {}`, without a savepoint",
         ),
         (OperationKind.SAVEPOINT, ""),
     ],

@@ -1,4 +1,4 @@
-"""The component in the JVM of Spark: where its jar is, how it is set up, and its gate.
+"""The component in the JVM of Spark: the location of its jar, its setup, and its gate.
 
-Nothing here is needed by jobs on local and mounted paths.
+Jobs on local and mounted paths do not need it.
 """

@@ -1,4 +1,4 @@
-"""The component of one driver whose working directory is not a local path."""
+"""The component of a driver whose working directory is not a local path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_ha.jobs.options.component_conf import MANAGER, MANAGER_CLA
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads, for the gate and for the store.
+    """The current leader, for the gate and for the store.
 
     :param directory: URI of the epoch's working directory, as Spark sees it.
     :param root: Storage root with the plain scheme.
@@ -51,8 +51,8 @@ class Component:
     def prepare(self, leader: Leader, conf: Mapping[str, str]) -> None:
         """Set the conf, and open the gate.
 
-        :param conf: What the user said.
-        :raises ApplicationRefusedError: That contradicts it.
+        :param conf: The user's conf.
+        :raises ApplicationRefusedError: It contradicts the component's.
         :raises ConfigurationError: The JVM has no component of this release.
         """
         refuse_owned(conf)
@@ -64,7 +64,7 @@ class Component:
         self._keeper, self._leader = keeper, leader
 
     def move_to(self, directory: str) -> None:
-        """Let the queries of another directory of the epoch commit, in place of those of the first one.
+        """Allow commits to another directory of the epoch, and no longer to the first one.
 
         :param directory: Its URI, as Spark sees it.
         """
@@ -73,7 +73,7 @@ class Component:
         self._keeper.follow(self._leader.job, self._leader.epoch, directory)
 
     def close(self, reason: str) -> None:
-        """Let no query commit any more."""
+        """Block all further commits of queries."""
         if self._keeper is not None:
             self._keeper.close(reason)
 
@@ -86,7 +86,7 @@ class Component:
         self._jvm.io.github.sparkha.SinkLogs.start(output, reached)
 
     def check_session(self, session: Any) -> None:
-        """Refuse a session whose queries would be written by another manager; before anything of a query is written.
+        """Refuse a session whose queries another manager would write, before any write of a query.
 
         :raises ApplicationRefusedError: Its conf names another one.
         :raises ConfigurationError: Executors have no component of this release.
@@ -103,10 +103,10 @@ class Component:
             self._checked.add(application)
 
     def check_query(self, handle: Any, name: str) -> None:
-        """Stop a query whose offset log is written by another manager, and refuse it.
+        """Stop a query whose offset log another manager writes, and refuse it.
 
         :param handle: pyspark's, of a query that was started.
-        :raises ApplicationRefusedError: It is.
+        :raises ApplicationRefusedError: It is written by another manager.
         """
         found = str(handle._jsq.streamingQuery().offsetLog().fileManager().getClass().getName())  # noqa: SLF001  # pyspark has no public way to it
         if found != MANAGER_CLASS:

@@ -1,7 +1,7 @@
-"""The file system behind the component: its conf, and whether this JVM can use it; found out before anything changes.
+"""The file system behind the component: its conf, and whether this JVM can use it; checked before any change.
 
 S3A is no part of Spark: its jars come with the job, or were added to the Spark of the site. And only later releases of
-it can create an object on condition.
+it can create an object conditionally.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
 def check_names(jvm: Callable[[], Any], roots: Iterable[str]) -> None:
-    """Refuse a JVM that would replace signs in the name of a root, and work in another directory.
+    """Refuse a JVM that would replace characters in the name of a root, and work in another directory.
 
-    :param jvm: Returns it; called for names that not every locale has.
-    :raises ConfigurationError: Its locale does not have them all.
+    :param jvm: Returns it; called for names that not every locale can encode.
+    :raises ConfigurationError: Its locale cannot encode them all.
     """
     for root in (root for root in roots if not root.isascii()):
         path = jvm().java.io.File(root)
@@ -39,20 +39,20 @@ def check_names(jvm: Callable[[], Any], roots: Iterable[str]) -> None:
 
 
 def prepare_file_system(jvm: Any, root: str, conf: Mapping[str, str], site: Mapping[str, str]) -> None:
-    """Set the conf that reaches the storage root, and see that this JVM has a file system for it. Asks no server.
+    """Set the conf that reaches the storage root, and check that this JVM has a file system for it. Contacts no server.
 
     :param root: Storage root with Hadoop's scheme.
-    :param conf: What the user said.
-    :param site: What the connection says of the root. What is set in the JVM already is the user's, and stays.
-    :raises ApplicationRefusedError: The conf sets what is ours.
-    :raises ConfigurationError: The JVM lacks the component or the file system; that of another host may have it.
+    :param conf: The user's conf.
+    :param site: The connection's settings for the root. Properties already set in the JVM are the user's, and stay.
+    :raises ApplicationRefusedError: The conf sets reserved keys.
+    :raises ConfigurationError: The JVM lacks the component or the file system; another host's JVM may have it.
     """
     refuse_owned(conf)
     check_driver(jvm)
     _check_hadoop(jvm, root)
     try:
         warm_up(jvm, root, site)
-    except Exception as error:  # an error of py4j, with what Java has thrown
+    except Exception as error:  # an error of py4j, with Java's exception
         hadoop = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
         raise ConfigurationError(
             f"the driver's JVM cannot open {root}: {_reason(error)}",
@@ -62,9 +62,9 @@ def prepare_file_system(jvm: Any, root: str, conf: Mapping[str, str], site: Mapp
 
 
 def warm_up(jvm: Any, root: str, site: Mapping[str, str]) -> None:
-    """Set the conf of the storage root, make a file system for it and close it: what it needs is loaded then.
+    """Set the conf of the storage root, make a file system for it and close it: this loads its classes.
 
-    One of Hadoop's cache would keep the conf that there is before the script's. Raises what Java has thrown.
+    A file system in Hadoop's cache would keep this conf, which precedes the script's. Raises Java's exception.
     """
     system = jvm.java.lang.System
     for key, value in site.items():
@@ -87,6 +87,6 @@ def _check_hadoop(jvm: Any, root: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return what Java has said, without its stack."""
+    """Return Java's message, without its stack."""
     thrown = getattr(error, "java_exception", None)
     return str(thrown.toString() if thrown is not None else error)[:500]

@@ -1,7 +1,7 @@
 """Holds the gate of the JVM open while this process leads.
 
-The JVM knows nothing of ZooKeeper: the driver sends it the end of the lease. When this process is frozen, nothing tells
-it any more, and the gate closes by itself; when the machine is suspended, the gate's clock counts that time.
+The JVM does not know ZooKeeper: the driver sends it the end of the lease. When this process is frozen, the JVM gets no
+further updates, and the gate closes on its own; when the machine is suspended, the gate's clock counts that time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-_UPTIME = Path("/proc/uptime")  # what the gate reads as well: in a container it may differ from CLOCK_BOOTTIME
+_UPTIME = Path("/proc/uptime")  # read by the gate, too: in a container it may differ from CLOCK_BOOTTIME
 _RESOLUTION = 0.01  # seconds: the file's two decimals are cut off, not rounded
 
 
@@ -20,9 +20,10 @@ class GateKeeper:
     """Prolongs the lease of the JVM in a separate thread, which ends with the process.
 
     :param gate: The component's class ``Gate``, through py4j.
-    :param lease_left: Seconds for which this process may act as the leader, counted from before ZooKeeper was asked.
+    :param lease_left: Seconds for which this process may act as the leader, counted from before the request to
+        ZooKeeper.
     :param interval: Seconds between two prolongations.
-    :param failed: Called when the thread cannot go on.
+    :param failed: Called when the thread cannot continue.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class GateKeeper:
         self._over = threading.Event()
 
     def open(self, job: str, epoch: int, directory: str) -> None:
-        """Let the entries of one epoch's queries pass from now on.
+        """From now on, pass entries of this epoch's queries.
 
         :param directory: URI of the working directory, as Spark sees it.
         """
@@ -44,12 +45,12 @@ class GateKeeper:
         threading.Thread(target=self._keep, name="gate-keeper", daemon=True).start()
 
     def follow(self, job: str, epoch: int, directory: str) -> None:
-        """Let the entries of another directory of the same epoch pass, and of no other one any more."""
+        """Pass only entries of another directory of the same epoch from now on."""
         self._gate.bind(job, epoch, directory)
         self._prolong()
 
     def close(self, reason: str) -> None:
-        """Let nothing pass any more."""
+        """Block all entries from now on."""
         self._over.set()
         self._gate.close(reason)
 
@@ -62,7 +63,7 @@ class GateKeeper:
                 self._failed(error)
 
     def _prolong(self) -> bool:
-        """Tell the JVM the end of the lease; returns whether there is one."""
+        """Send the end of the lease to the JVM; returns whether there is one."""
         before = uptime()
         left = self._lease_left()
         if left <= 0:  # guard: gate-stays-open-after-the-lease

@@ -1,4 +1,4 @@
-"""Whether driver and executors have the component, in this package's release."""
+"""Checks that driver and executors have the component, in this package's release."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEXT_STEP = (
 def check_driver(jvm: Any) -> None:
     """Refuse a driver without the component.
 
-    :raises ConfigurationError: It is not there, or of another release.
+    :raises ConfigurationError: It is missing, or of another release.
     """
     try:
         found = str(jvm.io.github.sparkha.Component.version())
@@ -31,9 +31,9 @@ def check_driver(jvm: Any) -> None:
 
 
 def check_executors(session: Any) -> None:
-    """Refuse executors without the component. One short job; executors that come later are not asked.
+    """Refuse executors without the component. One short job; it does not cover executors that come later.
 
-    :raises ConfigurationError: It is not there, or of another release.
+    :raises ConfigurationError: It is missing, or of another release.
     """
     if is_local(session.sparkContext.master):
         return

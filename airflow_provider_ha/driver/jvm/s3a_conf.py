@@ -1,6 +1,6 @@
-"""Hadoop's conf for the bucket that jobs work in: as the connection says, and for no other bucket.
+"""Hadoop's conf for the bucket that jobs work in: the connection's settings, for this bucket only.
 
-What a script reads and writes elsewhere keeps the conf of its user, with other endpoints and other keys. The conf holds
+Other reads and writes of a script keep the conf of its user, with other endpoints and other keys. The conf holds
 secrets: the driver sets it in its JVM, and Spark's own RPC brings it to the executors. It is on no disk.
 """
 
@@ -14,7 +14,7 @@ SIMPLE_CREDENTIALS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 
 
 def s3a_conf(config: HaConfig) -> dict[str, str]:
-    """Return Spark's conf with which S3A reaches the work root; nothing where that is not on S3.
+    """Return Spark's conf with which S3A reaches the work root; empty if that is not on S3.
 
     Without keys in the connection S3A finds credentials by its own chain, as it is configured for the site.
     """

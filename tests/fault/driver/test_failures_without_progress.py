@@ -92,7 +92,7 @@ def test_script_that_does_not_fit_its_checkpoint_is_refused_before_its_first_bat
 
     assert changed in reason
     assert f"Run 2 differs from run 1, which wrote checkpoint-{kept[0]}, in arguments" in reason
-    assert f"`spark-ha restore gated --start-from checkpoint-{kept[0]}` goes on with the graph of run 1" in reason
+    assert f"`spark-ha restore gated --start-from checkpoint-{kept[0]}` continues with the graph of run 1" in reason
     assert [pointer.number for pointer in job.job.checkpoints.list()] == kept
 
 
@@ -122,7 +122,7 @@ def test_schema_that_spark_refuses_ends_the_run_the_second_time_and_keeps_the_ch
     reason = end(job, 2).reason
 
     assert "STATE_STORE" in reason
-    assert f"--start-from checkpoint-{kept[0]}` goes on with the graph of run 1" in reason
+    assert f"--start-from checkpoint-{kept[0]}` continues with the graph of run 1" in reason
     assert [pointer.number for pointer in job.job.checkpoints.list()] == kept
 
 

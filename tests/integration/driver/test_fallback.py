@@ -365,7 +365,7 @@ def test_a_checkpoint_of_another_run_is_not_taken(lost: LostRun) -> None:
     lost.previous = lost.previous.model_copy(update={"run": 2})
     lost.empty_newest_entry()
 
-    with pytest.raises(DecisionNeededError, match="it is one of run 1, and this is run 2"):
+    with pytest.raises(DecisionNeededError, match="it is of run 1, and this is run 2"):
         lost.start(run=2)
 
 
@@ -514,7 +514,7 @@ def test_a_checkpoint_that_spark_refused_too_is_not_restored_again(lost: LostRun
     assert (lost.previous.fallback and lost.previous.fallback.source, origin.source) == ("checkpoint-2", "checkpoint-1")
     assert [entry.batch for entry in origin.recorded(QUERY)] == [3, 4]
     lost.begin(origin)
-    with pytest.raises(DecisionNeededError, match="Spark refused what was restored from it"):
+    with pytest.raises(DecisionNeededError, match="Spark refused its restored state"):
         lost.start("fourth", refusal="EOFException")
 
 

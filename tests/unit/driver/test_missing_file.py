@@ -20,14 +20,14 @@ BESIDE = ("conf/rules.yml", "settings.ini")
 def test_a_file_beside_the_script_is_named_with_the_option_that_ships_it(named: str) -> None:
     said = from_missing_file(f"[Errno 2] No such file or directory: '{named}'", BESIDE, HOME)
 
-    assert "settings.ini lies beside the script" in said
+    assert "settings.ini is next to the script" in said
     assert "--files settings.ini (files=['settings.ini'])" in said
 
 
 def test_a_path_that_spark_does_not_find_is_understood_too() -> None:
     said = from_missing_file("[PATH_NOT_FOUND] Path does not exist: file:/home/1-1/app/files/conf.", BESIDE, HOME)
 
-    assert said.startswith("the directory conf lies beside the script")
+    assert said.startswith("the directory conf is next to the script")
 
 
 def test_a_relative_path_that_is_nowhere_asks_for_an_absolute_one() -> None:

@@ -141,7 +141,7 @@ def test_a_table_that_cannot_be_read_leaves_what_the_plan_knew(
     starter = starter_of(spark, live, Lifecycle(), table_plan(max_batch=2, query_id="fresh"))
 
     assert starter._in_table("rows", DeltaLog(table)) == 2
-    assert "query rows starts without knowing what its table has" in caplog.text
+    assert "query rows starts, but the content of its table is unknown" in caplog.text
 
 
 class Log:
