@@ -220,7 +220,7 @@ class KazooCoordinator(Coordinator):
         """Ask the servers in another session: they end it when they do not know the request."""
         try:
             other = KazooCoordinator.connect(self._config, timeout=_ASK_TIMEOUT)
-        except HaError:  # this session may live all the same: a server may limit the connections of a host
+        except HaError:  # this session may still live: a server may limit the connections of a host
             return None
         try:
             answered = is_answered(other._client, _ASK_TIMEOUT)  # noqa: SLF001  # our own class
@@ -297,7 +297,7 @@ class KazooCoordinator(Coordinator):
         try:
             self._client.stop()
             self._client.close()
-        except Exception:  # noqa: BLE001  # top of a helper thread; the process is about to go on without the session
+        except Exception:  # noqa: BLE001  # top of a helper thread; the process is about to continue without the session
             _log.exception("the session with %s was not ended in order", self._hosts)
 
     def _on_state(self, state: str) -> None:
@@ -305,7 +305,7 @@ class KazooCoordinator(Coordinator):
         if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001  # to listeners it is a session lost
             self._refused = True
             self._session = None
-            self._connected.set()  # no thread needs to wait: kazoo never tries again
+            self._connected.set()  # threads need not wait: kazoo never tries again
         elif self._state is SessionState.CONNECTED:
             self._session = SessionCredentials(*self._client.client_id)
             self._connected.set()
@@ -316,7 +316,7 @@ class KazooCoordinator(Coordinator):
         for listener in tuple(self._listeners):
             try:
                 listener(self._state)
-            except Exception:  # noqa: BLE001, PERF203  # the other listeners still have to learn of it
+            except Exception:  # noqa: BLE001, PERF203  # the other listeners still have to be notified
                 _log.exception("a listener of the session's state failed")
         if not self._closed:  # an end in order is no news
             # Last: a log that blocks must not delay the listeners, which act on the change.

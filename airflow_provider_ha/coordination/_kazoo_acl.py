@@ -55,7 +55,7 @@ class KazooAcls:
         for node, (answer,) in zip(nodes, self._coordinator.pipelined(send), strict=True):
             if isinstance(answer, InvalidACLError):
                 raise ConfigurationError(
-                    f"ZooKeeper takes no ACL of these credentials for {node.path}",
+                    f"ZooKeeper accepts no ACL with these credentials for {node.path}",
                     next_step="Check that the servers know this kind of credentials (digest, sasl)",
                 )
 

@@ -95,7 +95,7 @@ class BoundedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has n
         if connection is not None:
             try:
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:  # it has failed by itself
+            except OSError:  # it has already failed
                 _log.debug("the connection was gone already")
 
 

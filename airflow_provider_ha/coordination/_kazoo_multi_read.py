@@ -41,8 +41,8 @@ from airflow_provider_ha.coordination.reads import Reads, Seen
 
 
 MANY = 100  # reads that are worth the question to the servers
-_AT_ONCE = 500  # reads or watches in one request: the server answers nothing else of the session in between
-_ASK_AGAIN = 60.0  # seconds until servers that did not answer are asked again
+_AT_ONCE = 500  # reads or watches in one request: the server delays all other answers of the session
+_ASK_AGAIN = 60.0  # seconds until servers that did not answer are tried again
 _Item = TypeVar("_Item")
 _ERROR = -1  # type of an answer that is the code of an error
 

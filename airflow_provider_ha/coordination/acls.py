@@ -1,4 +1,4 @@
-"""ACLs of the nodes of a tree: find and correct those that differ from this session's.
+"""ACLs of the nodes of a tree: find and correct ACLs that differ from this session's.
 
 ZooKeeper inherits nothing: each node keeps the ACL that it was created with. So nodes created before credentials were
 configured stay open to all, and nodes of an old password refuse the new one.

@@ -45,7 +45,7 @@ def counter_op(path: str, node: Node | None, value: int) -> Create | SetData:
     :raises CoordinationError: *value* needs more than 64 bits.
     """
     if value <= counter_value(node):  # guard: counter-can-be-lowered
-        raise ValueError(f"counter {path} stands at {counter_value(node)} and cannot be set to {value}")
+        raise ValueError(f"counter {path} is at {counter_value(node)} and cannot be set to {value}")
     if value > MAX_NUMBER:
         raise CoordinationError(f"counter {path} cannot be raised to {value}: it ends at {MAX_NUMBER}")
     data = str(value).encode()

@@ -147,7 +147,7 @@ class _Candidate:
         """Return the epoch node; remember the leader node and watch it."""
         epoch = self.coordinator.find(self.lock.epoch)
         if epoch is None:
-            # The epoch last: a process that finds it takes the lock at once, and first writes the heartbeat node.
+            # The epoch last: a process that finds it takes the lock immediately, and first writes the heartbeat node.
             self.coordinator.ensure(self.lock.heartbeat, self.lock.epoch)
             epoch = self.coordinator.get(self.lock.epoch)
         self.leader = self.coordinator.find(self.lock.leader, watch=self.changed.set)

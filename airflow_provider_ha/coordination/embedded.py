@@ -181,7 +181,7 @@ class EmbeddedZooKeeper:
 
     def _write_configuration(self) -> Path:
         path = self.data_dir / "zoo.cfg"
-        # Java reads such a file as Latin-1, with the escapes that JSON has as well.
+        # Java reads such a file as Latin-1, with the same escapes as JSON.
         settings = {name: json.dumps(str(value))[1:-1] for name, value in self._settings().items()}
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="ascii")
         return path
@@ -230,7 +230,7 @@ def _command(java: str, jars: list[Path], main_class: str, configuration: Path) 
         "-Dlog4j2.level=WARN",
         "-Dzookeeper.forceSync=no",
         "-Dzookeeper.preAllocSize=1024",  # KB; the default of 64 MB per log file is much for a demo
-        # A member that was alone for a while asks the others again within a second; the default grows to a minute.
+        # A member that was alone for a while contacts the others again within a second; the default grows to a minute.
         "-Dzookeeper.fastleader.maxNotificationInterval=1000",
         "-cp",
         ":".join(map(str, jars)),

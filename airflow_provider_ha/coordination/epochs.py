@@ -10,7 +10,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.paths import Lock
 
 
-_OPS_PER_TRANSACTION = 4000  # far below what one transaction may hold, 1 MB
+_OPS_PER_TRANSACTION = 4000  # far below the limit of a transaction, 1 MB
 
 
 def raise_epoch(

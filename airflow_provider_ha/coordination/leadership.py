@@ -210,7 +210,7 @@ class Leadership:
             self._reason = reason
             self.lost.set()  # guard: loss-is-set
             self._wake.set()
-            self._published.stop()  # nothing is logged here: that can block, and the end of the process waits
+            self._published.stop()  # without logging, which can block while the end of the process waits
 
     def _on_state(self, state: SessionState) -> None:
         """Wake the heartbeats on any change: after a cut the next heartbeat must not wait for its turn."""
@@ -224,7 +224,7 @@ class Leadership:
     def _beat_until_lost(self, on_lost: Callable[[str], None]) -> None:
         try:
             self._beat_while_led()
-        except BaseException as error:  # noqa: BLE001  # a leader without heartbeats must learn that it is none
+        except BaseException as error:  # noqa: BLE001  # a leader without heartbeats must stop leading
             self._lose(f"{self._lock.label}, epoch {self.epoch}: the heartbeats failed ({error!r})")
         if self.lost.is_set():
             on_lost(self._reason)  # guard: loss-is-reported
@@ -246,7 +246,7 @@ class Leadership:
         except LeadershipError:
             _log.debug("the loop ends with the reason")
         except OutcomeUnknownError:
-            # kazoo takes its own requests for pings and would not notice a dead link by itself.
+            # kazoo takes its own requests for pings and would not notice a dead link.
             if self._coordinator.state is SessionState.CONNECTED:
                 self._coordinator.drop_connection()
         except CoordinationError as error:

@@ -18,7 +18,7 @@ from airflow_provider_ha.config import Timings
 
 JUMP_SECONDS = 1.0  # of the wall clock against the boot-time clock; slewing moves it by far less between two heartbeats
 LEAST_SECONDS = 120.0
-"""For how long a lease remembers what little was left of it: longer than a monitoring takes from look to look."""
+"""Seconds for which a lease remembers its lowest remaining time: longer than the interval of a monitoring."""
 _TIMER_SLACK = 0.95  # a timer may wake a little early
 
 
@@ -71,10 +71,10 @@ class Lease:
         self._patience = timings.heartbeat_interval + timings.heartbeat_timeout
         skew = clock.now().timestamp() - granted_at
         self._last = self._newest = Moment(granted_at, skew)
-        # There is no last but one yet. A session that was idle before was last heard of by its member up to a ping ago
-        # (kazoo sends one after T/3), and the ensemble's leader knew of that up to half a tick later.
+        # There is no last but one yet. The member last heard of a previously idle session up to a ping ago (kazoo sends
+        # one after T/3), and the ensemble's leader knew of that up to half a tick later.
         self._last_but_one = Moment(granted_at - session_timeout / 3 - timings.heartbeat_interval, skew)
-        self._lows: tuple[tuple[float, float], ...] = ()  # lease time and what was left then, both ascending
+        self._lows: tuple[tuple[float, float], ...] = ()  # lease time and the remaining seconds then, both ascending
 
     def acknowledge(self, sent_at: Moment) -> None:
         """Record that a heartbeat sent at *sent_at* was acknowledged.

@@ -79,9 +79,9 @@ def hold(
         try:
             create_once(coordinator, path, record)
         except NodeMissingError:
-            continue  # what it is about was removed at this moment, and its leases with it
+            continue  # its object was removed at this moment, and its leases with it
         return ReaderLease(coordinator, path, record)
-    raise CoordinationError(f"no lease could be taken on {what} of job {paths.job_id!r}: its node comes and goes")
+    raise CoordinationError(f"a lease could not be taken on {what} of job {paths.job_id!r}: its node comes and goes")
 
 
 def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -> list[LeaseRecord]:
@@ -93,8 +93,8 @@ def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -
     while True:
         names = ours(coordinator.children(parent), _is_lease, parent=parent)
         found = [read_record(coordinator, f"{parent}/{name}", LeaseRecord) for name in names]
-        # A reader that renews makes the new lease before it removes the old one. One that is gone since the listing may
-        # have a successor that the listing does not hold yet.
+        # A reader that renews makes the new lease before it removes the old one. A lease removed since the listing may
+        # have a successor that is not listed yet.
         if None not in found:  # guard: renewed-lease-is-overlooked
             break
     # guard: lease-never-ends

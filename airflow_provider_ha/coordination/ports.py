@@ -45,7 +45,7 @@ def _probe() -> socket.socket:
     for port in random.sample(others, min(len(others), _TRIES)):
         with suppress(OSError):
             return _held(port)
-    # This host gives all of them to outgoing connections, or each has a listener.
+    # This host gives all ports to outgoing connections, or each has a listener.
     return _held(0)
 
 

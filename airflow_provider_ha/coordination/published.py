@@ -99,7 +99,7 @@ class PublishedInformation:
             try:
                 self.check()
             except (NodeMissingError, VersionConflictError):
-                _log.debug("it changed since it was read, and the watch of that read has fired")
+                _log.debug("it has changed since its read, whose watch has fired")
             except CoordinationError as error:
                 _log.info("the leader node of %s cannot be read: %s", self._lock.label, error)
                 self._touched.set()

@@ -23,7 +23,7 @@ def unresolved(config: HaConfig) -> str:
     for host, port in addresses(config):
         try:
             socket.getaddrinfo(host, port)
-        except OSError as error:  # noqa: PERF203  # each name by itself
+        except OSError as error:  # noqa: PERF203  # each name separately
             reasons.append(f"{host}: {error.strerror or error}")
     return "; ".join(reasons)
 
@@ -71,7 +71,7 @@ def _context(tls: TlsOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.check_hostname
     if tls.ca_file:
-        context.load_verify_locations(tls.ca_file)  # in place of the system's: none of these may vouch for an ensemble
+        context.load_verify_locations(tls.ca_file)  # in place of the system's, which may not vouch for an ensemble
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if tls.cert_file:

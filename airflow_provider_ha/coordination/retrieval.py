@@ -27,7 +27,7 @@ from airflow_provider_ha.errors import CoordinationError
 
 _log = logging.getLogger(__name__)
 
-_STOP_SECONDS = 5.0  # a look may wait for an answer; what it finds is not announced any more
+_STOP_SECONDS = 5.0  # a read may wait for an answer; its findings are no longer announced
 
 OnChange = Callable[[Node | None], None]
 

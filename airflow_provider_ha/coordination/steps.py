@@ -35,7 +35,7 @@ def follow_all(coordinator: Coordinator, many: Sequence[Steps[T]]) -> list[T]:
     results: dict[int, T] = {}
     wanted = _advance(enumerate(many), None, results)
     while wanted:
-        # Nodes before lists, as each reader asked for them.
+        # Nodes before lists, in the order of each reader's requests.
         seen = coordinator.read(
             Reads(
                 tuple(path for *_, reads in wanted for path in reads.nodes),

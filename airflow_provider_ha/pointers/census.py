@@ -112,7 +112,7 @@ class _Taker:
     def read_tree(self) -> None:
         """Read every znode of the cluster."""
         if self._coordinator.find(self._cluster.base) is None:
-            self._problem(self._cluster.base, "ZooKeeper holds nothing of this cluster: rebuild its nodes first")
+            self._problem(self._cluster.base, "ZooKeeper has no nodes of this cluster: rebuild them first")
         for path in self._nodes(self._cluster.base):
             node = self._coordinator.find(path)
             if node is not None and node.data:
@@ -136,7 +136,7 @@ class _Taker:
         try:
             self._note(key, self._store.read(key))
         except ObjectMissingError:
-            return  # removed since it was listed: nothing needs what it named, or something else names it too
+            return  # removed since it was listed: its references are no longer needed, or are repeated elsewhere
 
     def _read_blob(self, digest: str) -> None:
         try:

@@ -51,7 +51,7 @@ def leases_on_nothing(coordinator: Coordinator, paths: JobPaths, clock: Clock) -
         return []
     there = {f"checkpoint-{int(name)}" for name in coordinator.children(paths.checkpoints) if name.isdecimal()}
     there |= {f"savepoint-{name}" for name in coordinator.children(paths.savepoints)}
-    # Pointers before the list: what is removed in between is on it by then.
+    # Pointers before the list: objects removed in between are on it by then.
     there |= set(map(thing_of, waiting(coordinator, paths.cluster, paths.job_id)))
     return [
         what for what in names if what not in there and _is_pointer(what) and not _held(coordinator, paths, what, clock)

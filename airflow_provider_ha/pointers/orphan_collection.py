@@ -62,7 +62,7 @@ class OrphanCollection:
             return 0
         self.prove()  # guard: a-former-leader-collects-blobs
         removed = delete_orphans(store, found)
-        log.info("%d of %d blobs were not named any more and are removed", len(removed), found.blobs)
+        log.info("%d of %d blobs were no longer referenced and are removed", len(removed), found.blobs)
         return len(removed)
 
     def attempt(self) -> None:

@@ -58,7 +58,7 @@ def find_orphans(
     :raises CoordinationError: ZooKeeper could not be read.
     """
     limit = clock.now() - MIN_AGE
-    blobs = dict(_blobs(store))  # first: what is uploaded later is not judged at all
+    blobs = dict(_blobs(store))  # first: later uploads are not judged at all
     census = take_census(coordinator, cluster, store, directories, blobs.keys())
     unnamed = [info for digest, info in blobs.items() if digest not in census.digests]
     garbage = tuple(info for info in unnamed if info.modified < limit)
@@ -80,7 +80,7 @@ def delete_orphans(store: ObjectStore, orphans: Orphans) -> list[ObjectInfo]:
         first = orphans.problems[0]
         raise StorageError(
             f"nothing is deleted: {first.where} could not be read ({first.reason})",
-            next_step="Repair or remove what the scan names, then scan again",
+            next_step="Repair or remove the named records, then scan again",
         )
     return [info for info in orphans.garbage if _delete(store, info)]
 

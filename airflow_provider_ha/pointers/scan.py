@@ -22,7 +22,7 @@ from airflow_provider_ha.records import Record
 P = TypeVar("P", bound=Record)
 
 _ATTEMPTS = 50  # each is a round trip; a job makes a few pointers per second at most
-# Nodes that are asked for before the first answer: with 2 KB each, a megabyte is under way.
+# Nodes requested before the first answer: with 2 KB each, a megabyte is under way.
 _AT_ONCE = 500
 
 

@@ -90,7 +90,7 @@ def test_a_counter_is_raised_by_one_writer_at_a_time(coordinator: KazooCoordinat
 def test_a_counter_never_goes_back(coordinator: KazooCoordinator, paths: JobPaths) -> None:
     coordinator.commit(Create(paths.checkpoint_id_counter, b"7"))
 
-    with pytest.raises(ValueError, match="stands at 7"):
+    with pytest.raises(ValueError, match="is at 7"):
         counter_op(paths.checkpoint_id_counter, coordinator.get(paths.checkpoint_id_counter), 7)
 
 
