@@ -34,7 +34,7 @@ class DisposalJob:
         number, proven = str(operation.arguments["checkpoint"]), str(operation.arguments.get("proven") or "")
         if not (number.isascii() and number.isdigit()) or not proven:  # guard: checkpoints-go-without-a-proof
             raise OperationFailedError(
-                f"checkpoint {number!r} is no number, or no proven one is named beside it",
+                f"checkpoint {number!r} is no number, or the request names no proven one",
                 next_step="Ask with `spark-ha checkpoint delete`",
             )
         unreadable = str(operation.arguments.get("unreadable") or "")

@@ -192,13 +192,13 @@ class Environment:
         self._unset: set[str] = set()  # by the script or a library of it
 
     def watch(self, directory: Path) -> None:
-        """Note from now on what is asked for, and what code below *directory* asks for without a value in reserve."""
+        """From now on, note requested variables, and requests from code below *directory* without a default value."""
         missed, unset, own = self._missed, self._unset, str(directory)
 
         class Watched(os._Environ):  # type: ignore[type-arg]  # noqa: SLF001  # it has no public name
             def get(self, key: str, default: Any = None) -> Any:
                 value = super().get(key, default)
-                asks = value is None and default is None and _asking(sys._getframe(1)).startswith(own)  # noqa: SLF001  # the public way reads the sources of every frame
+                asks = value is None and default is None and _asking(sys._getframe(1)).startswith(own)  # noqa: SLF001  # the public function reads the source of each frame
                 if asks and key not in missed:
                     missed.append(key)
                 return value
