@@ -51,5 +51,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the names of the public API beside those that are loaded."""
+    """Return the names of the public API, in addition to the loaded ones."""
     return sorted({*globals(), *__all__})

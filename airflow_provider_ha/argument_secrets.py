@@ -1,7 +1,7 @@
-"""Secrets among the arguments of a script: found by the name beside a value, or by the form of the value.
+"""Secrets among the arguments of a script: recognized by the name next to a value, or by the form of the value.
 
-The driver needs the arguments as they are, so the job graph holds them so. Everything that shows them hides these
-values, and a submission warns of them by name.
+The driver needs the original arguments, so the job graph holds them unchanged. Every display hides these values, and a
+submission warns of them by name.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _SECRET_END = re.compile(
 _AZURE_ACCOUNT = re.compile(r"(?i)\.[\w-]+\.(?:blob|dfs)\.core\.[\w.-]+\Z")
 _URL_USER = re.compile(r"://[^\s:/@]*:\Z")
 _NAME_BEFORE = re.compile(r"([\w.-]+)[\"']?(?:\s*[=:,]\s*|\s+)[\"']?\Z")
-_LOOKED_BACK = 200  # characters: a name and what stands between it and its value
+_LOOKED_BACK = 200  # characters: a name, and the text between it and its value
 _NO_VALUES = frozenset({"", "true", "false", "none", "null"})
 _NUMBER = re.compile(r"[+-]?[\d.,_]+")
-_REMEMBERED = 4  # characters: a shorter value stands in too many words and names
+_REMEMBERED = 4  # characters: a shorter value occurs in too many words and names
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """One argument.
 
-    :param shown: As it may be shown.
-    :param name: What to call it; empty when it holds no secret.
-    :param values: What is secret of it.
+    :param shown: Its displayable form.
+    :param name: Its name in messages; empty when it holds no secret.
+    :param values: Its secret parts.
     """
 
     shown: str
@@ -55,16 +55,16 @@ def hidden(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def secret_names(arguments: Sequence[str]) -> list[str]:
-    """Return what to call those that look like secrets, for a warning: ``--password``, ``argument 2``. Pure."""
+    """Return the names of arguments that look like secrets, for a warning: ``--password``, ``argument 2``. Pure."""
     return [each.name for each in _look(arguments) if each.name]
 
 
 def argument_secrets(arguments: Sequence[str]) -> set[str]:
     """Return the values to hide in every text; of a value with a secret in it the secret alone. Pure.
 
-    What is around it is what a person needs of an error: which server, which database, which user.
-    Numbers and values below 4 characters are left out: they would be hidden in every message that has the same digits
-    or letters. :func:`hidden` hides them where they stand.
+    The surrounding text stays readable, because people need it in an error: which server, which database, which user.
+    Numbers and values below 4 characters are left out: they would be hidden in every message with the same digits or
+    letters. :func:`hidden` hides them only in place.
     """
     return {
         value
@@ -91,14 +91,14 @@ def _look(arguments: Sequence[str]) -> Iterator[_Seen]:
 
 
 def _alone(argument: str, number: int) -> _Seen:
-    """Return what an argument says without those around it."""
+    """Return the analysis of an argument without its neighbours."""
     prefix, value = "", argument
     while (named := _NAMED.fullmatch(value)) is not None:  # --header=X-Api-Key: ... has two names
         if _is_secret(named["name"]) and _has_value(named["value"]):
             return _Seen(f"{prefix}{named['name']}{named['sign']}{HIDDEN}", named["name"], (named["value"],))
         if named["sign"] != "=":
-            break  # jdbc:...: the whole of it says what it is
-        # The name of an option is no part of what is looked at: --token-file=/run/token names a file.
+            break  # jdbc:...: the whole value is significant
+        # The name of an option is not examined: --token-file=/run/token names a file.
         prefix, value = f"{prefix}{named['name']}=", named["value"]
     shown = redact(value)
     if shown == value:
@@ -107,9 +107,9 @@ def _alone(argument: str, number: int) -> _Seen:
 
 
 def _replaced(value: str, shown: str) -> Iterator[str]:
-    """Yield what *shown* hides of *value*: as it stands there, and as a library takes it out of a URL.
+    """Yield the parts of *value* that *shown* hides: as written, and as a library decodes them from a URL.
 
-    What only a name like ``"token_topic": "orders"`` has hidden is left out, as it is among the options.
+    Values hidden only because of a name like ``"token_topic": "orders"`` are left out, as among the options.
     """
     first, *others = shown.split(HIDDEN)
     begin = len(first)

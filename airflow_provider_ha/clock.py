@@ -1,7 +1,7 @@
 """Time and randomness, injected.
 
-Decisions are pure functions over snapshots; what they need to know about time and new names comes through these seams,
-so that a test can hold the clock and name the uuids.
+Decisions are pure functions over snapshots; time and new names reach them through these seams, so that a test can hold
+the clock and name the uuids.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class Clock(Protocol):
     """Two clocks: one for leases, one for people."""
 
     def lease_time(self) -> float:
-        """Seconds on a clock that goes on while the machine sleeps and never jumps.
+        """Seconds on a clock that continues while the machine sleeps and never jumps.
 
-        While a hypervisor pauses the machine (snapshot, live migration, ``virsh suspend``) it may stand still.
+        While a hypervisor pauses the machine (snapshot, live migration, ``virsh suspend``) it may stop.
         """
 
     def now(self) -> datetime:
@@ -33,7 +33,7 @@ class SystemClock:
     """The real clocks.
 
     ``CLOCK_BOOTTIME`` counts the time in which the kernel itself was suspended, ``CLOCK_MONOTONIC`` does not. Neither
-    counts what the kernel does not know of: when a hypervisor stops the virtual processors, the guest's clocks may stop
+    counts pauses unknown to the kernel: when a hypervisor stops the virtual processors, the guest's clocks may stop
     with them. The wall clock shows that only once something corrects it (a guest agent, NTP); the lease checks it
     (``coordination.lease``).
     """

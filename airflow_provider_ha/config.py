@@ -1,4 +1,4 @@
-"""How to reach one cluster: ZooKeeper, storage, timings. Validated once, then passed around as a value."""
+"""The access to a cluster: ZooKeeper, storage, timings. Validated once, then passed around as a value."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = ["HaConfig", "HdfsOptions", "Retention", "S3Options", "Timings", "TlsO
 
 
 class TlsOptions(BaseModel):
-    """How to talk TLS to ZooKeeper. Paths of PEM files on the host that connects.
+    """TLS for the connection to ZooKeeper. Paths of PEM files on the connecting host.
 
-    :param ca_file: Certificates that may have signed the servers', and no others; without it the system's own ones.
-    :param cert_file: Our certificate, for servers that ask for one (mutual TLS).
+    :param ca_file: The only certificates that may have signed the servers'; by default the system's.
+    :param cert_file: Our certificate, for servers that require one (mutual TLS).
     :param key_file: Its key.
     :param key_password: Password of the key.
-    :param check_hostname: Whether a server's certificate must be for the name that it was connected by.
+    :param check_hostname: Whether a server's certificate must match the name that was used to connect.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,7 +55,7 @@ class TlsOptions(BaseModel):
     def check_files(self) -> None:
         """Assert that every file can be read on this host.
 
-        :raises ConfigurationError: With the first one that cannot.
+        :raises ConfigurationError: A file is unreadable; names the first.
         """
         for field in ("ca_file", "cert_file", "key_file"):
             path = getattr(self, field)
@@ -67,7 +67,7 @@ class TlsOptions(BaseModel):
 
 
 class S3Options(BaseModel):
-    """How to reach an S3 endpoint; credentials left out come from boto3's own chain."""
+    """Access to an S3 endpoint; credentials left out come from boto3's own chain."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,18 +79,18 @@ class S3Options(BaseModel):
 
     @classmethod
     def from_env(cls) -> S3Options:
-        """Return what boto3 finds by itself, and the region that the environment names (boto3 has the endpoint's)."""
+        """Return boto3's own settings, and the region that the environment names (boto3 reads the endpoint itself)."""
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         return cls(region=region) if region else cls()
 
 
 class HdfsOptions(BaseModel):
-    """How this package reaches HDFS: over WebHDFS, while Spark uses Hadoop's own protocol.
+    """This package's access to HDFS: over WebHDFS, while Spark uses Hadoop's own protocol.
 
     :param namenodes: URLs of the web servers of all name nodes: ``("http://nn1:9870", "http://nn2:9870")``; as text
-        with commas between. By default port 9870 of the host in the work root. A work root that begins with the logical
-        name of a nameservice needs them.
-    :param user: Who owns the files: the user of the drivers. By default ``HADOOP_USER_NAME``, else the user of this
+        separated by commas. By default port 9870 of the host in the work root. Required for a work root that begins
+        with the logical name of a nameservice.
+    :param user: Owner of the files: the user of the drivers. By default ``HADOOP_USER_NAME``, else the user of this
         process.
     :param ca_file: PEM file of the authorities that may have signed the certificates of ``https`` servers.
     """
@@ -129,15 +129,15 @@ class HdfsOptions(BaseModel):
 
 
 class Retention(BaseModel):
-    """How long the records of runs are kept that are over. A run goes when both limits say so; the newest two never go.
+    """Retention of the records of finished runs. A run is removed if both limits allow it; the newest two always stay.
 
-    :param runs: How many runs of a job stay, of any age.
-    :param days: For how long a run stays in any case after its end. A task that comes again in this time finds its run.
+    :param runs: Number of runs of a job that stay, of any age.
+    :param days: Days that a run stays in any case after its end. A task that is retried in this time finds its run.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    # Two: what the newest run has left is told apart from what runs before it have left by the end of the one before.
+    # Two: at the end of the previous run, its remains are distinguished from the newest run's.
     runs: int = Field(default=100, ge=2, le=10_000)
     days: float = Field(default=7.0, ge=1, le=3650)
 
@@ -159,7 +159,7 @@ ENVIRONMENT = {  # field -> variable
 
 
 class HaConfig(BaseModel):
-    """One cluster and how to reach it. Roots are read letter by letter (``uris``): they have no escapes.
+    """A cluster and the access to it. Roots are read literally (``uris``): they have no escapes.
 
     :param zookeeper: Hosts of the ensemble: ``"zk1:2181,zk2:2181"``; a chroot may follow: ``"zk1:2181,zk2:2181/prod"``.
     :param storage_root: URI of blobs, graphs and records: ``file:///shared/ha`` or ``s3://bucket/prefix``.
@@ -167,21 +167,21 @@ class HaConfig(BaseModel):
     :param root: Root znode of all clusters.
     :param work_root: URI of working directories, pins and savepoints; only needed when *storage_root* is no file URI.
         On ``s3://`` it has a separate prefix; on ``s3://`` and ``hdfs://namenode:8020/path`` *home_root* is needed.
-    :param home_root: ``file:`` URI of what drivers keep on their host, logs and downloaded files; by default the work
+    :param home_root: ``file:`` URI of the drivers' files on their host, logs and downloaded files; by default the work
         root.
-    :param chroot: Node of the ensemble that everything lies below, ``/prod``; it must exist.
-    :param digest_auth: ``user:password`` for ZooKeeper; when given, every node is protected by it.
-    :param digest_auth_also: A second ``user:password`` beside *digest_auth*, while a password is changed: the session
-        is both, and every node is protected by both.
-    :param sasl_auth: ``user:password`` for SASL (DIGEST-MD5); when given, every node is protected by it.
-    :param tls: When given, ZooKeeper is talked to by TLS only.
+    :param chroot: Node of the ensemble that contains all others, ``/prod``; it must exist.
+    :param digest_auth: ``user:password`` for ZooKeeper; when given, it protects every node.
+    :param digest_auth_also: A second ``user:password`` in addition to *digest_auth*, while a password is changed: the
+        session has both, and both protect every node.
+    :param sasl_auth: ``user:password`` for SASL (DIGEST-MD5); when given, it protects every node.
+    :param tls: When given, the connection to ZooKeeper uses only TLS.
     :param s3: Options for ``s3://`` roots.
     :param hdfs: Options for an ``hdfs://`` work root.
     :param engines: Options of engines for all jobs, by the engine's name: ``{"local": {"spark_home": "/opt/spark"}}``.
         A job's own ``engine_options`` win.
-    :param history_server: URL of Spark's history server, ``http://history:18080``, which links of ended drivers lead
-        to. What it shows is up to the event logs of the jobs (``spark.eventLog.enabled``).
-    :param retention: How long the records of runs are kept that are over.
+    :param history_server: URL of Spark's history server, ``http://history:18080``, the target of ended drivers' links.
+        Its content depends on the event logs of the jobs (``spark.eventLog.enabled``).
+    :param retention: Retention of the records of finished runs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -207,7 +207,7 @@ class HaConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _split_chroot(cls, values: Any) -> Any:
-        """Take a chroot off the hosts, so that these are servers and nothing else everywhere in the code."""
+        """Take a chroot off the hosts, so that these are only servers everywhere in the code."""
         if not isinstance(values, dict) or "/" not in str(values.get("zookeeper", "")):
             return values
         hosts, _, path = str(values["zookeeper"]).partition("/")
@@ -280,7 +280,7 @@ class HaConfig(BaseModel):
     @field_validator("engines", mode="before")
     @classmethod
     def _engines(cls, value: Any) -> Any:
-        """Take the text of a form field or of a variable as well."""
+        """Also accept the text of a form field or of a variable."""
         if not isinstance(value, str):
             return value
         try:
@@ -305,22 +305,20 @@ class HaConfig(BaseModel):
         storage, work = self.storage_root, self.work_root
         if work is None and not storage.startswith("file:"):
             raise ValueError(
-                "it is not said where jobs work; give work_root beside an s3:// storage root: a file:// URI, an "
+                "there is no place for working directories; an s3:// storage root needs a work_root: a file:// URI, an "
                 "hdfs:// URI, or an s3:// URI with a separate prefix"
             )
         if work is not None and not work.startswith("file:") and _overlap(storage, work):
-            raise ValueError(
-                f"work_root {work!r} and storage_root {storage!r} lie in each other; give each a separate prefix"
-            )
+            raise ValueError(f"work_root {work!r} and storage_root {storage!r} are nested; give each a separate prefix")
         home = self.home_root or work or storage
         if not home.startswith("file:"):
             raise ValueError(
-                "a driver keeps logs and files on its host; give home_root as a file:// URI beside an s3:// or "
+                "a driver keeps logs and files on its host; give home_root as a file:// URI for an s3:// or "
                 "hdfs:// work_root"
             )
 
     def __hash__(self) -> int:
-        """Of what tells clusters apart; options of engines are mappings, which have no hash."""
+        """Hash of the identifying fields of a cluster; options of engines are mappings, which have no hash."""
         return hash((self.zookeeper, self.storage_root, self.cluster_id))
 
     @property
@@ -335,7 +333,7 @@ class HaConfig(BaseModel):
 
     @property
     def home_path(self) -> Path:
-        """Directory of what a driver keeps on its host: logs, downloaded files. It need not be seen elsewhere."""
+        """Directory of a driver's files on its host: logs, downloaded files. Other hosts need not see it."""
         if self.home_root is None:
             return self.work_path
         return Path(split(self.home_root).path) / self.cluster_id
@@ -411,11 +409,11 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Return the TLS options that are meant; ``None`` for a connection in clear. A switch left out never means clear.
+    """Return the intended TLS options; ``None`` for an unencrypted connection, which needs an explicit switch.
 
-    :param switch: Whether to talk TLS, as the user wrote it; empty when it was left out.
+    :param switch: Whether to use TLS, as the user wrote it; empty when it was left out.
     :param settings: The other TLS options.
-    :param name: What the switch is called, for the error.
+    :param name: Name of the switch, for the error.
     :raises ConfigurationError: The switch is off and there are options, or it is neither on nor off.
     """
     if switch in (None, ""):

@@ -6,11 +6,11 @@ never a matter of the message. Foreign exceptions are translated at one place pe
 the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
 
     HaError
-    |- ConfigurationError                what the user wrote cannot work
+    |- ConfigurationError                the user's input cannot work
     |- CoordinationError
     |  |- NotConnectedError              (retry) no ZooKeeper server answered
     |  |- OutcomeUnknownError            (retry after reading back) sent, but no answer came
-    |  |- NodeMissingError | NodeExistsError | VersionConflictError      a transaction was rejected, nothing was changed
+    |  |- NodeMissingError | NodeExistsError | VersionConflictError      a transaction was rejected, without effect
     |  `- LeadershipError
     |     |- LeadershipLostError         the lease ran out or the session ended
     |     |- LeadershipUnavailableError  another process leads and does not give way
@@ -18,21 +18,21 @@ the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
     |- StorageError
     |  |- ObjectMissingError             it is not there
     |  |- ObjectExistsError              a conditional write lost the race
-    |  `- StorageUnavailableError        (retry) it could not be read or written: says nothing about what is there
-    |- RecordCorruptError                a record was read, but it is not what was written
+    |  `- StorageUnavailableError        (retry) it could not be read or written; existence stays unknown
+    |- RecordCorruptError                a record was read, but differs from the written one
     |  `- RecordTooNewError              a newer release wrote it
     |- CheckpointError
     |  |- CheckpointCorruptError         known bad, with the file and the reason
-    |  |- CheckpointMissingError         there is none, or not that one
+    |  |- CheckpointMissingError         it is missing, or not the named one
     |  |- RestoreRefusedError            the plan is not SAFE and no request accepts it by name
-    |  `- RestoreUnknownError            (retry) what a source or a sink has could not be found out
+    |  `- RestoreUnknownError            (retry) the content of a source or a sink is undetermined
     `- JobError
        |- UnknownJobError
-       |- JobStateError                  the job is not in a state that allows this
-       |  `- DecisionNeededError         the run goes on only after a decision of its user, which the message names
+       |- JobStateError                  the state of the job does not allow the request
+       |  `- DecisionNeededError         the run continues only after a decision of its user, which the message names
        |- LogMissingError                the log of a driver is not on this host
        |- ApplicationRefusedError        the user's script cannot be made highly available as it is
-       `- OperationFailedError           the driver was asked, and said why it could not
+       `- OperationFailedError           the driver reported why it failed
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ __all__ = [
 class HaError(Exception):
     """Root of all errors of this package.
 
-    The text of an error says what is wrong, with which object, and what to do next.
+    The text of an error names the problem, the object, and the next step.
 
-    :param message: What is wrong and with which object, as one sentence without a final stop.
-    :param next_step: What the reader can do about it, as one sentence without a final stop.
+    :param message: The problem and its object, as one sentence without a final stop.
+    :param next_step: The reader's possible action, as one sentence without a final stop.
     """
 
     retryable: ClassVar[bool] = False
@@ -95,7 +95,7 @@ class HaError(Exception):
 
 
 class ConfigurationError(HaError, ValueError):
-    """What the user wrote cannot work: a wrong URI, an unreachable timing, a missing option."""
+    """The user's input cannot work: a wrong URI, an unreachable timing, a missing option."""
 
 
 class CoordinationError(HaError):
@@ -160,13 +160,13 @@ class ObjectExistsError(StorageError):
 
 
 class StorageUnavailableError(StorageError):
-    """The store could not be read or written. Says nothing about what is there: nothing may be deleted for it."""
+    """The store could not be read or written. The existence of objects stays unknown: never delete because of it."""
 
     retryable = True
 
 
 class RecordCorruptError(HaError):
-    """A record was read, but it is not what was written: wrong checksum, not JSON, unknown version."""
+    """A record was read, but differs from the written one: wrong checksum, not JSON, unknown version."""
 
 
 class RecordTooNewError(RecordCorruptError):
@@ -180,8 +180,8 @@ class CheckpointError(HaError):
 class CheckpointCorruptError(CheckpointError):
     """A checkpoint is known to be bad.
 
-    :param path: The file that is bad, relative to the checkpoint.
-    :param reason: What was expected and what was found.
+    :param path: The bad file, relative to the checkpoint.
+    :param reason: The expected and the actual content.
     """
 
     def __init__(self, path: str, reason: str, *, next_step: str = "") -> None:
@@ -190,16 +190,16 @@ class CheckpointCorruptError(CheckpointError):
         super().__init__(f"checkpoint file {path!r} is bad: {reason}", next_step=next_step)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # It goes from one process to another: an exception is made again from what its base was given.
+        # Passed between processes: an exception is rebuilt from the arguments of its base.
         return partial(type(self), next_step=self.next_step), (self.path, self.reason)
 
 
 class CheckpointMissingError(CheckpointError):
-    """There is no checkpoint, or not the one that was named."""
+    """There is no checkpoint, or not the named one."""
 
 
 class RestoreUnknownError(CheckpointError):
-    """What a source or a sink still has could not be found out: nothing is known about the restore."""
+    """The content of a source or a sink could not be determined, so the consequences of the restore are unknown."""
 
     retryable = True
 
@@ -213,20 +213,20 @@ class JobError(HaError):
 
 
 class UnknownJobError(JobError):
-    """No job of that id is known in this cluster.
+    """The job id is unknown in this cluster.
 
-    :ivar known: Ids of those that are.
+    :ivar known: The known ids.
     """
 
     known: tuple[str, ...] = ()
 
 
 class JobStateError(JobError):
-    """The job is not in a state that allows what was asked."""
+    """The state of the job does not allow the request."""
 
 
 class DecisionNeededError(JobStateError):
-    """A lost run cannot go on by itself without a risk for its output: its user has to decide what it goes on from."""
+    """A lost run cannot continue without a risk for its output: its user has to choose the starting point."""
 
 
 class LogMissingError(JobError):
@@ -238,4 +238,4 @@ class ApplicationRefusedError(JobError):
 
 
 class OperationFailedError(JobError):
-    """The driver was asked for an operation and said why it could not do it."""
+    """The driver received the request for an operation and reported why it failed."""

@@ -115,7 +115,7 @@ def _cluster_fields() -> dict[str, Any]:
         "work_root": _text(
             _CLUSTER,
             "Work root",
-            "file://, s3:// or hdfs:// URI of working directories; needed beside an s3:// storage root",
+            "file://, s3:// or hdfs:// URI of working directories; required for an s3:// storage root",
         ),
         "cluster_id": _text(
             _CLUSTER, "Cluster id", "Namespace of the jobs: one environment in one site", default="default"
@@ -124,7 +124,7 @@ def _cluster_fields() -> dict[str, Any]:
         "home_root": _text(
             _CLUSTER,
             "Home root",
-            "file:// URI of what drivers keep on their host; needed beside an s3:// or hdfs:// work root",
+            "file:// URI of the drivers' files on their host; required for an s3:// or hdfs:// work root",
         ),
         "engines": _text(
             _CLUSTER,
@@ -191,10 +191,10 @@ def _zookeeper_fields() -> dict[str, Any]:
         "tolerate_suspended": _flag(
             _ZOOKEEPER,
             "Tolerate interruptions",
-            "Off: a leader gives up at once when its connection is interrupted",
+            "Off: a leader gives up immediately when its connection is interrupted",
             default=True,
         ),
-        "chroot": _text(_ZOOKEEPER, "Chroot", "Node of the ensemble that everything lies below, /prod; it must exist"),
+        "chroot": _text(_ZOOKEEPER, "Chroot", "Node of the ensemble that contains all others, /prod; it must exist"),
         "auth_scheme": _text(
             _ZOOKEEPER,
             "Login is for",
@@ -223,7 +223,7 @@ def _tls_fields() -> dict[str, Any]:
 
 
 def _ui_field_behaviour() -> dict[str, Any]:
-    """Return how the standard fields look. Only they are open at once: both that are required are among them."""
+    """Return the appearance of the standard fields. Only they are visible initially, including the required ones."""
     return {
         "hidden-fields": ["port", "extra"],  # each host may have its own port
         "relabeling": {

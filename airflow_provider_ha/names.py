@@ -1,7 +1,7 @@
-"""Which names may become znodes and paths.
+"""Checks names before they become znodes and paths.
 
-A job id is a directory, a znode and a word in messages. Names that come from users or from storage are checked here
-before they become any of these.
+A job id is a directory, a znode and a word in messages. Names from users or from storage are checked here before such a
+use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_provider_ha.query_names import RESERVED, is_query_directory
 # Children of the cluster node that are not jobs.
 RESERVED_JOB_IDS = frozenset({"resource_manager_lock", "to_delete", "quarantine", "zookeeper"})
 
-SHORT_NAME = 40  # characters: what fits into a column, and into what a person copies
+SHORT_NAME = 40  # characters: fits into a column, and is short enough to copy by hand
 SAVEPOINT_ID_LIMIT = 128 - len("savepoint-")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
@@ -38,7 +38,7 @@ def check_name(name: str, what: str) -> str:
     """Return *name* when it is safe as a znode and as a file name.
 
     :param name: The name to check.
-    :param what: What it names, for the error: ``"job id"``, ``"query name"``.
+    :param what: Its role, for the error: ``"job id"``, ``"query name"``.
     :raises ConfigurationError: It is not a safe name.
     """
     if not _NAME.fullmatch(name) or ".." in name:
@@ -50,14 +50,14 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_query(written: str) -> str:
-    """Return how a query is written in a record, when that is safe as a file name.
+    """Return the written form of a query in a record, when it is safe as a file name.
 
-    :raises ConfigurationError: No query is written so.
+    :raises ConfigurationError: It is not the written form of a query.
     """
     if written in RESERVED:
         raise ConfigurationError(f"query name {written!r} is reserved", next_step="Give the query another name")
     if not is_query_directory(written):
-        raise ConfigurationError(f"query name {written!r} of a record is not one that this package writes")
+        raise ConfigurationError(f"query name {written!r} of a record is not in the form that this package writes")
     return written
 
 
@@ -76,9 +76,9 @@ def check_savepoint_id(savepoint_id: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return a safe name in at most 40 characters: a longer one keeps its beginning, and a digest of all of it.
+    """Return a safe name in at most 40 characters: a longer one keeps its beginning, and gets a digest of the whole.
 
-    One name has one short name, so what is made under it is found again.
+    A name always has the same short name, so objects made under it are found again.
     """
     if len(name) <= SHORT_NAME:
         return name
@@ -95,6 +95,6 @@ def safe_segment(text: str) -> str:
 
 
 def task_request(dag_id: str, run_id: str, task_id: str, map_index: int | None = None) -> str:
-    """Return the id of what a task of one DAG run asks for: safe as a znode, and the same for every try of it."""
+    """Return the id of a task's request in a DAG run: safe as a znode, and the same for every try of the task."""
     index = "" if map_index is None or map_index < 0 else f"/{map_index}"
     return safe_segment(f"{dag_id}/{run_id}/{task_id}{index}")

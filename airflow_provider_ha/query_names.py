@@ -1,8 +1,8 @@
-"""The name of a query as its script has it, and as it names directories and records.
+"""The name of a query in its script, and its written form in directories and records.
 
-Spark takes any text. What is safe as a file name stays as it is; another text is written with ``~`` and the bytes of
-each unsafe character, as ``Flattened~20Orders``. No safe name holds ``~``, so two names never become one, also where
-one looks as the other is written. A very long one keeps its beginning and gets a digest of all of it.
+Spark accepts any text. A name that is safe as a file name stays unchanged; other text is written with ``~`` and the
+bytes of each unsafe character, as ``Flattened~20Orders``. Safe names contain no ``~``, so two names never share a form,
+even if one looks like the other's form. A very long name keeps its beginning and gets a digest of the whole.
 
 People read the script's own name: :func:`shown` puts it into a text.
 """
@@ -13,7 +13,7 @@ import hashlib
 import re
 
 
-# What lies beside the directories of the queries.
+# Neighbours of the queries' directories.
 RESERVED = frozenset({"sinks", "manifest.json"})
 
 _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
@@ -32,7 +32,7 @@ class QueryDirectory(str):
 
 
 def query_directory(name: str) -> QueryDirectory:
-    """Return how the query of that name is written in directories and records; the same for every start."""
+    """Return the query's written form in directories and records; the same for every start."""
     if isinstance(name, QueryDirectory):
         return name
     if _SAFE.fullmatch(name) and ".." not in name and name not in RESERVED:
@@ -47,7 +47,7 @@ def query_directory(name: str) -> QueryDirectory:
 
 
 def is_query_directory(written: str) -> bool:
-    """Whether a text is how some query is written, and safe as a file name."""
+    """Return whether a text is the written form of some query, and safe as a file name."""
     if "~" not in written:
         return bool(_SAFE.fullmatch(written)) and ".." not in written and written not in RESERVED
     return bool(_WRITTEN.fullmatch(written)) and len(written) <= _LONGEST and ("~~" in written or _is_exact(written))

@@ -1,7 +1,7 @@
-"""Versioned, checksummed JSON: the form of everything that lies in ZooKeeper or storage.
+"""Versioned, checksummed JSON: the form of all records in ZooKeeper and storage.
 
-Never pickle. A record read back is either exactly what was written or a ``RecordCorruptError`` that names where it came
-from. Old versions stay readable: a field that is added gets a default, a field is never renamed.
+Never pickle. A record read back is either exactly the written one or a ``RecordCorruptError`` that names its source.
+Old versions stay readable: an added field gets a default, a field is never renamed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Model(BaseModel):
 
 
 class Record(Model):
-    """A value that is written by itself, with its kind, its version and a checksum.
+    """A stand-alone record, with its kind, its version and a checksum.
 
-    :cvar kind: Name of the record in its JSON; what is read under another name is refused.
-    :cvar format_version: Version that this code writes, and the highest one that it reads.
+    :cvar kind: Name of the record in its JSON; a record with another name is refused.
+    :cvar format_version: Version that this code writes, and the highest version that it reads.
     """
 
     kind: ClassVar[str]
@@ -43,9 +43,9 @@ class Record(Model):
     def from_bytes(cls, data: bytes, *, source: str) -> Self:
         """Read a record.
 
-        :param data: What was found.
-        :param source: Where it was found, for the error.
-        :raises RecordCorruptError: It is not what was written, or a newer release wrote it.
+        :param data: Its content.
+        :param source: Its location, for the error.
+        :raises RecordCorruptError: It differs from the written one, or a newer release wrote it.
         """
         try:
             envelope = json.loads(data)

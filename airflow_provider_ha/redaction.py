@@ -1,7 +1,7 @@
 """Secrets in texts that leave a process: reasons, messages and errors that end up in ZooKeeper, files and task logs.
 
-A script's exception holds what the script gave to a library: a JDBC URL with its password, an option, a token. Two
-things are replaced: values that this process knows to be secret, and what stands where secrets stand.
+A script's exception holds the script's arguments to a library: a JDBC URL with its password, an option, a token. Two
+kinds are replaced: values that this process knows to be secret, and text in the positions of secrets.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pydantic import BaseModel, SecretStr
 
 
 HIDDEN = "***"
-_LOOKED_AT = 50_000  # characters: a reason keeps 2000 of them
-_SHORT = 6  # characters: a shorter secret is replaced only where it stands alone, else it would take words apart
+_LOOKED_AT = 50_000  # characters: a reason keeps the first 2000
+_SHORT = 6  # characters: a shorter secret is replaced only as a whole word, or it would split other words
 _WORDS = (
     r"pass(?:word|wd|phrase)|pwd|secret|token|credentials?|signature"
     r"|(?:access|account|api|private|secret|shared)[._-]?key|(?<![a-z])sig"
@@ -68,7 +68,7 @@ _known: set[str] = set()
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return *text* without secrets; long texts are cut. Pure.
 
-    :param secrets: Values that are secret wherever they stand, also as a part of a URL.
+    :param secrets: Values that are secret anywhere, also as a part of a URL.
     """
     text = text[:_LOOKED_AT]
     forms = {form for secret in secrets if secret for form in (secret, quote(secret, safe=""), quote_plus(secret))}
@@ -83,7 +83,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def secrets_of(model: BaseModel) -> set[str]:
-    """Return every secret value of a model and of the models in it; of ``user:password`` the password as well."""
+    """Return every secret value of a model and its nested models; for ``user:password`` also the password."""
     found: set[str] = set()
     for name in type(model).model_fields:
         value = getattr(model, name)
@@ -96,9 +96,9 @@ def secrets_of(model: BaseModel) -> set[str]:
 
 
 def secret_values(named: Mapping[str, str]) -> set[str]:
-    """Return the values of a conf or an environment whose names say that they are secret.
+    """Return the values of a conf or an environment whose names indicate a secret.
 
-    Of ``user:password`` of a schema registry, the password as well.
+    For ``user:password`` of a schema registry, also the password.
     """
     found = {
         name: value
@@ -115,7 +115,7 @@ def remember(secrets: Iterable[str]) -> None:
 
 
 def public(text: str) -> str:
-    """Return *text* as it may leave this process: without secrets, those of :func:`remember` included."""
+    """Return *text* as it may leave this process: without secrets, including the values of :func:`remember`."""
     return redact(text, _known)
 
 

@@ -1,4 +1,4 @@
-"""How long each process may rely on what it knows (design, contract 3): figures that are checked to fit together."""
+"""The time for which each process may rely on its knowledge (design, contract 3): figures checked for consistency."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Timings"]
 
 
 class Timings(BaseModel):
-    """How long each process may rely on what it knows (design, contract 3).
+    """The time for which each process may rely on its knowledge (design, contract 3).
 
     :param session_timeout: T, seconds: after this ZooKeeper releases the lock of a silent leader.
     :param heartbeat_interval: h, seconds between two guarded writes of the leader.
@@ -67,8 +67,8 @@ class Timings(BaseModel):
     def check_tick(self, tick: float) -> None:
         """Assert that half a tick of the servers is no longer than a heartbeat.
 
-        A follower reports its clients to the leader twice a tick; the lease counts from the last heartbeat but one
-        because of that, and would be too long if a report could be older than a heartbeat.
+        A follower reports its clients to the leader twice a tick. Therefore the lease counts from the last heartbeat
+        but one, and would be too long if a report could be older than a heartbeat.
 
         :param tick: ``tickTime`` of the servers, seconds.
         :raises ConfigurationError: It is longer.

@@ -1,8 +1,8 @@
 """Names of places: a path of this host, or ``file:``, ``s3:`` and ``hdfs:`` URIs. One rule, which is Hadoop's.
 
-What follows scheme and authority is the path itself, letter by letter: it has no escapes, no query and no fragment. The
-directory ``file:///data/a%20b`` has a percent sign in its name, for Spark as well as here. Spark's logs differ: what
-they hold is encoded (:func:`of_log`). So is what spark-submit takes in its lists (:func:`list_item`).
+The text after scheme and authority is the literal path: it has no escapes, no query and no fragment. The directory
+``file:///data/a%20b`` has a percent sign in its name, for Spark and for this package. Spark's logs differ: their names
+are encoded (:func:`of_log`), as are the names in spark-submit's lists (:func:`list_item`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def list_item(path: Path) -> str:
         if len(found) > 1:
             raise ConfigurationError(
                 f"spark-submit cannot tell {found[0]!r} from {found[1]!r}",
-                next_step="Rename one of the directories: a '?', '[' or ']' stands for any signs there",
+                next_step="Rename one of the directories: '?', '[' and ']' are wildcards there",
             )
     return Path(_UNSAID.sub("*", _ESCAPED.sub(r"\\\1", str(path)))).as_uri()
 

@@ -25,9 +25,9 @@ def config(storage_root: str, **roots: Any) -> HaConfig:
         ("s3://b/ha", {}, "give work_root beside an s3:// storage root"),
         ("s3://b/ha", {"work_root": "s3://b/live"}, "give home_root as a file:// URI"),
         ("s3://b/ha", S3_WORK | {"home_root": "s3://b/home"}, "give home_root as a file:// URI"),
-        ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha"}, "lie in each other"),
-        ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha/live"}, "lie in each other"),
-        ("s3://b/ha/blobs", S3_WORK | {"work_root": "s3://b/ha"}, "lie in each other"),
+        ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha"}, "are nested"),
+        ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha/live"}, "are nested"),
+        ("s3://b/ha/blobs", S3_WORK | {"work_root": "s3://b/ha"}, "are nested"),
     ],
 )
 def test_roots_that_cannot_work_are_refused_with_what_to_give(storage: str, roots: Any, reason: str) -> None:
