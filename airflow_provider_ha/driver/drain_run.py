@@ -1,6 +1,6 @@
 """The second run of the script when a job is terminated: each query executes one batch that closes all windows.
 
-It works in a fork of the stopped directory, so the exact checkpoint before it stays unchanged.
+It works in a fork of the stopped directory, so the sharp checkpoint before it stays unchanged.
 ``checkpoints.working.drain`` has written the entry to execute there; the script's own triggers are ignored.
 """
 

@@ -131,7 +131,7 @@ class Ending:
         self.way_out.leave(ExitCode.FAILED, str(refusal), failure=failure_of_driver(refusal))
 
     def _finish(self) -> NoReturn:
-        """The script has ended well: take an exact checkpoint, and finish the run.
+        """The script has ended well: take a sharp checkpoint, and finish the run.
 
         A query that the run was restored with, and that its script never started, is no longer part of the script and
         is dropped, only here. Queries that the run itself has started stay, whether or not they came back.

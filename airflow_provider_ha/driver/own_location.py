@@ -102,4 +102,4 @@ class OwnLocations:
             found = (name for name in queries(tree) if name != query and progress(tree / name).committed >= 0)
             return {name: f"{place}/{name}" for name in found}
         except (HaError, OSError):
-            return {}  # a named one exists, and its adoption reports the missing ones
+            return {}  # the own location is known, and its adoption reports the missing ones

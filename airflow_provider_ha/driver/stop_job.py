@@ -1,4 +1,4 @@
-"""A stop: every query at a batch boundary, an exact checkpoint, then the end of the run.
+"""A stop: every query at a batch boundary, a sharp checkpoint, then the end of the run.
 
 A failed stop leaves the job running. Ended queries cannot be restarted under a script that assumes that they still run.
 So a failure after the first stopped query means: the operation is FAILED, the driver ends without a result, and the

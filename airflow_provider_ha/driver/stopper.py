@@ -154,7 +154,7 @@ def _stop_aside(handle: Any) -> None:
     try:
         handle._jsq.stop()  # noqa: SLF001  # pyspark's own is patched
     except Exception as error:  # noqa: BLE001  # py4j: the script's end may have ended the JVM already
-        log.debug("a look at rows could not be stopped: %s", error)
+        log.debug("a display query could not be stopped: %s", error)
 
 
 def stop_together(queries: Sequence[StartedQuery], timeout: float) -> list[StopReport]:
