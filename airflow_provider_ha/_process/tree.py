@@ -175,7 +175,7 @@ class ProcessTree:
                     continue
                 except psutil.AccessDenied:
                     if process.pid not in denied:
-                        log.warning("process %d may not be killed by this user: its end is waited for", process.pid)
+                        log.warning("process %d may not be killed by this user: waiting for its end", process.pid)
                     denied.add(process.pid)
             if time.monotonic() > remind:
                 log.warning("still waiting for the death of %s", [process.pid for process in alive])

@@ -115,7 +115,7 @@ class LeaderRetrieval:
             try:
                 self.look()
             except CoordinationError as error:
-                _log.info("the leader of %s cannot be found out: %s", self._lock.label, error)
+                _log.info("the leader of %s cannot be determined: %s", self._lock.label, error)
             self._changed.wait(self._poll)
 
     def _announce(self, node: Node | None, *, again: bool = False) -> None:

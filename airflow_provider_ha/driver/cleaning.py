@@ -67,7 +67,7 @@ class Cleaning:
         except LeadershipError:
             raise
         except (HaError, OSError) as error:
-            log.warning("what earlier submissions have left stays; the next driver tries again: %s", error)
+            log.warning("the remains of earlier submissions stay; the next driver tries again: %s", error)
         return True
 
     def _collect(self, more: Callable[[], bool]) -> bool:

@@ -64,7 +64,7 @@ class DriverContext:
         if found is None:
             raise JobStateError(
                 f"query {query!r} of job {self.job_id!r} has no id before it is started",
-                next_step="Ask for it inside of its foreachBatch function, with the name of the query",
+                next_step="Call query_id() inside the query's foreachBatch function, with its name",
             )
         return found
 

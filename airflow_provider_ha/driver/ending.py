@@ -158,7 +158,7 @@ class Ending:
         self.parts.recorder.stop()
         self.parts.housekeeping.finish(self.led.run.number)
         if self.parts.component is not None:
-            self.parts.component.close("the leadership is given back")
+            self.parts.component.close("the leadership is released")
         self.led.leadership.release()
         self.led.coordinator.close()
         self.spec.home.session.unlink(missing_ok=True)

@@ -35,7 +35,7 @@ def failure_of_run(script: BaseException | None, registry: QueryRegistry, *, mod
     try:
         return _failure_of_run(script, registry, modules)
     except Exception:  # the JVM or the file system may be gone
-        log.exception("why the run failed could not be found out")
+        log.exception("could not determine why the run failed")
         return Failure(error_class=_name(script))
 
 

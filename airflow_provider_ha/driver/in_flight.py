@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 IGNORE_MISSING = "spark.sql.files.ignoreMissingFiles"
 """Spark's own consent to continue without missing input files."""
 BROKER_SECONDS = 5.0
-"""So long a recovery waits for the answer to a question to Kafka."""
+"""Seconds that a recovery waits for an answer from Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class InFlightJudge:
                 case = SinkCase(at.committed, output.state(at.committed, None), top=max(at.planned, at.committed))
                 output.judge_record(case, judgement)
         except StorageUnavailableError as error:
-            log.warning("whether the log of query %s is whole is not known: %s", query, error)
+            log.warning("it is unknown whether the log of query %s is complete: %s", query, error)
         return judgement
 
     def _undecided(self, gone: list[str], other: list[str]) -> DecisionNeededError:
@@ -173,7 +173,7 @@ class InFlightJudge:
                 f"put the input back as it was, or accept that its rows are lost, and {again} continues; Spark itself "
                 "refuses some losses, unless the reader has failOnDataLoss=false"
             )
-        steps += [f"put the log back, and {again} looks again"] if other else []
+        steps += [f"put the log back, and {again} checks again"] if other else []
         return DecisionNeededError(
             f"run {self.run.number} of job {job!r} waits for a decision, because rows may be lost: "
             f"{'; '.join([*gone, *other])}",

@@ -40,7 +40,7 @@ from airflow_provider_ha.redaction import public
 
 log = logging.getLogger(__name__)
 FIGURES_SECONDS = 60.0
-"""Seconds until a status that has nothing new but figures of batches is written again."""
+"""Seconds between two writes of a status in which only figures of batches have changed."""
 TerminalState = Literal[JobState.FINISHED, JobState.CANCELED, JobState.FAILED]
 
 

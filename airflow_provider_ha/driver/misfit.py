@@ -104,7 +104,7 @@ def misfit_of_run(failure: Failure, registry: QueryRegistry, previous: PreviousG
         failed = {query.name: error for query, error in failed_queries(registry.started)}
         return with_misfit(failure, failed.get(failure.query or ""), previous)
     except Exception:  # the JVM may be gone
-        log.exception("whether query %s fits its checkpoint could not be found out", failure.query)
+        log.exception("could not determine whether query %s fits its checkpoint", failure.query)
         return failure
 
 

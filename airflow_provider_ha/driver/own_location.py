@@ -75,7 +75,7 @@ class OwnLocations:
         try:
             committed = self._committed(own)
         except (HaError, OSError) as error:
-            reason = f"which cannot be looked at ({error})"
+            reason = f"which cannot be read ({error})"
         else:
             if committed < 0:
                 log.info("query %s: its own checkpointLocation %s is not used; it holds no batch", query, own)

@@ -192,7 +192,7 @@ class Publisher:
             if all(batch < 0 for batch in self._committed.values()):
                 raise CheckpointMissingError(
                     f"job {self._provenance.job_id!r} has not committed a batch yet",
-                    next_step="Ask again after the first batch",
+                    next_step="Retry after the first batch",
                 )
             if not self._has_news():
                 assert self._last.number is not None  # noqa: S101  # it holds all commits
@@ -266,7 +266,7 @@ class Publisher:
         if waiting > MAX_WAITING:
             raise CheckpointError(
                 f"{waiting} old checkpoints and savepoints wait to be removed, so no new one is taken",
-                next_step="See in the driver's log what hinders the removal",
+                next_step="Find the obstacle to the removal in the driver's log",
             )
 
     def _pinned(self, number: int, reason: CheckpointKind) -> Checkpoint:

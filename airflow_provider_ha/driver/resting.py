@@ -58,7 +58,7 @@ class RestingQuery:
         """
         if self.sink is None:  # guard: unknown-sinks-are-guessed
             raise CheckpointError(
-                f"query {self.name!r} has not been started yet, and an older release did not record where it writes",
+                f"query {self.name!r} has not been started yet, and an older release did not record its output",
                 next_step="Wait until the script has started it",
             )
         return as_it_is(self.sink, self.reach)

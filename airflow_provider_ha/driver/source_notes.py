@@ -80,9 +80,9 @@ class SourceNotes:
             try:
                 ask()
             except HaError as error:
-                log.warning("a checkpoint does not say all of its sources: %s", error)
+                log.warning("a checkpoint does not describe all its sources: %s", error)
             except Exception:
-                log.exception("a checkpoint does not say all of its sources")
+                log.exception("a checkpoint does not describe all its sources")
 
     def _note(self, query: str, topics: frozenset[str]) -> None:
         servers = self._options.kafka_bootstrap.get(own_name(query)) or self._ledger.sources(query).brokers

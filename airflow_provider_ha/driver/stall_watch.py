@@ -101,7 +101,7 @@ class StallWatch:
             members = self._registry.members
             committed = {query.name: progress(query.directory.fresh()).committed for query in members}
         except Exception as error:  # noqa: BLE001  # an unknown state is no stall
-            log.debug("how far the queries are is not known: %s", error)
+            log.debug("the progress of the queries is unknown: %s", error)
             return _Signs()
         return _Signs(waiting, looks, committed, self._registry.begun)
 

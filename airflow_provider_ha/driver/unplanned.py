@@ -63,7 +63,7 @@ class UnplannedRules:
             verdict = Verdict.DUPLICATES_POSSIBLE.value
             raise ApplicationRefusedError(
                 f"{what}; each recovery and each restore gives the sink rows again ({verdict})",
-                next_step=f"Submit with accept_verdicts=['SAFE', {verdict!r}] when that may be, or {_INSTEAD}",
+                next_step=f"Submit with accept_verdicts=['SAFE', {verdict!r}] if that is acceptable, or {_INSTEAD}",
             )
 
 

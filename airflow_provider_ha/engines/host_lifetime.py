@@ -31,7 +31,7 @@ _SPARES_DRIVERS = frozenset({"process", "none"})  # of the values of KillMode
 _ASK_SECONDS = 2.0
 
 Ask = Callable[[str], str]
-"""Name of a unit -> its KillMode; empty when it could not be found out."""
+"""Name of a unit -> its KillMode; empty when unknown."""
 
 
 def refuse_short_lived(env: Mapping[str, str] | None = None) -> None:

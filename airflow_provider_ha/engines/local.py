@@ -169,7 +169,7 @@ class LocalEngine:
             return
         except psutil.AccessDenied as error:
             raise JobStateError(
-                f"the supervisor {local.pid} belongs to user {local.uid}", next_step="Do it as that user"
+                f"the supervisor {local.pid} belongs to user {local.uid}", next_step="Repeat the command as that user"
             ) from error
 
 

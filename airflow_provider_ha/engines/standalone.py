@@ -104,7 +104,7 @@ class StandaloneEngine:
         if target.deploy_mode != "client":
             raise ConfigurationError(
                 f"the standalone engine starts spark-submit on a worker, which has no deploy mode {target.deploy_mode}",
-                next_step="Leave the deploy mode out: the engine is what puts the driver on the cluster",
+                next_step="Leave the deploy mode out: the engine itself runs the driver on the cluster",
             )
         check_options(self.name, target.engine_options, STANDALONE_OPTIONS)
         rest_urls(target.master, engine_options(self.config, target))
@@ -160,7 +160,7 @@ class StandaloneEngine:
                 said.append(str(error))
                 continue
             except AnswerLostError as error:
-                raise OutcomeUnknownError(f"whether a driver was launched is not known: {error}") from error
+                raise OutcomeUnknownError(f"it is unknown whether a driver was launched: {error}") from error
             if answer.success and answer.driver:
                 log.info("%s has taken %s run %d attempt %d as %s", url, *_names(ticket), answer.driver)
                 return blank.model_copy(update={"driver": answer.driver}).handle()
@@ -213,7 +213,7 @@ class StandaloneEngine:
             said.append(f"{url} is {answer.standby}")
         raise JobStateError(
             f"{driver.driver} could not be ended: {'; '.join(said)}",
-            next_step="Do it again once a master is active",
+            next_step="Repeat it once a master is active",
         )
 
     def _settle(self, driver: str, state: str) -> None:

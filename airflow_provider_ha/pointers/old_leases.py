@@ -39,7 +39,7 @@ def clear_leases(coordinator: Coordinator, paths: JobPaths, commit: Commit, cloc
         try:
             commit(*map(Delete, nodes))
         except (NodeMissingError, VersionConflictError) as error:
-            log.info("some leases of %s stay, because one changes at this moment: %s", paths.job_id, error.message)
+            log.info("some leases of %s stay, because another process is changing one: %s", paths.job_id, error.message)
         yield
 
 

@@ -70,7 +70,7 @@ class OrphanCollection:
         try:
             self.collect()
         except (HaError, OSError) as error:
-            log.warning("blobs that nothing names stay until the next collection: %s", error)
+            log.warning("unreferenced blobs stay until the next collection: %s", error)
 
     def begin(self) -> threading.Thread:
         """Start an attempt in a daemon thread."""
@@ -82,4 +82,4 @@ class OrphanCollection:
         try:
             self.attempt()
         except Exception:  # top of a thread: no caller would see it
-            log.exception("blobs that nothing names could not be collected")
+            log.exception("unreferenced blobs could not be collected")

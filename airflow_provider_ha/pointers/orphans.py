@@ -91,7 +91,7 @@ def _delete(store: ObjectStore, seen: ObjectInfo) -> bool:
         log.info("blob %s was renewed or removed since the scan", seen.key)
         return False
     store.delete(seen.key)
-    log.info("blob %s of %d bytes, last used %s, is deleted: nothing names it", seen.key, seen.size, seen.modified)
+    log.info("blob %s of %d bytes, last used %s, is deleted: it is unreferenced", seen.key, seen.size, seen.modified)
     return True
 
 

@@ -67,5 +67,5 @@ def unknown(error: HaError, path: str) -> HaError:
     if isinstance(error, OutcomeUnknownError) or not isinstance(error, _REJECTED):
         return error
     return OutcomeUnknownError(
-        f"whether {path} was written is not known: {error.message}", next_step="Try the same write again"
+        f"{path} may or may not have been written: {error.message}", next_step="Try the same write again"
     )

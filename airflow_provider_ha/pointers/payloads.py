@@ -78,4 +78,4 @@ class Payloads(Generic[P]):
         try:
             self.store.delete(key)
         except StorageError as error:
-            log.warning("payload %s, which nothing refers to, could not be removed: %s", key, error)
+            log.warning("unreferenced payload %s could not be removed: %s", key, error)

@@ -38,7 +38,7 @@ def config_of_machine() -> HaConfig:
         return HaConfig.from_file(Path(file)) if file else HaConfig.from_env()
     except ConfigurationError as error:
         raise ConfigurationError(
-            f"worker {socket.gethostname()} does not say how to reach the cluster: {error.message}",
+            f"worker {socket.gethostname()} has no access to the cluster configured: {error.message}",
             next_step=_next_step(file, error),
         ) from error
     finally:

@@ -226,7 +226,7 @@ def test_servers_that_do_not_know_the_kind_of_credentials_set_no_acl(
     monkeypatch.setattr(coordinator._client, "default_acl", [make_acl("no-such-scheme", "user", all=True)])
     acls = KazooAcls(coordinator)
 
-    with pytest.raises(ConfigurationError, match=rf"no ACL of these credentials for {base}.*digest, sasl"):
+    with pytest.raises(ConfigurationError, match=rf"no ACL with these credentials for {base}.*digest, sasl"):
         acls.put(acls.look([base]))
 
 

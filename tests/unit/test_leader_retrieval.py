@@ -83,4 +83,4 @@ def test_the_announcements_go_on_after_a_read_that_failed(
     with LeaderRetrieval(session, PATHS, lambda node: heard.append(node.data if node else None), poll=0.01):
         wait_until(lambda: heard == [b"epoch 1"], timeout=5, what="the leader")
 
-    assert caplog.text.count("cannot be found out: the fake ensemble could not be reached") == 2
+    assert caplog.text.count("cannot be determined: the fake ensemble could not be reached") == 2

@@ -22,7 +22,7 @@ def config(storage_root: str, **roots: Any) -> HaConfig:
 @pytest.mark.parametrize(
     ("storage", "roots", "reason"),
     [
-        ("s3://b/ha", {}, "give work_root beside an s3:// storage root"),
+        ("s3://b/ha", {}, "an s3:// storage root needs a work_root"),
         ("s3://b/ha", {"work_root": "s3://b/live"}, "give home_root as a file:// URI"),
         ("s3://b/ha", S3_WORK | {"home_root": "s3://b/home"}, "give home_root as a file:// URI"),
         ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha"}, "are nested"),

@@ -153,7 +153,7 @@ def test_the_active_one_of_the_masters_is_given_the_driver(masters: Masters, lau
 def test_a_request_without_an_answer_is_sent_to_no_other_master(
     masters: Masters, launch: Callable[..., Handle]
 ) -> None:
-    with pytest.raises(OutcomeUnknownError, match="whether a driver was launched is not known"):
+    with pytest.raises(OutcomeUnknownError, match="it is unknown whether a driver was launched"):
         launch(masters(LOST, TAKEN))
 
     assert [number for number, _, _ in masters.asked] == [0]

@@ -38,4 +38,4 @@ def test_a_process_that_may_not_be_killed_is_tried_again_and_named_once(tmp_path
 
     assert run.returncode == 0, run.stderr
     warning, pid = run.stdout.splitlines()
-    assert warning == f"process {pid} may not be killed by this user: its end is waited for"
+    assert warning == f"process {pid} may not be killed by this user: waiting for its end"

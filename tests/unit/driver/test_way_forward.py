@@ -132,7 +132,7 @@ def test_a_checkpoint_in_a_store_is_named_as_it_is_adopted(monkeypatch: pytest.M
 
 
 def test_a_location_that_cannot_be_looked_at_is_not_taken_for_an_empty_one() -> None:
-    with pytest.raises(ApplicationRefusedError, match="cannot be looked at") as refused:
+    with pytest.raises(ApplicationRefusedError, match="cannot be read") as refused:
         check(WriterNotes(sink="noop", options={OPTION: "abfss://files@account/chk"}))
 
     assert offered(refused.value.next_step)["start_from"] == {"hourly": "/<copy of abfss://files@account/chk>"}
