@@ -77,7 +77,7 @@ _MISTAKES = frozenset(
         "ZeroDivisionError",
     }
 )
-_ANYTHING = frozenset({"Exception", "RuntimeError"})  # libraries raise them for any reason: count the application's
+_ANYTHING = frozenset({"Exception", "RuntimeError"})  # raised by any library: only the application's own count
 _NO_APPLICATION = frozenset({"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "SystemError"})
 _OF_PYSPARK = re.compile(
     r"pyspark\.errors\.exceptions\.base\.PySpark"

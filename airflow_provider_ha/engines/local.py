@@ -174,7 +174,7 @@ class LocalEngine:
 
 
 def _forget_secrets_of_earlier(config: HaConfig, ticket: Ticket) -> None:
-    """Remove the private file of an abandoned submission whose processes were not: they died without proof."""
+    """Remove the private file that a submission given up without proof of death has not removed itself."""
     if ticket.attempt > 1:
         earlier = ticket.of_next(ticket.attempt - 1, "")
         DriverHome.of(config, earlier).forget_spec()
