@@ -20,7 +20,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.recovery.losses import last_failure
 
 
@@ -32,7 +32,7 @@ class WaitFor(str, Enum):
     NONE = "none"
 
 
-def reached(snapshot: JobSnapshot, run: int, wait_for: WaitFor) -> bool:
+def reached(snapshot: JobStatus, run: int, wait_for: WaitFor) -> bool:
     """Whether a wait for run *run* is over: it is what was waited for, or it has a result. Pure.
 
     A run is up when a leader of it says so: the state of a run without one is that of a driver that is gone.
@@ -51,7 +51,7 @@ def reached(snapshot: JobSnapshot, run: int, wait_for: WaitFor) -> bool:
     return wait_for is WaitFor.RUNNING and led and snapshot.state is JobState.RUNNING
 
 
-def phase_of(snapshot: JobSnapshot) -> str:
+def phase_of(snapshot: JobStatus) -> str:
     """Return what a run that is not up yet does, for people. Pure."""
     leader, status, view = snapshot.leader, snapshot.status, snapshot.run
     attempt = view.newest.submission.attempt if view is not None and view.newest is not None else 0
@@ -62,7 +62,7 @@ def phase_of(snapshot: JobSnapshot) -> str:
     return f"{snapshot.state.value}: epoch {leader.epoch} on {leader.host}{f', {said}' if said else ''}"
 
 
-def with_failure(said: str, snapshot: JobSnapshot, now: datetime) -> str:
+def with_failure(said: str, snapshot: JobStatus, now: datetime) -> str:
     """Return a line of a wait with the last failure of the job, while that is not long over. Pure."""
     last = last_failure(snapshot, HaOptions(), now=now)
     return f"{said} (last failure: {last.sentence})" if last is not None and last.in_a_row else said
@@ -76,7 +76,7 @@ def await_run(
     seconds: float | None,
     by: str,
     tell: Callable[[str, float], None],
-) -> JobSnapshot:
+) -> JobStatus:
     """Wait until a run is what is waited for, or is over.
 
     A server that does not answer is waited for as well: the job goes on without this command.
@@ -88,7 +88,7 @@ def await_run(
     """
     begin = time.monotonic()
 
-    def look() -> JobSnapshot | None:
+    def look() -> JobStatus | None:
         try:
             snapshot = job.snapshot()
             if reached(snapshot, run, wait_for):
@@ -108,7 +108,7 @@ def await_run(
         retry=retry_if_result(lambda found: found is None),
     )
     try:
-        found: JobSnapshot | None = waiting(look)
+        found: JobStatus | None = waiting(look)
     except RetryError:
         found = None
     if found is None:
@@ -119,7 +119,7 @@ def await_run(
     return found
 
 
-def _recovered(job: JobClient, snapshot: JobSnapshot, by: str) -> str:
+def _recovered(job: JobClient, snapshot: JobStatus, by: str) -> str:
     """Submit a lost run again once the delay of its restart strategy is over; return what happens, for people."""
     left = job.delay_left(snapshot)
     if left > 0:

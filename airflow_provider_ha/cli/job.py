@@ -24,7 +24,7 @@ from airflow_provider_ha.jobs.moves import read_moved
 from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.options.site_conf import keys_of, site_defaults
 from airflow_provider_ha.jobs.presence import watched
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.recovery.losses import Losses, losses_of
 from airflow_provider_ha.views.graph import GraphView, graph_view
@@ -198,7 +198,7 @@ def _figures(query: QueryStatus) -> tuple[str | None, str | None, int | None]:
     )
 
 
-def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
+def _losses(client: HaClient, job: JobClient, snapshot: JobStatus) -> Losses:
     # The graph is in storage, which may be away: what ZooKeeper knows is shown all the same.
     try:
         options = job.graph_of(snapshot.run.run).options if snapshot.run is not None else None
@@ -222,7 +222,7 @@ def _site_conf(graph: JobGraph, client: HaClient) -> tuple[str, list[str]] | Non
         return None
 
 
-def _graph(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> GraphView:
+def _graph(client: HaClient, job: JobClient, snapshot: JobStatus) -> GraphView:
     if snapshot.run is None:
         raise UnknownJobError(f"job {job.job_id!r} has no run yet", next_step="Submit it first")
     run = snapshot.run.run

@@ -20,7 +20,7 @@ from airflow_provider_ha.control.administration.stop import UnansweredStop
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import HaError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import Operation, OperationState
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.views.operation import OperationView
 
 
@@ -107,7 +107,7 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
     return found
 
 
-def phase_of(snapshot: JobSnapshot, operation: Operation) -> str:
+def phase_of(snapshot: JobStatus, operation: Operation) -> str:
     """Return what an operation that has no answer yet waits for. Pure."""
     leader, status = snapshot.leader, snapshot.status
     if leader is None:

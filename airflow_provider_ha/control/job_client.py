@@ -39,7 +39,7 @@ from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Blob, JobGraph, Operation, OperationKind, Run
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 
 
 class JobClient:
@@ -73,7 +73,7 @@ class JobClient:
         """The job's savepoints."""
         return stores.savepoint_store(self._job)
 
-    def snapshot(self) -> JobSnapshot:
+    def snapshot(self) -> JobStatus:
         """Read the job.
 
         :raises UnknownJobError: The cluster has no such job.
@@ -130,7 +130,7 @@ class JobClient:
         """Submit the newest run again when its driver is lost (``recovery.recover``)."""
         return recovery.recover(self._job, by=by, wait=wait, run_number=self._acting.run)
 
-    def delay_left(self, snapshot: JobSnapshot) -> float:
+    def delay_left(self, snapshot: JobStatus) -> float:
         """Return the seconds until the newest run may be submitted again (``recovery.delay_left``)."""
         return recovery.delay_left(self._job, snapshot)
 

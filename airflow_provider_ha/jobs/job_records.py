@@ -17,7 +17,7 @@ from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Blob, JobGraph, Run
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.jobs.status import JobStatus, read_status
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -79,12 +79,12 @@ class JobRecords:
         # guard: submission-fenced
         return self.coordinator.commit(*ops) if self.cluster is None else self.cluster.commit(*ops)
 
-    def snapshot(self) -> JobSnapshot:
+    def snapshot(self) -> JobStatus:
         """Read the job.
 
         :raises UnknownJobError: There is no such job.
         """
-        return read_snapshot(self.coordinator, self.paths)
+        return read_status(self.coordinator, self.paths)
 
     def graph(self, blob: Blob) -> JobGraph:
         """Read a job graph from storage; its digest is checked.

@@ -24,7 +24,7 @@ from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.records import Record
 
 
@@ -108,7 +108,7 @@ def watched(coordinator: Coordinator, paths: JobPaths) -> Watched:
     )
 
 
-def warning(snapshot: JobSnapshot, watching: Watched) -> str:
+def warning(snapshot: JobStatus, watching: Watched) -> str:
     """Return what is wrong and what helps when nothing watches a live run; empty when all is well."""
     live = snapshot.run is not None and snapshot.run.result is None
     if not live or watching.sentence:

@@ -24,7 +24,7 @@ from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, JobState
 from airflow_provider_ha.jobs.quarantine import may_end, reason_of
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, assemble, first_reads, in_one_session
+from airflow_provider_ha.jobs.status import JobStatus, assemble, first_reads, in_one_session
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -68,7 +68,7 @@ class JobObservation:
 
     job_id: str
     led: bool = False
-    snapshot: JobSnapshot | None = None
+    snapshot: JobStatus | None = None
     dirty: tuple[int, ...] = ()
     graph: JobGraph | None = None
     quarantined: str | None = None
@@ -130,7 +130,7 @@ def judge(sight: JobObservation) -> Judgement:  # noqa: PLR0911  # one return pe
     return _judge_live(snapshot, snapshot.graph, snapshot.run.run.number)
 
 
-def _judge_ended(sight: JobObservation, snapshot: JobSnapshot, state: JobState) -> Judgement:
+def _judge_ended(sight: JobObservation, snapshot: JobStatus, state: JobState) -> Judgement:
     if sight.led:
         return Judgement(Action.LEAVE, f"{state.value}, and its leader is still there")
     if snapshot.graph is not None:  # guard: stray-pointer-goes
@@ -141,7 +141,7 @@ def _judge_ended(sight: JobObservation, snapshot: JobSnapshot, state: JobState) 
     return Judgement(Action.LEAVE, state.value)
 
 
-def _judge_live(snapshot: JobSnapshot, pointer: GraphPointer, run: int) -> Judgement:
+def _judge_live(snapshot: JobStatus, pointer: GraphPointer, run: int) -> Judgement:
     if pointer.run != run:  # guard: pointer-of-this-run
         return Judgement(Action.QUARANTINE, f"its graph pointer is of run {pointer.run}, its newest run is {run}")
     if snapshot.state is JobState.LOST:
@@ -154,14 +154,14 @@ def _dirty(runs: RunStore) -> tuple[int, ...]:
     return tuple(number for number, result in runs.results().items() if result.cleanup == "DIRTY")
 
 
-def _idle(snapshot: JobSnapshot) -> bool:
+def _idle(snapshot: JobStatus) -> bool:
     """Whether a leader of the cluster may have to run the job: only then its graph is worth reading."""
     run = snapshot.run
     lost = snapshot.leader is None or snapshot.state is JobState.LOST
     return run is not None and run.result is None and snapshot.graph is not None and lost
 
 
-def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobSnapshot) -> JobGraph:
+def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobStatus) -> JobGraph:
     """Read the graph of the newest run, and see whether its files are there.
 
     :raises ObjectMissingError, RecordCorruptError: It cannot be run from what is there.

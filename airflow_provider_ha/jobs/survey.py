@@ -1,7 +1,7 @@
 """Where many jobs stand, at five reads each and two round trips for all: which of them are worth a look.
 
 A look (:mod:`~airflow_provider_ha.jobs.recoverable`) reads a job as a whole, and its graph. Most jobs of a cluster are
-led and need none. The order of the reads is that of a snapshot (:mod:`~airflow_provider_ha.jobs.snapshot`): the epoch
+led and need none. The order of the reads is that of a snapshot (:mod:`~airflow_provider_ha.jobs.status`): the epoch
 before the leader, the leader before the exit, the exit before the result.
 
 Invariant: a job that is called led or idle needs nothing. Of every other one a look decides: here nothing is acted on.
@@ -21,7 +21,7 @@ from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.leader_node import readable_leader
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
-from airflow_provider_ha.jobs.snapshot import in_one_session
+from airflow_provider_ha.jobs.status import in_one_session
 
 
 _AT_ONCE = 500  # jobs in one round trip: their answers fit the time of a heartbeat

@@ -14,7 +14,7 @@ from airflow_provider_ha.views.task_results import KnownRunView
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
 
 
 def tell_run(operator: Any, context: Any, client: HaClient, run: int, *, operation_id: str | None = None) -> None:
@@ -49,12 +49,12 @@ def tell(operator: Any, context: Any, facts: dict[str, Any], *, log_page: str = 
         operator.log.warning("XCom %s could not be written: %s", XCOM_KEY, error)
 
 
-def _attempt(snapshot: JobSnapshot) -> int | None:
+def _attempt(snapshot: JobStatus) -> int | None:
     newest = snapshot.run.newest if snapshot.run is not None else None
     return newest.submission.attempt if newest is not None else None
 
 
-def _epoch(snapshot: JobSnapshot) -> int | None:
+def _epoch(snapshot: JobStatus) -> int | None:
     """Return the epoch of the leader, or of the result of a run that is over; an earlier run's epoch says nothing."""
     leader, view = snapshot.leader, snapshot.run
     if view is None:
@@ -64,7 +64,7 @@ def _epoch(snapshot: JobSnapshot) -> int | None:
     return leader.epoch if leader is not None and leader.run == view.run.number else None
 
 
-def _log_page(snapshot: JobSnapshot) -> str:
+def _log_page(snapshot: JobStatus) -> str:
     from airflow_provider_ha.jobs.host.spark_page import web_page  # noqa: PLC0415  # as above
 
     for submission in reversed(snapshot.run.submissions if snapshot.run is not None else ()):

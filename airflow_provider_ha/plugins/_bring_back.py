@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.connectors.sinks import what_comes_again
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.control.job.requests import LATEST, IfLost, RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.views.checkpoints import CheckpointListView
 from airflow_provider_ha.views.savepoints import SavepointListView
 
@@ -94,7 +94,7 @@ class Return:
         return self.way.value
 
 
-def returns(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Return, ...]:
+def returns(snapshot: JobStatus, quarantined: str | None = None) -> tuple[Return, ...]:
     """Return the buttons of a job.
 
     :param quarantined: Why it is in quarantine; ``None`` when it is not.
@@ -106,7 +106,7 @@ def returns(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Retu
     )
 
 
-def recovery_refused(snapshot: JobSnapshot, quarantined: str | None) -> str:
+def recovery_refused(snapshot: JobStatus, quarantined: str | None) -> str:
     """Return why there is nothing to recover; empty when there is."""
     if snapshot.run is None:
         return "The job has no run."
@@ -119,7 +119,7 @@ def recovery_refused(snapshot: JobSnapshot, quarantined: str | None) -> str:
     return ""
 
 
-def effects_on_sinks(snapshot: JobSnapshot) -> tuple[str, ...]:
+def effects_on_sinks(snapshot: JobStatus) -> tuple[str, ...]:
     """Return what a recovery means for each output: of each query, the batch in flight is executed again."""
     status = snapshot.status
     found = {**status.not_started, **status.queries} if status is not None else {}
@@ -130,7 +130,7 @@ def effects_on_sinks(snapshot: JobSnapshot) -> tuple[str, ...]:
     )
 
 
-def if_lost_at_first(snapshot: JobSnapshot) -> str:
+def if_lost_at_first(snapshot: JobStatus) -> str:
     """Return what is chosen before a user has chosen: who restores a lost job wants the lost run to end."""
     return IfLost.RESTART.value if snapshot.state is JobState.LOST else ""
 

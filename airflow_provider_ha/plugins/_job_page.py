@@ -22,7 +22,7 @@ from airflow_provider_ha.jobs.moves import Moved, read_moved
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.presence import Watched, watched
 from airflow_provider_ha.jobs.quarantine import reason_of
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
+from airflow_provider_ha.jobs.status import JobStatus, led_lag
 from airflow_provider_ha.plugins._bounded import Answer, Bounded
 from airflow_provider_ha.recovery.losses import losses_of
 from airflow_provider_ha.views.checkpoints import CheckpointListView, checkpoint_list
@@ -49,7 +49,7 @@ class Known:
     :param restarts: Submissions after the first of their run in the last 24 hours.
     """
 
-    snapshot: JobSnapshot
+    snapshot: JobStatus
     watching: Watched
     moved: Moved | None
     quarantine: str
@@ -88,7 +88,7 @@ class Stored:
         return DRILLS
 
 
-def read_known(client: HaClient, snapshot: JobSnapshot) -> Known:
+def read_known(client: HaClient, snapshot: JobStatus) -> Known:
     """Read what else ZooKeeper knows of a job.
 
     :raises NotConnectedError: It could not be found out.

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 
 
 class Action(str, Enum):
@@ -125,7 +125,7 @@ _COPIES = "The driver copies a consistent state of all queries and verifies the 
 _STAYS = "The savepoint stays until a person or its schedule removes it."
 
 
-def offers(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Offer, ...]:
+def offers(snapshot: JobStatus, quarantined: str | None = None) -> tuple[Offer, ...]:
     """Return the buttons of a job, those that are disabled included.
 
     :param quarantined: Why it is in quarantine; ``None`` when it is not.
@@ -134,7 +134,7 @@ def offers(snapshot: JobSnapshot, quarantined: str | None = None) -> tuple[Offer
     return tuple(offer(snapshot, action, quarantined) for action in actions)
 
 
-def saved_cancel(snapshot: JobSnapshot) -> Offer:
+def saved_cancel(snapshot: JobStatus) -> Offer:
     """Return the other way to cancel: a savepoint first, in one operation."""
     refused = _refusal(snapshot, Action.CANCEL, None) or _refusal_of_state(snapshot, Action.CANCEL)
     ends = "Then the run ends at once, in the middle of a batch if need be, and is CANCELED."
@@ -152,14 +152,14 @@ def saved_cancel(snapshot: JobSnapshot) -> Offer:
     )
 
 
-def offer(snapshot: JobSnapshot, action: Action, quarantined: str | None = None) -> Offer:
+def offer(snapshot: JobStatus, action: Action, quarantined: str | None = None) -> Offer:
     """Return one button of a job."""
     refused = _refusal(snapshot, action, quarantined)
     effects = () if refused else _effects(snapshot, action, quarantined or "")
     return Offer(action, _TITLES[action], effects, refused, _COMMANDS[action].format(snapshot.job_id))
 
 
-def _refusal(snapshot: JobSnapshot, action: Action, quarantined: str | None) -> str:
+def _refusal(snapshot: JobStatus, action: Action, quarantined: str | None) -> str:
     if action is Action.RELEASE:
         return "" if quarantined is not None else "The job is not in quarantine."
     if snapshot.run is None:
@@ -169,7 +169,7 @@ def _refusal(snapshot: JobSnapshot, action: Action, quarantined: str | None) -> 
     return "" if action is Action.CANCEL else _refusal_of_state(snapshot, action)
 
 
-def _refusal_of_state(snapshot: JobSnapshot, action: Action) -> str:
+def _refusal_of_state(snapshot: JobStatus, action: Action) -> str:
     if snapshot.state is JobState.STOPPING:
         return "The job is being stopped already."
     if snapshot.state is not JobState.LOST:
@@ -180,7 +180,7 @@ def _refusal_of_state(snapshot: JobSnapshot, action: Action) -> str:
     return "The driver is lost. This needs a driver: recover the job first."
 
 
-def _effects(snapshot: JobSnapshot, action: Action, quarantined: str) -> tuple[str, ...]:
+def _effects(snapshot: JobStatus, action: Action, quarantined: str) -> tuple[str, ...]:
     newest = snapshot.latest_checkpoint
     if action is Action.SAVEPOINT:
         return _COPIES, _STAYS

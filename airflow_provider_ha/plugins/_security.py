@@ -34,7 +34,7 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError, UnknownJobError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.plugins._forms import checked_form
 
 
@@ -158,7 +158,7 @@ class SeenJob:
 
     cluster: str
     job_id: str
-    snapshot: JobSnapshot
+    snapshot: JobStatus
     permissions: Permissions
 
     @property
@@ -179,7 +179,7 @@ class SeenJob:
         return Acting(owner=self.owner, run=run)
 
 
-def owner_of(snapshot: JobSnapshot) -> str | None:
+def owner_of(snapshot: JobStatus) -> str | None:
     """Return the DAG that a job belongs to; ``None`` for a job without an owner."""
     return snapshot.run.run.owner if snapshot.run is not None else None
 
@@ -196,9 +196,9 @@ def seen_job(
     """
     clusters = request.app.state.clusters
 
-    def read() -> JobSnapshot:
+    def read() -> JobStatus:
         with clusters.client(cluster) as client:
-            found: JobSnapshot = client.job(job_id).snapshot()
+            found: JobStatus = client.job(job_id).snapshot()
             return found
 
     try:

@@ -19,7 +19,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.job_records import JobRecords, who
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Operation, RunEnd, RunResult
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.recovery.restart import GiveUp
 
 
@@ -125,7 +125,7 @@ def brief_commit(job: JobRecords, run: int) -> Callable[..., list[int]]:
     return commit
 
 
-def _concludable(snapshot: JobSnapshot) -> int:
+def _concludable(snapshot: JobStatus) -> int:
     run, leader = snapshot.run, snapshot.leader
     if run is None or run.result is not None:
         raise JobStateError(f"job {snapshot.job_id!r} has no live run", next_step="Nothing needs to be done")

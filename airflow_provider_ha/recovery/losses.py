@@ -10,7 +10,7 @@ from airflow_provider_ha.jobs.host.log_place import printed_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.recovery.repeated import repeated_failure
 from airflow_provider_ha.recovery.restart import Resubmit, decide, failures_in_a_row, without_a_word
@@ -90,7 +90,7 @@ class Losses:
     next_attempt_at: datetime | None
 
 
-def losses_of(snapshot: JobSnapshot, options: HaOptions | None, *, now: datetime) -> Losses:
+def losses_of(snapshot: JobStatus, options: HaOptions | None, *, now: datetime) -> Losses:
     """Return the report.
 
     :param options: Of the run; ``None`` when they cannot be read.
@@ -102,7 +102,7 @@ def losses_of(snapshot: JobSnapshot, options: HaOptions | None, *, now: datetime
     )
 
 
-def last_failure(snapshot: JobSnapshot, options: HaOptions, *, now: datetime) -> LastFailure | None:
+def last_failure(snapshot: JobStatus, options: HaOptions, *, now: datetime) -> LastFailure | None:
     """Return how a job's newest lost attempt ended; ``None`` if it has lost none.
 
     If the newest run has lost no attempt, this is the end of the previous run, provided that it failed.
@@ -190,7 +190,7 @@ def failures_before(run: RunView | None) -> EarlierFailures | None:
     )
 
 
-def next_attempt_at(snapshot: JobSnapshot, options: HaOptions, *, now: datetime) -> datetime | None:
+def next_attempt_at(snapshot: JobStatus, options: HaOptions, *, now: datetime) -> datetime | None:
     """Return when the restart strategy submits the run again; ``None`` when it is not lost, or never again."""
     decision = decide(snapshot, options, now=now)
     return now + timedelta(seconds=decision.after) if isinstance(decision, Resubmit) else None
@@ -201,7 +201,7 @@ def attempts_of(run: RunView | None) -> int:
     return run.newest.submission.attempt if run is not None and run.newest is not None else 0
 
 
-def _ended(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
+def _ended(snapshot: JobStatus, newest: SubmissionView) -> bool:
     return newest.exit is not None or snapshot.state in (JobState.LOST, JobState.FAILED)
 
 

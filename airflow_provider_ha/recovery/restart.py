@@ -29,7 +29,7 @@ from airflow_provider_ha.jobs.host.log_place import printed_place
 from airflow_provider_ha.jobs.model import JobState, StartKind
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.recovery.repeated import repeated_failure
 
 
@@ -88,7 +88,7 @@ Decision = Keep | Over | Resubmit | GiveUp | NeedsDecision
 
 
 def decide(
-    snapshot: JobSnapshot,
+    snapshot: JobStatus,
     options: HaOptions,
     *,
     now: datetime,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
 
 
 _KEY = "spark_ha_first_checkpoint"
@@ -29,7 +29,7 @@ class Baseline:
     ended_run: int = 0
 
 
-def baseline_of(snapshot: JobSnapshot) -> Baseline:
+def baseline_of(snapshot: JobStatus) -> Baseline:
     """Return the baseline that a snapshot shows."""
     view = snapshot.run
     ended = view.run.number if view is not None and view.result is not None else 0

@@ -33,7 +33,7 @@ from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import Operation
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.recovery.claim import claim, new_submission
 from airflow_provider_ha.recovery.conclude import conclude_canceled, conclude_given_up
@@ -128,7 +128,7 @@ class RestartInPlace:
                     return made
         return None
 
-    def _decide(self, job: JobRecords, snapshot: JobSnapshot) -> Decision | None:
+    def _decide(self, job: JobRecords, snapshot: JobStatus) -> Decision | None:
         """Return the decision of the restart strategy; ``None`` if the job is not to be restarted in place."""
         if self._options is None:  # of a blob that never changes
             self._options = job.graph(self._spec.ticket.graph).options
@@ -136,13 +136,13 @@ class RestartInPlace:
             return None
         return decide(snapshot, self._options, now=job.clock.now())
 
-    def _first_turn_left(self, snapshot: JobSnapshot) -> float:
+    def _first_turn_left(self, snapshot: JobStatus) -> float:
         """Return the seconds of head start that other hosts still have on the due attempt."""
         now = time.monotonic()
         self._due = now if self._due is None else self._due
         return self._due + FIRST_TURN_SECONDS - now if leaves_first_turn(snapshot) else 0.0
 
-    def _want(self, job: JobRecords, snapshot: JobSnapshot, decision: Resubmit) -> None:
+    def _want(self, job: JobRecords, snapshot: JobStatus, decision: Resubmit) -> None:
         lost = snapshot.run.newest if snapshot.run is not None else None
         assert lost is not None, "only a submission that was lost is followed by another"  # noqa: S101  # as above
         log.info("run %d of %s is to be started again in place: %s", self._spec.run, self._spec.job_id, decision)
@@ -167,7 +167,7 @@ def _conclude(job: JobRecords, because: GiveUp | Operation) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def with_exit(snapshot: JobSnapshot, spec: DriverSpec, record: SubmissionExit) -> JobSnapshot | None:
+def with_exit(snapshot: JobStatus, spec: DriverSpec, record: SubmissionExit) -> JobStatus | None:
     """Return the job as it is once the exit is written; ``None`` when the submission is not the newest one. Pure."""
     if not is_newest(snapshot, spec) or snapshot.run is None or snapshot.run.newest is None:
         return None
@@ -175,7 +175,7 @@ def with_exit(snapshot: JobSnapshot, spec: DriverSpec, record: SubmissionExit) -
     return replace(snapshot, run=replace(snapshot.run, submissions=(*snapshot.run.submissions[:-1], ended)))
 
 
-def leaves_first_turn(snapshot: JobSnapshot) -> bool:
+def leaves_first_turn(snapshot: JobStatus) -> bool:
     """Return whether other hosts get the first turn: this one lacks something, or the job never ran on it. Pure."""
     lost = snapshot.run.newest if snapshot.run is not None else None
     if lost is None or lost.exit is None:
@@ -185,7 +185,7 @@ def leaves_first_turn(snapshot: JobSnapshot) -> bool:
     return lost.submission.requested_by.startswith(BY) and not lost.exit.ran
 
 
-def is_newest(snapshot: JobSnapshot, spec: DriverSpec) -> bool:
+def is_newest(snapshot: JobStatus, spec: DriverSpec) -> bool:
     """Return whether the submission is the newest of the newest run, and that run has no result. Pure."""
     run = snapshot.run
     if run is None or run.newest is None or run.result is not None:

@@ -28,7 +28,7 @@ from airflow_provider_ha.errors import HaError, RecordCorruptError, StorageUnava
 from airflow_provider_ha.jobs.model import Status
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import decode
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, in_one_session, snapshot_steps
+from airflow_provider_ha.jobs.status import JobStatus, in_one_session, whole_steps
 from airflow_provider_ha.triggers._samples import ReadJob
 from airflow_provider_ha.triggers._watched_nodes import Nodes
 
@@ -46,7 +46,7 @@ class _Known:
     :param status_mark: What changes with each write of its status; ``None`` when that is not known.
     """
 
-    snapshot: JobSnapshot
+    snapshot: JobStatus
     mark: tuple[int | None, ...]
     checkpoint: CheckpointPointer | None = None
     status_mark: int | None = None
@@ -161,7 +161,7 @@ def _steps(paths: JobPaths, known: _Known | None, kept: Nodes) -> Steps[_Known]:
             return (yield from _with_checkpoint(paths, known.with_status(seen.nodes[paths.status]))) if led else known
     # Before the rest: what changes in between has another mark the next time.
     first = yield Reads(marked)
-    snapshot = yield from snapshot_steps(paths)
+    snapshot = yield from whole_steps(paths)
     return (yield from _with_checkpoint(paths, _Known(snapshot, _mark(first.nodes, marked))))
 
 

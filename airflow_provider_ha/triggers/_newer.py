@@ -19,7 +19,7 @@ from airflow_provider_ha.views.events import HopelessEvent
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
 
 
 class NewerThanTrigger(SparkHaTrigger):
@@ -41,7 +41,7 @@ class NewerThanTrigger(SparkHaTrigger):
         """Need one look at each state of a job that is led: what would end the wait changes a node."""
         return Need.ALWAYS if leader_of(found[paths.leader]) is None else Need.ON_CHANGE
 
-    def passed(self, snapshot: JobSnapshot) -> Event | None:
+    def passed(self, snapshot: JobStatus) -> Event | None:
         """Return the event when *snapshot* shows what is waited for."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class NewerThanTrigger(SparkHaTrigger):
         return self.passed(snapshot) or hopeless_event(snapshot, ended_run=self.ended_run)
 
 
-def hopeless_event(snapshot: JobSnapshot, *, ended_run: int) -> Event | None:
+def hopeless_event(snapshot: JobStatus, *, ended_run: int) -> Event | None:
     """Return an event when the run that was watched has ended, so that what is waited for will not come."""
     view = snapshot.run
     if view is None or view.result is None or view.run.number <= ended_run:

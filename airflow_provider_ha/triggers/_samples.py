@@ -14,7 +14,7 @@ from airflow_provider_ha.jobs import metrics
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, QueryStatus, Status
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.recovery.restart import attempts_used
 from airflow_provider_ha.recovery.timeline import RecoveryTimes, restarts_since
 from airflow_provider_ha.triggers._stat_names import Sample
@@ -31,7 +31,7 @@ class ReadJob:
     :param options: Of its newest run; ``None`` while storage does not tell them.
     """
 
-    snapshot: JobSnapshot
+    snapshot: JobStatus
     checkpoint: CheckpointPointer | None = None
     options: HaOptions | None = None
 

@@ -13,7 +13,7 @@ from airflow_provider_ha.views.events import CheckpointEvent
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
 
 
 class SparkHaCheckpointTrigger(NewerThanTrigger):
@@ -34,12 +34,12 @@ class SparkHaCheckpointTrigger(NewerThanTrigger):
         """Return the counter, which is set with each pointer, and the leader."""
         return (paths.checkpoint_id_counter, paths.leader)
 
-    def passed(self, snapshot: JobSnapshot) -> Event | None:
+    def passed(self, snapshot: JobStatus) -> Event | None:
         """Return the event once a newer checkpoint is there and the job has a leader."""
         return checkpoint_event(snapshot, newer_than=self.newer_than)
 
 
-def checkpoint_event(snapshot: JobSnapshot, *, newer_than: int) -> Event | None:
+def checkpoint_event(snapshot: JobStatus, *, newer_than: int) -> Event | None:
     """Decide whether a snapshot shows the checkpoint that is waited for."""
     latest = snapshot.latest_checkpoint
     if latest is None or latest <= newer_than or not leads(snapshot):

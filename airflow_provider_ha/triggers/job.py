@@ -19,7 +19,7 @@ from airflow_provider_ha.jobs.leader_node import readable_leader
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
 from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.runs import RunStore, RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.watchers import WhenKilled
 from airflow_provider_ha.recovery.losses import how_it_ended
 from airflow_provider_ha.triggers._base import Event, Need, SparkHaTrigger
@@ -175,7 +175,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         if self.when_killed != WhenKilled.DETACH.value:
             await kill(self)
 
-    def _stalled(self, snapshot: JobSnapshot) -> Event | None:
+    def _stalled(self, snapshot: JobStatus) -> Event | None:
         """Report a submission that neither leads nor ends: its submitter may have died before the engine was asked."""
         if snapshot.leader is not None:
             self._unled = None
@@ -198,7 +198,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
         return RunStore(client.coordinator, paths).get(self.number)
 
-    def _due(self, client: HaClient, snapshot: JobSnapshot, event: Event) -> float:
+    def _due(self, client: HaClient, snapshot: JobStatus, event: Event) -> float:
         """Return when the loss is to be recovered; decided once, and again when the death is proven.
 
         :raises HaError: The options of the run could not be read.
@@ -222,7 +222,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return self._loss
 
 
-def run_event(snapshot: JobSnapshot, *, run: int, wait_for: str) -> Event | None:
+def run_event(snapshot: JobStatus, *, run: int, wait_for: str) -> Event | None:
     """Decide what a snapshot says about the newest run *run*; ``None`` for nothing yet."""
     view = snapshot.run
     if view is None or view.run.number != run:
@@ -256,12 +256,12 @@ def _how_it_ended(lost: SubmissionView | None) -> str:
     return f"attempt {lost.submission.attempt}: {how_it_ended(lost.exit)}"
 
 
-def _proven_dead(snapshot: JobSnapshot) -> bool:
+def _proven_dead(snapshot: JobStatus) -> bool:
     newest = snapshot.run.newest if snapshot.run is not None else None
     return newest is not None and newest.exit is not None
 
 
-def leads(snapshot: JobSnapshot) -> bool:
+def leads(snapshot: JobStatus) -> bool:
     """Whether the newest run is live and has a leader whose epoch is known.
 
     The node of a leader that died after its run's result lingers until its session ends: it leads nothing any more.

@@ -12,7 +12,7 @@ from airflow_provider_ha.views.events import StateEvent
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
 
 
 class SparkHaJobStatusTrigger(NewerThanTrigger):
@@ -33,12 +33,12 @@ class SparkHaJobStatusTrigger(NewerThanTrigger):
         """Return the status and the leader."""
         return (paths.status, paths.leader)
 
-    def passed(self, snapshot: JobSnapshot) -> Event | None:
+    def passed(self, snapshot: JobStatus) -> Event | None:
         """Return the event once the job is in one of the states."""
         return status_event(snapshot, self.target_states)
 
 
-def status_event(snapshot: JobSnapshot, target_states: Sequence[str]) -> Event | None:
+def status_event(snapshot: JobStatus, target_states: Sequence[str]) -> Event | None:
     """Decide whether a snapshot shows a state that is waited for."""
     view = snapshot.run
     if view is None or snapshot.state.value not in target_states:

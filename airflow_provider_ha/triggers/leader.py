@@ -13,7 +13,7 @@ from airflow_provider_ha.views.events import LeaderEvent
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
 
 
 class SparkHaLeaderTrigger(NewerThanTrigger):
@@ -36,12 +36,12 @@ class SparkHaLeaderTrigger(NewerThanTrigger):
         """Return the leader node."""
         return (paths.leader,)
 
-    def passed(self, snapshot: JobSnapshot) -> Event | None:
+    def passed(self, snapshot: JobStatus) -> Event | None:
         """Return the event once the newest run is led, with a high enough epoch."""
         return leader_event(snapshot, min_epoch=self.min_epoch, min_run=self.min_run)
 
 
-def leader_event(snapshot: JobSnapshot, *, min_epoch: int, min_run: int) -> Event | None:
+def leader_event(snapshot: JobStatus, *, min_epoch: int, min_run: int) -> Event | None:
     """Decide whether a snapshot shows the leader that is waited for."""
     leader = snapshot.leader
     if leader is None or not leads(snapshot) or leader.epoch < min_epoch or leader.run < min_run:

@@ -12,7 +12,7 @@ from airflow_provider_ha.views.view import View
 
 if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.retention.listing import Listing
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
     from airflow_provider_ha.views.history import HistoryView
 
 
@@ -123,7 +123,7 @@ def checkpoint_list(
     job_id: str,
     listing: Listing[CheckpointPointer],
     *,
-    snapshot: JobSnapshot | None = None,
+    snapshot: JobStatus | None = None,
     history: HistoryView | None = None,
 ) -> CheckpointListView:
     """Return the checkpoints of a job; with its snapshot and its history, also their counts."""

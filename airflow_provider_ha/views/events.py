@@ -19,7 +19,7 @@ from airflow_provider_ha.views.view import View
 if TYPE_CHECKING:
     from airflow_provider_ha.jobs.model import Operation, RunResult
     from airflow_provider_ha.jobs.runs import RunView
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
 
 
 class ErrorEvent(View):
@@ -455,13 +455,13 @@ def error_event(error: HaError) -> ErrorEvent:
     return ErrorEvent(reason=str(error))
 
 
-def running_event(snapshot: JobSnapshot, view: RunView) -> RunningEvent:
+def running_event(snapshot: JobStatus, view: RunView) -> RunningEvent:
     """Return the event of a run that is RUNNING."""
     return RunningEvent(**_live(snapshot, view))
 
 
 def loss_event(
-    snapshot: JobSnapshot, view: RunView, reason: str, *, status: Literal["lost", "recover"] = "lost"
+    snapshot: JobStatus, view: RunView, reason: str, *, status: Literal["lost", "recover"] = "lost"
 ) -> LossEvent:
     """Return the event of a run that has lost its driver."""
     return LossEvent(status=status, reason=reason, **_live(snapshot, view))
@@ -501,6 +501,6 @@ def cluster_event(kind: str, job_id: str, facts: Mapping[str, Any], lasted: floa
     return CLUSTER_EVENTS[kind].model_validate({"event": kind, "job_id": job_id, "lasted": lasted, **facts})
 
 
-def _live(snapshot: JobSnapshot, view: RunView) -> dict[str, Any]:
+def _live(snapshot: JobStatus, view: RunView) -> dict[str, Any]:
     attempt = view.newest.submission.attempt if view.newest else 0
     return {"job_id": snapshot.job_id, "run": view.run.number, "epoch": snapshot.epoch, "attempt": attempt}

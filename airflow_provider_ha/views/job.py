@@ -22,7 +22,7 @@ from airflow_provider_ha.views.view import View
 if TYPE_CHECKING:
     from airflow_provider_ha.jobs.moves import Moved
     from airflow_provider_ha.jobs.runs import RunView
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
     from airflow_provider_ha.recovery.losses import LastFailure, Losses
 
 
@@ -201,7 +201,7 @@ class ReleasedView(View):
     reason: str
 
 
-def job_row(snapshot: JobSnapshot) -> JobRow:
+def job_row(snapshot: JobStatus) -> JobRow:
     """Return one job of a list."""
     return JobRow(
         job_id=snapshot.job_id,
@@ -223,7 +223,7 @@ def job_list(rows: Sequence[JobRow]) -> JobListView:
     return JobListView(jobs=tuple(rows))
 
 
-def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched, moved: Moved | None = None) -> JobView:
+def job_view(snapshot: JobStatus, losses: Losses, watching: Watched, moved: Moved | None = None) -> JobView:
     """Return one job, with its losses, what watches it, and where it has gone."""
     run, status, last = snapshot.run, snapshot.status, losses.last
     place = newest_log(snapshot.job_id, run)
@@ -263,7 +263,7 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched, moved: Mo
     )
 
 
-def _state(snapshot: JobSnapshot) -> str:
+def _state(snapshot: JobStatus) -> str:
     """Return the state of the newest run; of an erased job nothing but its epoch is left."""
     return snapshot.state.value if snapshot.run is not None else NO_RUN
 
@@ -273,7 +273,7 @@ def _printed(run: RunView | None) -> str | None:
     return (printed_place(run.newest) or None) if run is not None and run.newest is not None else None
 
 
-def _fallback(snapshot: JobSnapshot) -> str:
+def _fallback(snapshot: JobStatus) -> str:
     run, generation = snapshot.run, snapshot.generation
     if run is None or generation is None or generation.run != run.run.number or generation.fallback is None:
         return ""

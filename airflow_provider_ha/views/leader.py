@@ -10,7 +10,7 @@ from airflow_provider_ha.views.view import View
 
 if TYPE_CHECKING:
     from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
 
 
 class LeaderView(View):
@@ -80,6 +80,6 @@ def cluster_show_view(cluster_id: str, leader: ClusterLeaderInfo | None, *, now:
     )
 
 
-def leader_view(snapshot: JobSnapshot) -> JobLeaderView:
+def leader_view(snapshot: JobStatus) -> JobLeaderView:
     """Return the leader of a job."""
     return JobLeaderView.of(snapshot)

@@ -10,7 +10,7 @@ from airflow_provider_ha.views.view import View
 
 if TYPE_CHECKING:
     from airflow_provider_ha.jobs.model import Status
-    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+    from airflow_provider_ha.jobs.status import JobStatus
 
 
 class TargetsView(View):
@@ -24,7 +24,7 @@ class TargetsView(View):
     labels: dict[str, str]
 
 
-def targets_of(cluster_id: str, snapshot: JobSnapshot) -> TargetsView | None:
+def targets_of(cluster_id: str, snapshot: JobStatus) -> TargetsView | None:
     """Return where the driver of a job is scraped; ``None`` when it serves no metrics, or the job is over.
 
     That of a lost driver stays until another one leads: Prometheus then says that it is down.
@@ -36,7 +36,7 @@ def targets_of(cluster_id: str, snapshot: JobSnapshot) -> TargetsView | None:
     return TargetsView(targets=(status.metrics,), labels={"cluster": cluster_id, "job_id": snapshot.job_id})
 
 
-def out_of_reach(snapshot: JobSnapshot, here: str) -> str:
+def out_of_reach(snapshot: JobStatus, here: str) -> str:
     """Return why the target of a job says nothing at host *here*; empty when it is the driver's.
 
     The loopback of another host has nothing, or another driver: the job would seem lost, or its loss would not be seen.
@@ -54,7 +54,7 @@ def out_of_reach(snapshot: JobSnapshot, here: str) -> str:
     )
 
 
-def _host_of(snapshot: JobSnapshot, status: Status) -> str:
+def _host_of(snapshot: JobStatus, status: Status) -> str:
     """Return the host of the driver that wrote the status; empty when that is not known."""
     leader = snapshot.leader
     if leader is not None:

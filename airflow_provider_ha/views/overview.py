@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
+from airflow_provider_ha.jobs.status import JobStatus, led_lag
 from airflow_provider_ha.recovery.losses import LastFailure, last_failure
 from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.job import NO_RUN, UNREADABLE
@@ -201,7 +201,7 @@ def _is_in(brief: Brief, state: str) -> bool:
     return brief.needs_attention if state == ATTENTION else state_of(brief) == state
 
 
-def _problem(snapshot: JobSnapshot, last: LastFailure | None) -> str:
+def _problem(snapshot: JobStatus, last: LastFailure | None) -> str:
     run = snapshot.run
     if run is None:
         return ""

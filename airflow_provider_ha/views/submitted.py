@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.views.view import View
 
 
@@ -41,7 +41,7 @@ class JobSubmittedView(SubmittedView):
     reason: str | None
 
 
-def job_submitted(run: SubmittedView, request_id: str, snapshot: JobSnapshot) -> JobSubmittedView:
+def job_submitted(run: SubmittedView, request_id: str, snapshot: JobStatus) -> JobSubmittedView:
     """Return the view of a run, which is the newest one of *snapshot*."""
     view, leader = snapshot.run, snapshot.leader
     result = view.result if view is not None else None

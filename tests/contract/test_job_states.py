@@ -34,7 +34,7 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.jobs.recoverable import judge, look
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.snapshot import read_snapshot
+from airflow_provider_ha.jobs.status import read_status
 from airflow_provider_ha.jobs.submissions import SubmissionExit, SubmissionLed
 from airflow_provider_ha.jobs.survey import survey
 from airflow_provider_ha.recovery.restart import decide
@@ -345,7 +345,7 @@ def answers(tree: Tree) -> dict[str, Any]:
     (surveyed,) = survey(tree.coordinator, tree.cluster, one)
     row = overview_row(detail, now=NOW)
     return {
-        "snapshot": _or_error(lambda: read_snapshot(tree.coordinator, tree.job).state.value),
+        "snapshot": _or_error(lambda: read_status(tree.coordinator, tree.job).state.value),
         "list": [state_of(brief), brief.needs_attention],
         "row": [row.state, row.needs_attention, _plain(row.problem, tree)],
         "survey": surveyed.standing.value,
@@ -361,7 +361,7 @@ def _judged(tree: Tree) -> list[str]:
 
 
 def _decided(tree: Tree) -> list[Any]:
-    decision = decide(read_snapshot(tree.coordinator, tree.job), HaOptions(), now=NOW)
+    decision = decide(read_status(tree.coordinator, tree.job), HaOptions(), now=NOW)
     shown = {name: getattr(decision, name) for name in decision.__dataclass_fields__ if name != "failure"}
     return [type(decision).__name__, {name: value for name, value in shown.items() if value}]
 

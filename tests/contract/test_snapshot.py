@@ -14,7 +14,7 @@ from airflow_provider_ha.errors import JobStateError, UnknownJobError
 from airflow_provider_ha.jobs.jobs import create_job, list_jobs
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.snapshot import read_snapshot
+from airflow_provider_ha.jobs.status import read_status
 from tests.support.clusters.jobs_helpers import Interrupted, a_result, an_exit, lead, submit
 
 
@@ -29,7 +29,7 @@ def states_with(
     for position in range(100):
         paths = job(position)
         watched = Interrupted(coordinator, prepare(paths), before_read=position)
-        seen.add(read_snapshot(watched, paths).state)
+        seen.add(read_status(watched, paths).state)
         if watched.reads <= position:
             return seen
     raise AssertionError("a snapshot makes more than 100 reads")
@@ -76,7 +76,7 @@ def test_a_recovered_epoch_is_never_seen_as_lost(
     for position in range(20):
         paths = cluster_paths.job(f"recovering-{position}")
         watched = Interrupted(coordinator, prepare(paths), before_read=position)
-        snapshot = read_snapshot(watched, paths)
+        snapshot = read_status(watched, paths)
         if snapshot.state is JobState.LOST:
             lost.append((paths.job_id, snapshot.epoch))
 
@@ -89,7 +89,7 @@ def test_a_snapshot_shows_what_is_there(coordinator: Coordinator, paths: JobPath
     leadership = lead(coordinator, paths, config)
     coordinator.ensure(paths.checkpoint(9), paths.checkpoint(10))
 
-    snapshot = read_snapshot(coordinator, paths)
+    snapshot = read_status(coordinator, paths)
 
     assert snapshot.leader is not None
     assert snapshot.leader.epoch == snapshot.epoch == leadership.epoch == 1
@@ -107,7 +107,7 @@ def test_an_earlier_runs_leadership_does_not_make_the_next_run_lost(
 
     submit(coordinator, paths, number=2)
 
-    assert read_snapshot(coordinator, paths).state is JobState.SUBMITTED
+    assert read_status(coordinator, paths).state is JobState.SUBMITTED
 
 
 def test_a_leader_that_vanished_without_a_result_is_lost(
@@ -116,14 +116,14 @@ def test_a_leader_that_vanished_without_a_result_is_lost(
     submit(coordinator, paths)
     lead(coordinator, paths, config).release()
 
-    assert read_snapshot(coordinator, paths).state is JobState.LOST
+    assert read_status(coordinator, paths).state is JobState.LOST
 
 
 def test_an_unknown_job_is_named_with_those_that_exist(coordinator: Coordinator, cluster_paths: ClusterPaths) -> None:
     create_job(coordinator, cluster_paths.job("other"))
 
     with pytest.raises(UnknownJobError, match=r"'flights'.*\['other'\]"):
-        read_snapshot(coordinator, cluster_paths.job("flights"))
+        read_status(coordinator, cluster_paths.job("flights"))
     assert list_jobs(coordinator, cluster_paths) == ["other"]
 
 

@@ -14,7 +14,7 @@ from airflow_provider_ha.control.administration.overview import read_briefs, rea
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.jobs import list_jobs
-from airflow_provider_ha.jobs.snapshot import read_snapshot
+from airflow_provider_ha.jobs.status import read_status
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.views.history import history_view
 from airflow_provider_ha.views.overview import overview_row, state_of
@@ -115,7 +115,7 @@ def test_a_job_that_is_not_there_is_named_with_what_to_do(spark_ha: Any, cluster
 
 def test_briefs_and_details_say_what_a_snapshot_says(coordinator: Coordinator, cluster: ClusterPaths) -> None:
     jobs = list_jobs(coordinator, cluster)
-    snapshots = [read_snapshot(coordinator, cluster.job(job_id)) for job_id in jobs]
+    snapshots = [read_status(coordinator, cluster.job(job_id)) for job_id in jobs]
 
     briefs, details = read_briefs(coordinator, cluster, jobs, now=now()), read_details(coordinator, cluster, jobs)
 

@@ -25,7 +25,7 @@ from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.jobs.model import OperationKind
 from airflow_provider_ha.jobs.quarantine import list_quarantined
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.snapshot import read_snapshot
+from airflow_provider_ha.jobs.status import read_status
 from tests.conformance.stores.stage import add_savepoint
 from tests.integration.driver.test_publishing import LIVE, publisher_of
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
@@ -66,7 +66,7 @@ def litter(job: Job) -> None:
 
 
 def test_the_snapshot_of_a_job_holds_what_is_ours(job: Job) -> None:
-    snapshot = read_snapshot(job.coordinator, job.paths)
+    snapshot = read_status(job.coordinator, job.paths)
 
     assert snapshot.run is not None
     assert (snapshot.run.run.number, len(snapshot.run.submissions), snapshot.checkpoint_numbers) == (1, 1, (1,))
@@ -74,8 +74,8 @@ def test_the_snapshot_of_a_job_holds_what_is_ours(job: Job) -> None:
 
 def test_a_stray_is_named_once_in_the_log(job: Job, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        read_snapshot(job.coordinator, job.paths)
-        read_snapshot(job.coordinator, job.paths)
+        read_status(job.coordinator, job.paths)
+        read_status(job.coordinator, job.paths)
 
     named = [record.getMessage() for record in caplog.records if f"{job.paths.checkpoints}/foo " in record.getMessage()]
     assert len(named) == 1

@@ -17,7 +17,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.jobs.status import JobStatus, read_status
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
 from tests.system.harness.rest import AirflowApi, DagRun
@@ -198,9 +198,9 @@ class CountedJob:
         """Return a job of the servers' cluster."""
         return cls(coordinator, ClusterPaths(servers.config.root, servers.config.cluster_id).job(job_id))
 
-    def snapshot(self) -> JobSnapshot:
+    def snapshot(self) -> JobStatus:
         """Return what ZooKeeper says of the job now."""
-        return read_snapshot(self.coordinator, self.paths)
+        return read_status(self.coordinator, self.paths)
 
     def counts(self) -> Counts:
         """Count."""

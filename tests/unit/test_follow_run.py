@@ -9,7 +9,7 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_result, a_run, a_start, a_status, a_submission
 
@@ -18,8 +18,8 @@ LIVE = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission(
 OVER = RunView(run=a_run(), result=a_result(JobState.FAILED), submissions=LIVE.submissions)
 
 
-def led(state: JobState, *, run: int = 1) -> JobSnapshot:
-    return JobSnapshot(
+def led(state: JobState, *, run: int = 1) -> JobStatus:
+    return JobStatus(
         job_id="flights", run=LIVE, leader=a_leader(run=run), epoch=1, epoch_zxid=1, status=a_status(state, run=run)
     )
 
@@ -31,32 +31,30 @@ def led(state: JobState, *, run: int = 1) -> JobSnapshot:
         (led(JobState.RUNNING), WaitFor.FINISHED, False),
         (led(JobState.STARTING), WaitFor.RUNNING, False),
         (led(JobState.RUNNING, run=2), WaitFor.RUNNING, False),
-        (JobSnapshot(job_id="flights", run=LIVE), WaitFor.RUNNING, False),
-        (JobSnapshot(job_id="flights", run=OVER), WaitFor.RUNNING, True),
-        (JobSnapshot(job_id="flights", run=OVER), WaitFor.FINISHED, True),
+        (JobStatus(job_id="flights", run=LIVE), WaitFor.RUNNING, False),
+        (JobStatus(job_id="flights", run=OVER), WaitFor.RUNNING, True),
+        (JobStatus(job_id="flights", run=OVER), WaitFor.FINISHED, True),
     ],
 )
-def test_a_wait_is_over_when_the_run_is_up_or_has_a_result(
-    snapshot: JobSnapshot, wait_for: WaitFor, over: bool
-) -> None:
+def test_a_wait_is_over_when_the_run_is_up_or_has_a_result(snapshot: JobStatus, wait_for: WaitFor, over: bool) -> None:
     assert reached(snapshot, 1, wait_for) is over
 
 
 def test_a_newer_run_ends_the_wait() -> None:
     with pytest.raises(JobStateError, match="not the newest run any more"):
-        reached(JobSnapshot(job_id="flights", run=LIVE), 2, WaitFor.RUNNING)
+        reached(JobStatus(job_id="flights", run=LIVE), 2, WaitFor.RUNNING)
 
 
 def test_progress_names_epoch_and_host() -> None:
     assert phase_of(led(JobState.STARTING)).startswith("STARTING: epoch 1 on host")
-    assert phase_of(JobSnapshot(job_id="flights", run=LIVE)) == "SUBMITTED: attempt 1 has no leader yet"
+    assert phase_of(JobStatus(job_id="flights", run=LIVE)) == "SUBMITTED: attempt 1 has no leader yet"
 
 
 def test_progress_says_why_a_supervisor_has_started_no_driver() -> None:
     started = a_start().model_copy(update={"refused": "the driver was started before"})
     run = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission(), started=started),))
 
-    said = phase_of(JobSnapshot(job_id="flights", run=run))
+    said = phase_of(JobStatus(job_id="flights", run=run))
 
     assert said.endswith("attempt 1 has no leader yet, the driver was started before")
 
@@ -68,10 +66,10 @@ def test_each_line_of_a_wait_has_the_last_failure() -> None:
     newest = SubmissionView(a_submission(3))
 
     first, second = (
-        with_failure("STARTING", JobSnapshot(job_id="flights", run=RunView(a_run(), submissions=views)), NOON)
+        with_failure("STARTING", JobStatus(job_id="flights", run=RunView(a_run(), submissions=views)), NOON)
         for views in ((ended, newest), (ended, refused, newest))
     )
 
     assert first == "STARTING (last failure: attempt 1: UNKNOWN SystemExit: 2 in the script before any batch)"
     assert second == "STARTING (last failure: attempt 2: there is no Java; 2 attempts in a row have failed)"
-    assert with_failure("SUBMITTED", JobSnapshot(job_id="flights", run=LIVE), NOON) == "SUBMITTED"
+    assert with_failure("SUBMITTED", JobStatus(job_id="flights", run=LIVE), NOON) == "SUBMITTED"

@@ -108,7 +108,7 @@ VIEWED = {
     "jobs.options.lineage_conf",
     "jobs.presence",
     "jobs.runs",
-    "jobs.snapshot",
+    "jobs.status",
     "pointers.orphans",
     "pointers.ownership",
     "pointers.scan",
@@ -132,7 +132,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     "jobs": {
         "options": set(),
         "application": set(),
-        "host": {"runs", "snapshot", "submissions"},
+        "host": {"runs", "status", "submissions"},
         "retention": {
             "journal",
             "operations",

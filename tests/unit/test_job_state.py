@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, Status
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_start, a_status, a_submission, an_exit
 
 
@@ -25,11 +25,11 @@ def state(
 ) -> JobState:
     run = RunView(run=a_run(), result=result, submissions=(submission,) if submission else ())
     epoch = 1 if led_at else 0
-    return JobSnapshot(job_id="flights", run=run, leader=leader, status=status, epoch=epoch, epoch_zxid=led_at).state
+    return JobStatus(job_id="flights", run=run, leader=leader, status=status, epoch=epoch, epoch_zxid=led_at).state
 
 
 def test_a_job_without_a_run_is_not_lost() -> None:
-    assert JobSnapshot(job_id="flights").state is JobState.SUBMITTED
+    assert JobStatus(job_id="flights").state is JobState.SUBMITTED
 
 
 def test_a_submission_is_on_its_way_until_it_leads() -> None:

@@ -11,7 +11,7 @@ from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.presence import Watched
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionStarted
 from airflow_provider_ha.recovery.losses import Losses
 from airflow_provider_ha.recovery.restart import GiveUp, decide, without_a_word
@@ -58,7 +58,7 @@ def test_a_job_shows_where_its_supervisor_printed_until_that_has_reported() -> N
     none = Losses(attempts=1, last=None, next_attempt_at=None)
 
     unreported, reported = (
-        job_view(JobSnapshot(job_id="orders", run=RunView(run, submissions=(view(at),))), none, Watched()).log
+        job_view(JobStatus(job_id="orders", run=RunView(run, submissions=(view(at),))), none, Watched()).log
         for at in (AT_A_MASTER.handle(), handle(host="worker1", log="/logs/driver.log"))
     )
 
@@ -69,7 +69,7 @@ def test_a_job_shows_where_its_supervisor_printed_until_that_has_reported() -> N
 def test_a_run_that_is_given_up_says_where_its_supervisors_printed() -> None:
     lost = view(AT_A_MASTER.handle())
     run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
-    snapshot = JobSnapshot(job_id="orders", run=RunView(run, submissions=(lost,)))
+    snapshot = JobStatus(job_id="orders", run=RunView(run, submissions=(lost,)))
 
     decision = decide(snapshot, HaOptions(restart_attempts=0), now=NOW, newest_is_gone=True)
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
 from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import (
     BLOB,
     a_leader,
@@ -29,12 +29,12 @@ POINTER = GraphPointer(graph=BLOB, run=1)
 LED_ONCE = {"epoch": 1, "epoch_zxid": 20}
 
 
-def live(submission: SubmissionView, **more: object) -> JobSnapshot:
+def live(submission: SubmissionView, **more: object) -> JobStatus:
     run = RunView(run=a_run(), submissions=(submission,))
-    return JobSnapshot(**({"job_id": "flights", "run": run, "graph": POINTER} | more))  # type: ignore[arg-type]
+    return JobStatus(**({"job_id": "flights", "run": run, "graph": POINTER} | more))  # type: ignore[arg-type]
 
 
-def ended(**more: object) -> JobSnapshot:
+def ended(**more: object) -> JobStatus:
     run = RunView(run=a_run(), submissions=(EXITED,), result=a_result())
     return live(EXITED, **({"run": run, "graph": None} | more))
 
@@ -50,8 +50,8 @@ def ended(**more: object) -> JobSnapshot:
         (live(SUBMITTED), Action.WAIT),
         (live(EXITED, graph=None), Action.LEAVE),
         (live(EXITED, graph=GraphPointer(graph=BLOB, run=2)), Action.QUARANTINE),
-        (JobSnapshot(job_id="flights"), Action.LEAVE),
-        (JobSnapshot(job_id="flights", graph=POINTER), Action.QUARANTINE),
+        (JobStatus(job_id="flights"), Action.LEAVE),
+        (JobStatus(job_id="flights", graph=POINTER), Action.QUARANTINE),
     ],
     ids=[
         "its driver is proven dead",
@@ -66,7 +66,7 @@ def ended(**more: object) -> JobSnapshot:
         "it has a pointer and no run",
     ],
 )
-def test_a_run_without_a_result_is_recovered_if_it_has_to_be(snapshot: JobSnapshot, action: Action) -> None:
+def test_a_run_without_a_result_is_recovered_if_it_has_to_be(snapshot: JobStatus, action: Action) -> None:
     sight = JobObservation(job_id="flights", led=snapshot.leader is not None, snapshot=snapshot)
 
     assert judge(sight).action is action

@@ -12,7 +12,7 @@ from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
 from airflow_provider_ha.jobs.model import Blob, JobState, LeaderInfo, Recovery, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.recovery.restart import (
     GiveUp,
@@ -77,8 +77,8 @@ def ran(view: SubmissionView) -> SubmissionView:
     return replace(view, exit=view.exit.model_copy(update={"ran": True}))
 
 
-def snapshot(*submissions: SubmissionView, result: RunResult | None = None, **values: Any) -> JobSnapshot:
-    return JobSnapshot(
+def snapshot(*submissions: SubmissionView, result: RunResult | None = None, **values: Any) -> JobStatus:
+    return JobStatus(
         job_id="flights", run=RunView(run=RUN, result=result, submissions=submissions), **({"epoch": 1} | values)
     )
 

@@ -8,7 +8,7 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.requests import phase_of
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, Status
 from airflow_provider_ha.jobs.runs import RunView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import a_leader, a_run, a_status
 from tests.unit.test_job_state import TAKEN
 
@@ -24,9 +24,9 @@ def operation(state: OperationState) -> Operation:
     )
 
 
-def snapshot(*, led: bool = True, status: Status | None = None) -> JobSnapshot:
+def snapshot(*, led: bool = True, status: Status | None = None) -> JobStatus:
     run = RunView(run=a_run(), result=None, submissions=(TAKEN,))
-    return JobSnapshot(
+    return JobStatus(
         job_id="flights", leader=a_leader() if led else None, epoch=1, epoch_zxid=11, run=run, status=status
     )
 

@@ -25,7 +25,7 @@ from airflow_provider_ha.errors import (
     VersionConflictError,
 )
 from airflow_provider_ha.jobs.directories import working_directory
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage.file_store import FileStore
 
@@ -83,7 +83,7 @@ def require_files(job: JobContext) -> FileStore:
     return files
 
 
-def _refuse_a_beginning(snapshot: JobSnapshot) -> None:
+def _refuse_a_beginning(snapshot: JobStatus) -> None:
     generation = snapshot.generation
     if snapshot.leader is not None and generation is not None and generation.epoch != snapshot.epoch:
         raise JobStateError(
@@ -102,7 +102,7 @@ class _Removal:
         self._progress = progress
         self._left = list(found.search.garbage)
 
-    def run(self, snapshot: JobSnapshot) -> None:
+    def run(self, snapshot: JobStatus) -> None:
         """Remove everything, under the epoch of *snapshot* or with the job's lock."""
         if snapshot.leader is not None:
             self._remove(lambda: self._check(snapshot.epoch), until=None)

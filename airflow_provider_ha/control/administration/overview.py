@@ -2,7 +2,7 @@
 
 A brief needs eight reads in two round trips. A job that was started again, and whose driver has not led for long
 since, needs a third one, of its newest attempts. Briefs and snapshots decide the state of a job by one function
-(:func:`~airflow_provider_ha.jobs.snapshot.run_state`).
+(:func:`~airflow_provider_ha.jobs.status.run_state`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from airflow_provider_ha.jobs.model import GraphPointer, JobState, LeaderInfo, R
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.quarantine import reason_of
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode
-from airflow_provider_ha.jobs.snapshot import (
-    JobSnapshot,
+from airflow_provider_ha.jobs.status import (
+    JobStatus,
     NewestSubmission,
     in_one_session,
     led_lag,
     run_state,
-    snapshot_steps,
+    whole_steps,
 )
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.records import Record
@@ -85,7 +85,7 @@ class Detail:
     """
 
     job_id: str
-    snapshot: JobSnapshot | None = None
+    snapshot: JobStatus | None = None
     checkpoint: CheckpointPointer | None = None
     quarantine: str = ""
     restarts: int = 0
@@ -238,7 +238,7 @@ def brief_steps(paths: JobPaths, now: datetime, quarantined: bool = False) -> St
         if not attempt:
             result = decode((yield Reads((paths.run_result(run),))).nodes[paths.run_result(run)], RunResult)
             # Without its pointer a run has ended, or its newest submission is found by its number alone.
-            state = result.state if result is not None else (yield from snapshot_steps(paths)).state
+            state = result.state if result is not None else (yield from whole_steps(paths)).state
         else:
             ended, began = paths.submission_exit(run, attempt), paths.submission_started(run, attempt)
             second = (yield Reads((began, ended, paths.run_result(run)))).nodes
@@ -301,7 +301,7 @@ def loop_steps(
 def _detail_steps(cluster: ClusterPaths, paths: JobPaths, since: datetime | None) -> Steps[Detail]:
     apart = yield Reads((cluster.quarantined(paths.job_id),))
     node = apart.nodes[cluster.quarantined(paths.job_id)]
-    snapshot = yield from snapshot_steps(paths)
+    snapshot = yield from whole_steps(paths)
     newest, checkpoint = snapshot.latest_checkpoint, None
     if newest is not None:
         seen = yield Reads((paths.checkpoint(newest),))

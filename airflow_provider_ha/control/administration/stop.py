@@ -25,7 +25,7 @@ from airflow_provider_ha.control.submission.lost_run import (
 from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError, OutcomeUnknownError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, RunEnd
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class UnansweredStop:
     def __init__(self) -> None:
         self._lost_since: float | None = None
 
-    def due(self, snapshot: JobSnapshot, operation: Operation) -> bool:
+    def due(self, snapshot: JobStatus, operation: Operation) -> bool:
         """Return whether to ask for the stop again, which then ends the run without a driver.
 
         :param snapshot: The job now.

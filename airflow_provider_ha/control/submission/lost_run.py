@@ -22,7 +22,7 @@ from airflow_provider_ha.errors import JobStateError, LeadershipError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.model import JobState, Run, RunEnd, RunResult
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.recovery import conclude
 
 
@@ -61,7 +61,7 @@ class LostRun:
         return self.worked and self.checkpoint is None
 
 
-def lost_run(snapshot: JobSnapshot) -> LostRun | None:
+def lost_run(snapshot: JobStatus) -> LostRun | None:
     """Return the newest run when its driver is lost, else ``None``. Pure."""
     if snapshot.run is None or snapshot.state is not JobState.LOST:
         return None

@@ -13,7 +13,7 @@ from airflow_provider_ha.errors import DecisionNeededError, JobStateError, Unkno
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation
 from airflow_provider_ha.jobs.runs import RunView, refuse_other_run
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.recovery.conclude import conclude_canceled, conclude_given_up
 from airflow_provider_ha.recovery.restart import Decision, GiveUp, NeedsDecision, Over, Resubmit, decide
 
@@ -74,7 +74,7 @@ def recover(
             return SubmittedRun(job_id=job.job_id, run=run.run.number, attempt=decision.attempt, created=True)
 
 
-def _snapshot(job: JobContext) -> JobSnapshot:
+def _snapshot(job: JobContext) -> JobStatus:
     try:
         return job.snapshot()
     except UnknownJobError:
@@ -82,7 +82,7 @@ def _snapshot(job: JobContext) -> JobSnapshot:
         raise
 
 
-def delay_left(job: JobContext, snapshot: JobSnapshot) -> float:
+def delay_left(job: JobContext, snapshot: JobStatus) -> float:
     """Return the seconds that the restart strategy wants to wait before the newest run is submitted again.
 
     :raises HaError: The run's graph, which holds its options, could not be read.
@@ -93,7 +93,7 @@ def delay_left(job: JobContext, snapshot: JobSnapshot) -> float:
     return decision.after if isinstance(decision, Resubmit) else 0.0
 
 
-def _run(snapshot: JobSnapshot) -> RunView:
+def _run(snapshot: JobStatus) -> RunView:
     if snapshot.run is None:
         raise JobStateError(
             f"job {snapshot.job_id!r} has no run to recover", next_step="Submit it (SparkHaSubmitOperator)"
@@ -106,7 +106,7 @@ def _open_cancel(job: JobContext, run: RunView) -> Operation | None:
     return next(iter(operations.open_cancels(job.coordinator, job.paths, run.run.number)), None)
 
 
-def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bool, decided: bool) -> Decision:
+def _decide(job: JobContext, snapshot: JobStatus, run: RunView, *, overdue: bool, decided: bool) -> Decision:
     options = job.graph_of(run.run).options
     newest = run.newest
     gone = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlsplit
 
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 
 
 def web_page(url: str) -> str:
@@ -18,7 +18,7 @@ def web_page(url: str) -> str:
     return url if admitted and plain and parts.hostname else ""
 
 
-def live_page(snapshot: JobSnapshot) -> str:
+def live_page(snapshot: JobStatus) -> str:
     """Return Spark's web UI of the driver that leads; empty without one."""
     status, leader, view = snapshot.status, snapshot.leader, snapshot.run
     if status is None or leader is None or view is None or view.result is not None:
@@ -26,7 +26,7 @@ def live_page(snapshot: JobSnapshot) -> str:
     return web_page(status.spark_ui) if (status.epoch, status.run) == (leader.epoch, view.run.number) else ""
 
 
-def history_page(snapshot: JobSnapshot, history_server: str | None) -> str:
+def history_page(snapshot: JobStatus, history_server: str | None) -> str:
     """Return the page of the history server about the last application of the job; empty when either is not known."""
     status = snapshot.status
     if status is None or not status.application_id or not history_server:
@@ -34,6 +34,6 @@ def history_page(snapshot: JobSnapshot, history_server: str | None) -> str:
     return web_page(f"{history_server.rstrip('/')}/history/{quote(status.application_id, safe='')}/")
 
 
-def spark_page(snapshot: JobSnapshot, history_server: str | None) -> str:
+def spark_page(snapshot: JobStatus, history_server: str | None) -> str:
     """Return where Spark shows the newest application of a job now; empty when nothing shows it."""
     return live_page(snapshot) or history_page(snapshot, history_server)

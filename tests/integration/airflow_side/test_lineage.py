@@ -17,7 +17,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.snapshot import read_snapshot
+from airflow_provider_ha.jobs.status import read_status
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
@@ -153,7 +153,7 @@ def test_a_new_dag_run_recovers_a_lost_job_which_keeps_the_parent_that_submitted
     first, second = (submitting(mode="die", openlineage_inject_parent_job_info=True) for _ in range(2))
     of_first = in_a_dag(first)
     deferral(first, of_first)
-    wait_until(lambda: read_snapshot(coordinator, paths).state is JobState.LOST, timeout=60, what="the loss")
+    wait_until(lambda: read_status(coordinator, paths).state is JobState.LOST, timeout=60, what="the loss")
 
     number = deferral(second, in_a_dag(second, run_id="manual__2")).trigger.number
 

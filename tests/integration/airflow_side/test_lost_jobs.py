@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, OperationKind
-from airflow_provider_ha.jobs.snapshot import read_snapshot
+from airflow_provider_ha.jobs.status import read_status
 from airflow_provider_ha.jobs.watchers import WatcherClaim, release
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
@@ -56,13 +56,13 @@ def submitting(
 def lost(submitting: Submitting, coordinator: Coordinator, paths: JobPaths) -> Any:
     """Submit a job whose driver ends, in a task that does nothing after that; return what the task waits with."""
     first = deferral(submitting(), context(run_id="manual__1"))
-    wait_until(lambda: read_snapshot(coordinator, paths).state is JobState.LOST, timeout=60, what="the loss")
+    wait_until(lambda: read_status(coordinator, paths).state is JobState.LOST, timeout=60, what="the loss")
     return first.trigger
 
 
 def attempts(coordinator: Coordinator, paths: JobPaths) -> tuple[int, list[int]]:
     """Return the newest run, and its submissions."""
-    view = read_snapshot(coordinator, paths).run
+    view = read_status(coordinator, paths).run
     assert view is not None
     return view.run.number, [each.submission.attempt for each in view.submissions]
 

@@ -40,7 +40,7 @@ from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.run_start import start_of_run
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.snapshot import read_snapshot
+from airflow_provider_ha.jobs.status import read_status
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from tests.support.checkpoints.written_query import WrittenQuery
@@ -223,7 +223,7 @@ class Driver:
         self.of = of = simulation
         began, worked = time.perf_counter(), time.process_time()
         self.submit()
-        read_snapshot(of.coordinator, of.paths)
+        read_status(of.coordinator, of.paths)
         self.leadership = self.lead()
         checkpoints = CheckpointStore(
             of.coordinator, of.store, of.paths, of.keys, LinkedWorkArea(of.config.work_path), clock=of.clock

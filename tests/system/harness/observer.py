@@ -23,7 +23,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.runs import decode
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.jobs.status import JobStatus, read_status
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
@@ -66,9 +66,9 @@ class JobObserver:
         self._paths = ClusterPaths(config.root, config.cluster_id).job(job_id)
         self._keys = JobKeys(job_id)
 
-    def snapshot(self) -> JobSnapshot:
+    def snapshot(self) -> JobStatus:
         """Return what ZooKeeper says of the job now."""
-        return read_snapshot(self._coordinator, self._paths)
+        return read_status(self._coordinator, self._paths)
 
     def directory(self) -> Tree:
         """Return the current working directory; one directory per query below it."""

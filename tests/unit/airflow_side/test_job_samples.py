@@ -13,7 +13,7 @@ from airflow_provider_ha.jobs.metrics import METRICS, Emitter, Metric
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, QueryStatus
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.triggers._samples import ReadJob, samples
 from airflow_provider_ha.triggers._stat_names import Sample, stat_of
 from tests.support.clusters.jobs_helpers import (
@@ -38,16 +38,16 @@ def submitted(attempt: int, *, minutes: float = 0.0, dead: bool = False) -> Subm
     return SubmissionView(submission=submission, started=a_start(), exit=gone)
 
 
-def running(leader: LeaderInfo | None = None, *submissions: SubmissionView) -> JobSnapshot:
+def running(leader: LeaderInfo | None = None, *submissions: SubmissionView) -> JobStatus:
     """Return a job whose leader has committed batch 7 a minute ago."""
     leader = leader or a_leader()
     query = QueryStatus(planned=8, committed=7, committed_at=LATER - timedelta(minutes=1))
     status = a_status(epoch=leader.epoch).model_copy(update={"queries": {"rows": query}})
     run = RunView(run=a_run(), submissions=submissions or (submitted(1),))
-    return JobSnapshot(job_id="flights", leader=leader, epoch=leader.epoch, run=run, status=status)
+    return JobStatus(job_id="flights", leader=leader, epoch=leader.epoch, run=run, status=status)
 
 
-def told(snapshot: JobSnapshot, options: HaOptions | None = None) -> dict[tuple[Metric, tuple[str, ...]], float]:
+def told(snapshot: JobStatus, options: HaOptions | None = None) -> dict[tuple[Metric, tuple[str, ...]], float]:
     found = list(samples(ReadJob(snapshot=snapshot, options=options), LATER))
     assert len({(each.metric, each.labels) for each in found}) == len(found)
     return {(each.metric, each.labels): each.value for each in found}

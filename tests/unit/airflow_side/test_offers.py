@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.plugins._bring_back import returns
 from airflow_provider_ha.plugins._offers import Action, menu_of, offer, offers, saved_cancel
 from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_status, a_submission, an_exit
@@ -18,10 +18,10 @@ from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_sta
 ASKS = [Action.SAVEPOINT, Action.STOP, Action.DRAIN, Action.CANCEL]
 
 
-def a_job(state: JobState = JobState.RUNNING, *, checkpoint: int | None = 7) -> JobSnapshot:
+def a_job(state: JobState = JobState.RUNNING, *, checkpoint: int | None = 7) -> JobStatus:
     lost = state is JobState.LOST
     submitted = SubmissionView(a_submission(1), exit=an_exit() if lost else None)
-    made = JobSnapshot(
+    made = JobStatus(
         job_id="flights",
         leader=None if lost else a_leader(1),
         epoch=1,
@@ -33,7 +33,7 @@ def a_job(state: JobState = JobState.RUNNING, *, checkpoint: int | None = 7) -> 
     return made
 
 
-def enabled(snapshot: JobSnapshot) -> list[Action]:
+def enabled(snapshot: JobStatus) -> list[Action]:
     return [each.action for each in offers(snapshot) if not each.refused]
 
 
@@ -47,10 +47,10 @@ def enabled(snapshot: JobSnapshot) -> list[Action]:
         (a_job(JobState.LOST, checkpoint=None), [Action.CANCEL]),
         (a_job(JobState.FINISHED), []),
         (a_job(JobState.FAILED), []),
-        (JobSnapshot(job_id="flights"), []),
+        (JobStatus(job_id="flights"), []),
     ],
 )
-def test_a_job_has_the_buttons_that_fit_its_state(snapshot: JobSnapshot, actions: list[Action]) -> None:
+def test_a_job_has_the_buttons_that_fit_its_state(snapshot: JobStatus, actions: list[Action]) -> None:
     assert enabled(snapshot) == actions
     for each in offers(snapshot):
         assert bool(each.effects) != bool(each.refused), "it says what will happen, or why not"
@@ -91,10 +91,10 @@ def test_a_cancel_with_a_savepoint_says_that_the_job_goes_on_when_the_savepoint_
         (a_job(JobState.LOST), "The driver is lost. This needs a driver"),
         (a_job(JobState.STOPPING), "being stopped already"),
         (a_job(JobState.FINISHED), "Run 1 is FINISHED"),
-        (JobSnapshot(job_id="flights"), "has no run"),
+        (JobStatus(job_id="flights"), "has no run"),
     ],
 )
-def test_a_cancel_with_a_savepoint_needs_a_driver_that_goes_on(snapshot: JobSnapshot, reason: str) -> None:
+def test_a_cancel_with_a_savepoint_needs_a_driver_that_goes_on(snapshot: JobStatus, reason: str) -> None:
     shown = saved_cancel(snapshot)
 
     assert reason in shown.refused
@@ -124,7 +124,7 @@ def test_each_button_names_the_command_that_does_the_same() -> None:
     ],
 )
 def test_a_state_has_one_primary_button_and_dangerous_ones_are_apart(
-    snapshot: JobSnapshot, quarantined: str | None, primary: str | None
+    snapshot: JobStatus, quarantined: str | None, primary: str | None
 ) -> None:
     buttons: list[Any] = [*offers(snapshot, quarantined), *returns(snapshot, quarantined)]
 

@@ -14,7 +14,7 @@ from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.presence import Watched
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.plugins._bounded import Answer
 from airflow_provider_ha.plugins._safety import BAD, CALM, GOOD, WARN, Seen, safety_of
 from airflow_provider_ha.recovery.losses import LastFailure, Losses
@@ -47,7 +47,7 @@ def a_job(
     lost = state is JobState.LOST
     submission = SubmissionView(a_submission(3), started=a_start(), exit=an_exit() if lost else None)
     queries = {"orders": QueryStatus(planned=planned, committed=committed, sink=sink)}
-    snapshot = JobSnapshot(
+    snapshot = JobStatus(
         job_id="flights",
         leader=None if lost or state.terminal or loops else a_leader(1),
         epoch=1,

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.sensors._baseline import Baseline, baseline_of, first
 from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
 from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
@@ -27,7 +27,7 @@ def test_a_retry_keeps_the_number_of_the_first_execution() -> None:
 
 
 def test_a_run_that_is_over_already_is_not_what_the_sensor_watches() -> None:
-    over = JobSnapshot(
+    over = JobStatus(
         job_id="flights", run=RunView(run=a_run(3), result=a_result(JobState.FINISHED)), checkpoint_counter=7
     )
 

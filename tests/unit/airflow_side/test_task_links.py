@@ -16,7 +16,7 @@ from airflow_provider_ha.get_provider_info import get_provider_info
 from airflow_provider_ha.jobs.host.spark_page import live_page, web_page
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
 from airflow_provider_ha.links.known_run import XCOM_KEY, KnownRun, known_run, note_run
 from airflow_provider_ha.links.operator_links import (
@@ -160,8 +160,8 @@ def test_links_survive_the_serialization_of_their_dag() -> None:
     }
 
 
-def client(snapshot: JobSnapshot | NotConnectedError, history_server: str | None = None) -> Any:
-    def look() -> JobSnapshot:
+def client(snapshot: JobStatus | NotConnectedError, history_server: str | None = None) -> Any:
+    def look() -> JobStatus:
         if isinstance(snapshot, NotConnectedError):
             raise snapshot
         return snapshot
@@ -170,11 +170,11 @@ def client(snapshot: JobSnapshot | NotConnectedError, history_server: str | None
     return SimpleNamespace(job=lambda _: job, config=SimpleNamespace(history_server=history_server))
 
 
-def a_job(*, leader: bool = True, ended: bool = False, ui: str = "http://driver:4040") -> JobSnapshot:
+def a_job(*, leader: bool = True, ended: bool = False, ui: str = "http://driver:4040") -> JobStatus:
     handle = Handle(engine="standalone", ui_uri="http://worker:8081/logPage")
     submitted = SubmissionView(a_submission(1), started=SubmissionStarted(handle=handle))
     status = a_status(JobState.RUNNING, epoch=4, run=2).model_copy(update={"spark_ui": ui, "application_id": "app-1"})
-    return JobSnapshot(
+    return JobStatus(
         job_id="flights",
         leader=a_leader(4, run=2) if leader else None,
         epoch=4,
@@ -183,7 +183,7 @@ def a_job(*, leader: bool = True, ended: bool = False, ui: str = "http://driver:
     )
 
 
-def told(snapshot: JobSnapshot | NotConnectedError, *, run: int = 2, history: str | None = None) -> tuple[Any, Any]:
+def told(snapshot: JobStatus | NotConnectedError, *, run: int = 2, history: str | None = None) -> tuple[Any, Any]:
     """Return the XCom and what the links know."""
     task, given = follow(), context()
     tell_run(task, given, client(snapshot, history), run, operation_id="o")
@@ -216,7 +216,7 @@ def test_the_epoch_of_another_run_is_not_told() -> None:
     ],
 )
 def test_spark_is_shown_by_its_driver_while_it_leads_and_by_the_history_server_afterwards(
-    snapshot: JobSnapshot, shown: str
+    snapshot: JobStatus, shown: str
 ) -> None:
     assert told(snapshot, history="https://history:18080")[1].spark_ui == shown
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.triggers._newer import hopeless_event
 from airflow_provider_ha.triggers.checkpoint import checkpoint_event
 from airflow_provider_ha.triggers.job import restarts_since, run_event
@@ -35,9 +35,9 @@ def view(number: int = 1, *, result: Any = None, dead: bool = False) -> RunView:
     return RunView(run=a_run(number), result=a_result(result) if result else None, submissions=(submission,))
 
 
-def snapshot(**values: Any) -> JobSnapshot:
+def snapshot(**values: Any) -> JobStatus:
     defaults: dict[str, Any] = {"job_id": "flights", "run": view(), "epoch": 1, "epoch_zxid": 11}
-    return JobSnapshot(**(defaults | values))
+    return JobStatus(**(defaults | values))
 
 
 LED = snapshot(leader=a_leader(), status=a_status(), checkpoint_numbers=(4, 5), checkpoint_counter=5)

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
 from airflow_provider_ha.views.metrics import out_of_reach
 from tests.support.clusters.jobs_helpers import a_leader, a_run, a_status, a_submission
@@ -22,9 +22,9 @@ def submission(attempt: int, host: str, *, zxid: int) -> SubmissionView:
 
 def snapshot(
     *submissions: SubmissionView, leader: LeaderInfo | None = None, place: str = "127.0.0.1:9400"
-) -> JobSnapshot:
+) -> JobStatus:
     """A job whose epoch 1 began with transaction 20, and whose driver has said where its metrics are."""
-    return JobSnapshot(
+    return JobStatus(
         job_id="flights",
         leader=leader,
         epoch=1,

@@ -12,7 +12,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, led_lag
+from airflow_provider_ha.jobs.status import JobStatus, led_lag
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.views.overview import (
     PAGE,
@@ -45,7 +45,7 @@ def test_a_job_that_a_person_should_look_at_comes_before_those_that_run(state: J
 
 def test_a_stalled_job_is_shown_with_what_hangs() -> None:
     reason = "query 'hourly' has been in one trigger after batch 7 for 600 s"
-    snapshot = JobSnapshot(
+    snapshot = JobStatus(
         job_id="flights",
         leader=a_leader(),
         epoch=1,
@@ -126,7 +126,7 @@ def attempts(*failures: Failure | None, reason: str = "the JVM ended with code 1
     return (*made, SubmissionView(submission=newest, started=a_start(), created_zxid=100))
 
 
-def looping(state: JobState, submissions: tuple[SubmissionView, ...], *, led: timedelta = MINUTE) -> JobSnapshot:
+def looping(state: JobState, submissions: tuple[SubmissionView, ...], *, led: timedelta = MINUTE) -> JobStatus:
     """A job between two attempts, in one of the states that it goes through."""
     run, newest = a_run(), submissions[-1]
     if state is JobState.LOST:
@@ -136,7 +136,7 @@ def looping(state: JobState, submissions: tuple[SubmissionView, ...], *, led: ti
     leader = None
     if state in (JobState.RUNNING, JobState.STOPPING):
         leader = a_leader(7, attempt=newest.submission.attempt).model_copy(update={"since": NOON - led})
-    return JobSnapshot(
+    return JobStatus(
         job_id="flights",
         leader=leader,
         epoch=7 if leader is not None else 6,

@@ -24,7 +24,7 @@ from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, JobState, LeaderInfo
 from airflow_provider_ha.jobs.presence import Watched
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.recovery.losses import LastFailure, Losses
 from airflow_provider_ha.views import events
 from airflow_provider_ha.views.errors import ErrorDocument, error_view
@@ -134,7 +134,7 @@ def test_a_proof_is_one_key_beside_its_verification() -> None:
 
 
 def test_a_job_without_a_run_has_no_state() -> None:
-    shown = job_view(JobSnapshot(job_id="j", epoch=4), Losses(attempts=0, last=None, next_attempt_at=None), Watched())
+    shown = job_view(JobStatus(job_id="j", epoch=4), Losses(attempts=0, last=None, next_attempt_at=None), Watched())
 
     assert (shown.state, shown.run, shown.result, shown.epoch) == (NO_RUN, None, None, 4)
 
@@ -143,7 +143,7 @@ def test_a_job_whose_supervisor_has_started_no_driver_says_why() -> None:
     started = a_start().model_copy(update={"refused": "the driver was started before"})
     run = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission(), started=started),))
 
-    shown = job_view(JobSnapshot(job_id="j", run=run), Losses(attempts=1, last=None, next_attempt_at=None), Watched())
+    shown = job_view(JobStatus(job_id="j", run=run), Losses(attempts=1, last=None, next_attempt_at=None), Watched())
 
     assert shown.message == "the driver was started before"
 
@@ -154,7 +154,7 @@ def test_a_failure_is_shown_with_moments_like_all_others() -> None:
     )
     losses = Losses(attempts=2, last=last, next_attempt_at=NOON + timedelta(seconds=5))
 
-    shown = job_view(JobSnapshot(job_id="j", leader=LEADER), losses, Watched()).to_json()
+    shown = job_view(JobStatus(job_id="j", leader=LEADER), losses, Watched()).to_json()
 
     assert (shown["failure"]["kind"], shown["failure"]["reason"]) == ("UNKNOWN", "killed")
     assert shown["failure"]["at"] == shown["leader"]["since"]

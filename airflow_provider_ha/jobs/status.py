@@ -42,7 +42,7 @@ SESSIONS = 3  # attempts to read a job within one session: the order of reads ho
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSnapshot:
+class JobStatus:
     """A job as it was read.
 
     :param leader: The leader; ``None`` without a leader.
@@ -80,7 +80,7 @@ class JobSnapshot:
         return self.checkpoint_numbers[-1] if self.checkpoint_numbers else None
 
 
-def read_snapshot(coordinator: Coordinator, paths: JobPaths) -> JobSnapshot:
+def read_status(coordinator: Coordinator, paths: JobPaths) -> JobStatus:
     """Read a job, in the order that the module explains.
 
     :raises UnknownJobError: The cluster has no such job; names those that it has.
@@ -123,7 +123,7 @@ class NewestSubmission:
     ended: bool
 
 
-def job_state(snapshot: JobSnapshot) -> JobState:
+def job_state(snapshot: JobStatus) -> JobState:
     """Return the state of the newest run of a job. Pure."""
     view = snapshot.run
     if view is None:
@@ -191,20 +191,20 @@ def first_reads(paths: JobPaths) -> Reads:
     )
 
 
-def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobSnapshot:
+def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobStatus:
     """Return the job from what was seen first, and from two round trips more.
 
-    :raises UnknownJobError, RecordCorruptError: As :func:`read_snapshot`.
+    :raises UnknownJobError, RecordCorruptError: As :func:`read_status`.
     """
     if _is_unknown(paths, first):
         raise _unknown(coordinator, paths)
     return follow(coordinator, _assembled(paths, first))
 
 
-def snapshot_steps(paths: JobPaths) -> Steps[JobSnapshot]:
+def whole_steps(paths: JobPaths) -> Steps[JobStatus]:
     """Read a job in three round trips, which other readers may share.
 
-    :raises UnknownJobError, RecordCorruptError: As :func:`read_snapshot`.
+    :raises UnknownJobError, RecordCorruptError: As :func:`read_status`.
     """
     first = yield first_reads(paths)
     if _is_unknown(paths, first):
@@ -212,7 +212,7 @@ def snapshot_steps(paths: JobPaths) -> Steps[JobSnapshot]:
     return (yield from _assembled(paths, first))
 
 
-def _assembled(paths: JobPaths, first: Seen) -> Steps[JobSnapshot]:
+def _assembled(paths: JobPaths, first: Seen) -> Steps[JobStatus]:
     epoch = first.nodes[paths.epoch]
     base = first.nodes[paths.base]
     if base is not None and base.data:
@@ -224,7 +224,7 @@ def _assembled(paths: JobPaths, first: Seen) -> Steps[JobSnapshot]:
     runs = node_numbers(first.lists[paths.runs], parent=paths.runs)
     second = yield Reads((paths.recovery(number),)) + (reads_of_run(paths, runs[-1]) if runs else Reads())
     run = (yield from steps_of_run(paths, runs[-1], second)) if runs else None
-    return JobSnapshot(
+    return JobStatus(
         job_id=paths.job_id,
         leader=leader,
         epoch=number,
