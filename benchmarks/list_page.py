@@ -1,9 +1,9 @@
 """What the pages of Airflow's plugin cost with 1,000 jobs: the list and one job, from the request to the answer.
 
 Each job has a graph, a run with one submission, and a leader that is lost: what costs most to read. The baseline is a
-survey of the same jobs, which a cluster leader does as well. The page reads every job in brief and a hundred of them as
-a whole, then renders; one that is sorted by the age of checkpoints reads all of them as a whole. The goal is a first
-answer in less than a second.
+survey of the same jobs, which a cluster leader does as well. The page reads the state of every job and a hundred of
+them as a whole, then renders; one that is sorted by the age of checkpoints reads all of them as a whole. The goal is a
+first answer in less than a second.
 
 A real Chromium then loads both pages from a server on a port, until it paints something (first contentful paint). One
 browser serves all rounds, and each round has an empty cache.
@@ -26,11 +26,11 @@ from playwright.sync_api import Browser
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig, S3Options
-from airflow_provider_ha.control.administration.overview import read_briefs
+from airflow_provider_ha.control.administration.overview import read_states
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.survey import survey
+from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.links.page_urls import PREFIX
 from airflow_provider_ha.plugins._app import create_app
 from airflow_provider_ha.plugins._clusters import Clusters
@@ -86,7 +86,7 @@ def main() -> None:
             coordinator = client.coordinator
             work: dict[str, Callable[[], object]] = {
                 "a survey": lambda: list(survey(coordinator, cluster, jobs)),
-                "every job in brief": lambda: read_briefs(coordinator, cluster, jobs, now=SystemClock().now()),
+                "the state of every job": lambda: read_states(coordinator, cluster, jobs, now=SystemClock().now()),
                 "all that the first page reads": lambda: read_page(client, Asked(), jobs),
                 "the first page, answered": asked,
                 "sorted by the age of checkpoints, answered": lambda: asked(sort="checkpoint"),

@@ -25,8 +25,8 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.jobs.recoverable import Action, judge, look
-from airflow_provider_ha.jobs.survey import Standing, survey
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.store import ObjectStore
@@ -89,7 +89,7 @@ def main() -> None:
 
         def surveyed() -> None:
             session: Any = coordinator
-            if any(each.standing is not Standing.LOST for each in survey(session, cluster, jobs)):
+            if any(not each.is_lost for each in survey(session, cluster, jobs)):
                 raise RuntimeError("a job is not seen as lost")
 
         def one(job_id: str) -> Action:

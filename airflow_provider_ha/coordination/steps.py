@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
 
-from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, PathWatch
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import HaError
 
@@ -27,9 +27,10 @@ def follow(coordinator: Coordinator, steps: Steps[T]) -> T:
     return follow_all(coordinator, [steps])[0]
 
 
-def follow_all(coordinator: Coordinator, many: Sequence[Steps[T]]) -> list[T]:
+def follow_all(coordinator: Coordinator, many: Sequence[Steps[T]], *, watch: PathWatch | None = None) -> list[T]:
     """Return the result of each reader. The reads of each reader keep their order.
 
+    :param watch: Called with the path of a node that was read, when it may have changed.
     :raises NotConnectedError: ZooKeeper could not be read.
     """
     results: dict[int, T] = {}
@@ -40,7 +41,8 @@ def follow_all(coordinator: Coordinator, many: Sequence[Steps[T]]) -> list[T]:
             Reads(
                 tuple(path for *_, reads in wanted for path in reads.nodes),
                 tuple(path for *_, reads in wanted for path in reads.lists),
-            )
+            ),
+            watch=watch,
         )
         wanted = _advance([(number, steps) for number, steps, _ in wanted], seen, results)
     return [results[number] for number in range(len(many))]

@@ -16,8 +16,9 @@ from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Blob, JobGraph, Run
+from airflow_provider_ha.jobs.observe import read_status
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.status import JobStatus, read_status
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 

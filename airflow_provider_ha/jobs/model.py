@@ -131,7 +131,7 @@ class GraphPointer(Record):
     """``persisted_job_graph``: exists if and only if a new leader has to recover the job.
 
     Each submission writes it anew, so that its transaction is that of the newest one: with the epoch it says whether
-    that submission has led (:mod:`~airflow_provider_ha.jobs.survey`).
+    that submission has led (:mod:`~airflow_provider_ha.jobs.status`).
 
     :param graph: Blob of the job graph.
     :param run: The run it belongs to.

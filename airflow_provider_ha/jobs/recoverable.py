@@ -22,9 +22,10 @@ from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, JobState
+from airflow_provider_ha.jobs.observe import assemble, first_reads, in_one_session
 from airflow_provider_ha.jobs.quarantine import may_end, reason_of
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.status import JobStatus, assemble, first_reads, in_one_session
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.store import ObjectStore
 

@@ -22,7 +22,7 @@ from airflow_provider_ha.jobs.moves import Moved, read_moved
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.presence import Watched, watched
 from airflow_provider_ha.jobs.quarantine import reason_of
-from airflow_provider_ha.jobs.status import JobStatus, led_lag
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.plugins._bounded import Answer, Bounded
 from airflow_provider_ha.recovery.losses import losses_of
 from airflow_provider_ha.views.checkpoints import CheckpointListView, checkpoint_list
@@ -62,7 +62,7 @@ class Known:
     @property
     def lag(self) -> int | None:
         """Rows that its queries have not read; ``None`` when no leader tells it."""
-        return led_lag(self.snapshot.leader, self.snapshot.status)
+        return self.snapshot.lag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from airflow_provider_ha.control.administration.overview import (
     checkpoint_times,
-    read_briefs,
     read_details,
+    read_states,
     restarts_since,
 )
 from airflow_provider_ha.control.client import HaClient
@@ -25,20 +25,20 @@ from airflow_provider_ha.views.overview import (
 
 
 def read_page(client: HaClient, asked: Asked, job_ids: Sequence[str]) -> OverviewView:
-    """Return one page of the list: every job in brief, and as a whole only those that the page shows.
+    """Return one page of the list: the state of every job, and as a whole only those that the page shows.
 
     :param job_ids: The jobs that the user may see.
     :raises NotConnectedError: It could not be found out.
     """
     coordinator, paths, now = client.coordinator, client.paths, client.clock.now()
     since = now - DAY
-    briefs = read_briefs(coordinator, paths, job_ids, now=now)
+    jobs = read_states(coordinator, paths, job_ids, now=now)
     found = choose(
-        briefs,
+        jobs,
         asked,
         checkpoints=checkpoint_times(coordinator, paths, job_ids) if asked.sort is SortKey.CHECKPOINT else None,
         restarts=restarts_since(coordinator, paths, job_ids, since) if asked.sort is SortKey.RESTARTS else None,
     )
     page = min(asked.page, pages_of(len(found)))
     details = read_details(coordinator, paths, found[on_page(page)], since=since)
-    return overview(briefs, len(found), [overview_row(detail, now=now) for detail in details], page)
+    return overview(jobs, len(found), [overview_row(detail, now=now) for detail in details], page)

@@ -1,8 +1,8 @@
 """What a watcher of a cluster knows of its jobs, and what of them it has to read again.
 
 Of each job two nodes are watched: its leader and its graph pointer. As long as both stay as they are, a job that is led
-or idle is not read again. Every other job is surveyed at each poll (:mod:`~airflow_provider_ha.jobs.survey`), and
-looked at as a whole when the survey cannot tell how it stands, and again when something has changed. Looks may read
+or idle is not read again. Every other job is surveyed at each poll (:func:`~airflow_provider_ha.jobs.observe.survey`),
+and looked at as a whole when the survey cannot tell how it stands, and again when something has changed. Looks may read
 storage, so they are made in a separate thread (:mod:`~airflow_provider_ha.triggers._looks`). Until one has an answer,
 what was known of the job before holds; a job that was never seen otherwise is unknown, and has no event.
 """
@@ -19,11 +19,12 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
+from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.jobs.quarantine import quarantine_reason
 from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge
 from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.jobs.status import JobStatus, Standing
 from airflow_provider_ha.jobs.submissions import SubmissionExit
-from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
 from airflow_provider_ha.recovery.losses import how_it_ended
 from airflow_provider_ha.triggers._looks import Looks, is_same
 from airflow_provider_ha.triggers._notices import (
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 _LIST_AGAIN = 60.0  # seconds after which the jobs are listed also when no watch fires
 _INSPECTIONS_READ = 60.0  # seconds between two looks at a leader that inspects: nothing is read at each poll
 _NOT_INSPECTED_SECONDS = 300.0  # a leader looks at each job once a minute, and says so every quarter of one
-_NOTHING = (Standing.IDLE, Standing.ENDED)  # there is nothing to recover
 
 
 class JobList:
@@ -86,7 +86,7 @@ class _Known:
     """
 
     nodes: tuple[object, ...]
-    surveyed: Surveyed
+    surveyed: JobStatus[Standing]
     condition: Condition
     until: float
 
@@ -156,7 +156,7 @@ class ClusterView:
             return self._leadership(client, jobs, found)
 
     def _leadership(self, client: HaClient, jobs: Sequence[str], found: Nodes) -> dict[str, Condition]:
-        cluster, unclear = client.paths, list[Surveyed]()
+        cluster, unclear = client.paths, list[JobStatus[Standing]]()
         nodes = {job_id: tuple(found[node] for node in _watched(cluster, job_id)) for job_id in jobs}
         self._known = {job_id: known for job_id, known in self._known.items() if job_id in nodes}
         due = [job_id for job_id in jobs if self._is_due(job_id, nodes[job_id])]
@@ -171,30 +171,26 @@ class ClusterView:
 
     def _is_due(self, job_id: str, nodes: tuple[object, ...]) -> bool:
         known = self._known.get(job_id)
-        return known is None or known.surveyed.standing.needs_a_look or known.nodes != nodes
+        return known is None or known.surveyed.needs_a_look or known.nodes != nodes
 
-    def _told_by(self, client: HaClient, seen: Surveyed) -> tuple[Condition | None, float]:
+    def _told_by(self, client: HaClient, seen: JobStatus[Standing]) -> tuple[Condition | None, float]:
         """Return what the survey tells, and until when that holds."""
         before, now = self._known.get(seen.job_id), time.monotonic()
-        is_clear = seen.standing is not Standing.UNCLEAR
-        if is_clear and before is not None and is_same(before.surveyed, seen) and now < before.until:
+        if not seen.is_unclear and before is not None and is_same(before.surveyed, seen) and now < before.until:
             return before.condition, before.until
         return self._condition(client, seen), now + self._look_again
 
-    def _condition(self, client: HaClient, seen: Surveyed) -> Condition | None:
-        """Return what the survey tells; ``None`` when only the whole job does.
-
-        Another release wrote its pointer, the leader is of another attempt, or something cannot be read.
-        """
-        if seen.leader is not None:
+    def _condition(self, client: HaClient, seen: JobStatus[Standing]) -> Condition | None:
+        """Return the condition of a job; ``None`` when only the whole job shows it."""
+        if seen.is_led and seen.leader is not None:
             return self._granted(seen.leader)
-        if seen.standing in _NOTHING or seen.over:
+        if seen.is_idle or seen.is_over:
             return Condition()
-        if seen.standing is Standing.QUARANTINED:
+        if seen.quarantined:
             return self._quarantined(client, seen)
-        if seen.pointer is not None and seen.standing in (Standing.LOST, Standing.STARTING):
-            return self._no_leader(_reason(client, seen, seen.pointer), seen.standing, seen.pointer, seen.last_epoch)
-        return None
+        if seen.is_unclear or seen.graph is None:
+            return None
+        return self._no_leader(_reason(client, seen, seen.graph), seen.is_lost, seen.graph, seen.epoch)
 
     def _last_known(self, job_id: str) -> Condition:
         sight, before = self._looks.of(job_id), self._known.get(job_id)
@@ -208,32 +204,30 @@ class ClusterView:
             return self._granted(snapshot.leader)
         if judgement.action not in (Action.RECOVER, Action.WAIT, Action.QUARANTINE):
             return Condition()
-        standing = Standing.STARTING if judgement.action is Action.WAIT else Standing.LOST
+        is_lost = judgement.action is not Action.WAIT
         if snapshot is None or snapshot.run is None:
-            return self._no_leader(judgement.reason, standing)
+            return self._no_leader(judgement.reason, is_lost)
         newest = snapshot.run.newest
         run, attempt = snapshot.run.run, newest.submission.attempt if newest else 0
         pointer = GraphPointer(graph=run.graph, run=run.number, attempt=attempt)
-        return self._no_leader(judgement.reason, standing, pointer, snapshot.epoch)
+        return self._no_leader(judgement.reason, is_lost, pointer, snapshot.epoch)
 
-    def _no_leader(
-        self, reason: str, standing: Standing, pointer: GraphPointer | None = None, epoch: int = 0
-    ) -> Condition:
+    def _no_leader(self, reason: str, is_lost: bool, pointer: GraphPointer | None = None, epoch: int = 0) -> Condition:
         which: Event = {}
         if pointer is not None:
             which = {"run": pointer.run, "attempt": pointer.attempt, "epoch": epoch}
-        lasting = self._start_timeout if standing is Standing.STARTING else self._grace
+        lasting = self._grace if is_lost else self._start_timeout
         # The reason is no part of it: it says more once the supervisor has reported.
-        key = (standing, *sorted(which.items())) if which else (standing, reason)
+        key = (is_lost, *sorted(which.items())) if which else (is_lost, reason)
         return Condition(kind=NO_LEADER, key=key, lasting=lasting, facts={"reason": reason, **which})
 
-    def _quarantined(self, client: HaClient, seen: Surveyed) -> Condition | None:
+    def _quarantined(self, client: HaClient, seen: JobStatus[Standing]) -> Condition | None:
         reason = quarantine_reason(client.coordinator, client.paths, seen.job_id)
         if reason is None:  # released since it was surveyed: the outage goes on until the next survey
             return None
         facts: Event = {"reason": reason}
-        if seen.pointer is not None:
-            facts |= {"run": seen.pointer.run, "attempt": seen.pointer.attempt, "epoch": seen.last_epoch}
+        if seen.graph is not None:
+            facts |= {"run": seen.graph.run, "attempt": seen.graph.attempt, "epoch": seen.epoch}
         return Condition(kind=QUARANTINED, key=(reason,), lasting=self._grace, facts=facts)
 
     def _granted(self, leader: LeaderInfo) -> Condition:
@@ -248,10 +242,10 @@ def _watched(cluster: ClusterPaths, job_id: str) -> tuple[str, str]:
     return paths.leader, paths.job_graph
 
 
-def _reason(client: HaClient, seen: Surveyed, pointer: GraphPointer) -> str:
+def _reason(client: HaClient, seen: JobStatus[Standing], pointer: GraphPointer) -> str:
     """Return why a job has no leader, with how the newest attempt that has ended did."""
-    if seen.standing is Standing.LOST:
-        ended, reason = pointer.attempt, f"run {pointer.run} has lost its driver, epoch {seen.last_epoch}"
+    if seen.is_lost:
+        ended, reason = pointer.attempt, f"run {pointer.run} has lost its driver, epoch {seen.epoch}"
     else:
         ended = pointer.attempt - 1
         reason = f"attempt {pointer.attempt} of run {pointer.run} was submitted and has no leader yet"

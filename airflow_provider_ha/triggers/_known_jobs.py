@@ -26,9 +26,10 @@ from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
 from airflow_provider_ha.errors import HaError, RecordCorruptError, StorageUnavailableError, UnknownJobError
 from airflow_provider_ha.jobs.model import Status
+from airflow_provider_ha.jobs.observe import in_one_session, whole_steps
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import decode
-from airflow_provider_ha.jobs.status import JobStatus, in_one_session, whole_steps
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.triggers._samples import ReadJob
 from airflow_provider_ha.triggers._watched_nodes import Nodes
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.jobs.recoverable import JobObservation, look
-from airflow_provider_ha.jobs.survey import Surveyed
+from airflow_provider_ha.jobs.status import JobStatus, Standing
 
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Known:
     :param began: When the look began, on a clock that never goes back.
     """
 
-    surveyed: Surveyed
+    surveyed: JobStatus[Standing]
     sight: JobObservation
     began: float
 
@@ -54,10 +54,10 @@ class Looks:
         self._changed = threading.Condition()
         self._known: dict[str, _Known] = {}
         self._failed: dict[str, str] = {}
-        self._due: deque[Surveyed] = deque()
+        self._due: deque[JobStatus[Standing]] = deque()
         self._wanted: frozenset[str] = frozenset()
         self._client: HaClient | None = None
-        self._current: Surveyed | None = None
+        self._current: JobStatus[Standing] | None = None
         self._began = 0.0
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -77,7 +77,7 @@ class Looks:
             known = self._known.get(job_id)
         return known.sight if known is not None else None
 
-    def ask(self, client: HaClient, jobs: Sequence[Surveyed]) -> None:
+    def ask(self, client: HaClient, jobs: Sequence[JobStatus[Standing]]) -> None:
         """Have the jobs looked at that are due, and return at once.
 
         :param jobs: All of which only a look tells more, as they are now: of every other job nothing is kept.
@@ -107,7 +107,7 @@ class Looks:
             self._closed = True
             self._changed.notify_all()
 
-    def _is_due(self, seen: Surveyed, now: float) -> bool:
+    def _is_due(self, seen: JobStatus[Standing], now: float) -> bool:
         known, current = self._known.get(seen.job_id), self._current
         if current is not None and current.job_id == seen.job_id and is_same(current, seen):
             return False
@@ -121,7 +121,7 @@ class Looks:
                 self._wake()
                 is_new = False
 
-    def _next(self) -> tuple[HaClient, Surveyed] | None:
+    def _next(self) -> tuple[HaClient, JobStatus[Standing]] | None:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._due)
             if self._closed or self._client is None:
@@ -129,7 +129,7 @@ class Looks:
             self._current, self._began = self._due.popleft(), time.monotonic()
             return self._client, self._current
 
-    def _look_at(self, client: HaClient, seen: Surveyed) -> bool:
+    def _look_at(self, client: HaClient, seen: JobStatus[Standing]) -> bool:
         """Make one look; return whether it has an answer."""
         sight, why = None, ""
         try:
@@ -148,6 +148,6 @@ class Looks:
             return True
 
 
-def is_same(before: Surveyed, now: Surveyed) -> bool:
+def is_same(before: JobStatus[Standing], now: JobStatus[Standing]) -> bool:
     """Whether nothing of a job has changed between two surveys."""
-    return (before.standing, before.mark) == (now.standing, now.mark)
+    return (before.quarantined, before.mark) == (now.quarantined, now.mark)

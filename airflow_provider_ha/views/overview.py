@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.status import JobStatus, led_lag
+from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 from airflow_provider_ha.recovery.losses import LastFailure, last_failure
 from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.job import NO_RUN, UNREADABLE
@@ -19,7 +19,7 @@ from airflow_provider_ha.views.view import View
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.administration.overview import Brief, Detail
+    from airflow_provider_ha.control.administration.overview import Detail
 
 
 PAGE = 100  # jobs
@@ -113,7 +113,7 @@ class OverviewView(View):
 
 
 def choose(
-    briefs: Sequence[Brief],
+    jobs: Sequence[JobStatus[RunDepth]],
     asked: Asked,
     *,
     checkpoints: Mapping[str, datetime | None] | None = None,
@@ -125,17 +125,17 @@ def choose(
     :param restarts: How often each job was restarted; to sort by it.
     """
     taken, often = checkpoints or {}, restarts or {}
-    found = [brief for brief in briefs if asked.search.lower() in brief.job_id.lower() and _is_in(brief, asked.state)]
-    keys: dict[SortKey, Callable[[Brief], Any]] = {
-        SortKey.URGENCY: lambda brief: (not brief.needs_attention, STATES.index(state_of(brief)), brief.job_id),
-        SortKey.JOB: lambda brief: brief.job_id,
-        SortKey.EPOCH: lambda brief: (-brief.epoch, brief.job_id),
-        SortKey.HOST: lambda brief: (not brief.host, brief.host, brief.job_id),
-        SortKey.CHECKPOINT: lambda brief: (taken.get(brief.job_id) is None, taken.get(brief.job_id), brief.job_id),
-        SortKey.LAG: lambda brief: (brief.lag is None, -(brief.lag or 0), brief.job_id),
-        SortKey.RESTARTS: lambda brief: (-often.get(brief.job_id, 0), brief.job_id),
+    found = [job for job in jobs if asked.search.lower() in job.job_id.lower() and _is_in(job, asked.state)]
+    keys: dict[SortKey, Callable[[JobStatus[RunDepth]], Any]] = {
+        SortKey.URGENCY: lambda job: (not job.needs_attention, STATES.index(state_of(job)), job.job_id),
+        SortKey.JOB: lambda job: job.job_id,
+        SortKey.EPOCH: lambda job: (-job.epoch, job.job_id),
+        SortKey.HOST: lambda job: (not job.host, job.host, job.job_id),
+        SortKey.CHECKPOINT: lambda job: (taken.get(job.job_id) is None, taken.get(job.job_id), job.job_id),
+        SortKey.LAG: lambda job: (job.lag is None, -(job.lag or 0), job.job_id),
+        SortKey.RESTARTS: lambda job: (-often.get(job.job_id, 0), job.job_id),
     }
-    return [brief.job_id for brief in sorted(found, key=keys[asked.sort])]
+    return [job.job_id for job in sorted(found, key=keys[asked.sort])]
 
 
 def pages_of(found: int) -> int:
@@ -148,17 +148,17 @@ def on_page(page: int) -> slice:
     return slice((page - 1) * PAGE, page * PAGE)
 
 
-def overview(briefs: Sequence[Brief], found: int, rows: Sequence[OverviewRow], page: int) -> OverviewView:
+def overview(jobs: Sequence[JobStatus[RunDepth]], found: int, rows: Sequence[OverviewRow], page: int) -> OverviewView:
     """Return one page."""
-    counted = Counter(map(state_of, briefs))
+    counted = Counter(map(state_of, jobs))
     return OverviewView(
         rows=tuple(rows),
         found=found,
-        jobs=len(briefs),
+        jobs=len(jobs),
         page=page,
         pages=pages_of(found),
         states={state: counted[state] for state in STATES if counted[state]},
-        attention=sum(brief.needs_attention for brief in briefs),
+        attention=sum(job.needs_attention for job in jobs),
     )
 
 
@@ -181,24 +181,24 @@ def overview_row(detail: Detail, *, now: datetime) -> OverviewRow:
         pid=leader.pid if leader is not None else None,
         checkpoint=snapshot.latest_checkpoint,
         checkpoint_at=pointer.created_at if pointer is not None else None,
-        lag=led_lag(leader, snapshot.status),
+        lag=snapshot.lag,
         restarts=detail.restarts,
     )
 
 
-def state_of(brief: Brief) -> str:
-    """Return the state that a list shows of a job in brief."""
-    if brief.quarantined:
+def state_of(job: JobStatus[RunDepth]) -> str:
+    """Return the state that a list shows."""
+    if job.quarantined:
         return QUARANTINED
-    if brief.broken:
+    if job.broken:
         return UNREADABLE
-    return brief.state.value if brief.state is not None else NO_RUN
+    return job.state.value if job.newest is not None else NO_RUN
 
 
-def _is_in(brief: Brief, state: str) -> bool:
+def _is_in(job: JobStatus[RunDepth], state: str) -> bool:
     if not state:
         return True
-    return brief.needs_attention if state == ATTENTION else state_of(brief) == state
+    return job.needs_attention if state == ATTENTION else state_of(job) == state
 
 
 def _problem(snapshot: JobStatus, last: LastFailure | None) -> str:

@@ -21,7 +21,7 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.history import read_history
-from airflow_provider_ha.control.administration.overview import read_briefs, read_details
+from airflow_provider_ha.control.administration.overview import read_details, read_states
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError
@@ -30,13 +30,12 @@ from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph, JobState, Status
 from airflow_provider_ha.jobs.moves import Moved
+from airflow_provider_ha.jobs.observe import read_status, survey
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.jobs.recoverable import judge, look
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.status import read_status
 from airflow_provider_ha.jobs.submissions import SubmissionExit, SubmissionLed
-from airflow_provider_ha.jobs.survey import survey
 from airflow_provider_ha.recovery.restart import decide
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.views.history import history_view
@@ -52,6 +51,7 @@ from tests.support.clusters.jobs_helpers import (
     a_submission,
     an_exit,
     lead,
+    standing_of,
 )
 
 
@@ -340,15 +340,15 @@ def _application() -> Blob:
 def answers(tree: Tree) -> dict[str, Any]:
     """Return the answer of each reader."""
     one = [tree.job.job_id]
-    (brief,) = read_briefs(tree.coordinator, tree.cluster, one, now=NOW)
+    (listed,) = read_states(tree.coordinator, tree.cluster, one, now=NOW)
     (detail,) = read_details(tree.coordinator, tree.cluster, one)
     (surveyed,) = survey(tree.coordinator, tree.cluster, one)
     row = overview_row(detail, now=NOW)
     return {
         "snapshot": _or_error(lambda: read_status(tree.coordinator, tree.job).state.value),
-        "list": [state_of(brief), brief.needs_attention],
+        "list": [state_of(listed), listed.needs_attention],
         "row": [row.state, row.needs_attention, _plain(row.problem, tree)],
-        "survey": surveyed.standing.value,
+        "survey": standing_of(surveyed),
         "cluster's leader": _or_error(lambda: _judged(tree)),
         "restart": _or_error(lambda: _decided(tree)),
         "history": _or_error(lambda: _ends_of(tree)),

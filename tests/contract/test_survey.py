@@ -10,10 +10,11 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import GraphPointer
+from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
+from airflow_provider_ha.jobs.status import JobStatus, Standing
 from tests.contract.clusters import Cluster
-from tests.support.clusters.jobs_helpers import BLOB, a_result, a_submission, an_exit, lead, submit
+from tests.support.clusters.jobs_helpers import BLOB, a_result, a_submission, an_exit, lead, standing_of, submit
 
 
 BACKENDS = ("fake", "zookeeper")
@@ -45,11 +46,11 @@ class House:
         """Lead it; return what ends that."""
         return lead(self.coordinator, paths, self.config, attempt=attempt).release
 
-    def stands(self, paths: JobPaths) -> Standing:
-        """Where the survey says that it stands."""
-        return self.survey(paths)[0].standing
+    def stands(self, paths: JobPaths) -> str:
+        """Return what a survey shows."""
+        return standing_of(self.survey(paths)[0])
 
-    def survey(self, *jobs: JobPaths) -> list[Surveyed]:
+    def survey(self, *jobs: JobPaths) -> list[JobStatus[Standing]]:
         """All of them."""
         return list(survey(self.coordinator, self.cluster, [paths.job_id for paths in jobs]))
 
@@ -72,7 +73,7 @@ def test_a_job_is_led_lost_started_again_and_led_again(house: House) -> None:
     house.lead(job, 2)
     seen.append(house.stands(job))
 
-    assert seen == [Standing.STARTING, Standing.LED, Standing.LOST, Standing.STARTING, Standing.LED]
+    assert seen == ["starting", "led", "lost", "starting", "led"]
 
 
 def test_the_epoch_of_a_leader_is_told(house: House) -> None:
@@ -81,7 +82,9 @@ def test_the_epoch_of_a_leader_is_told(house: House) -> None:
     house.again(job, 2)
     house.lead(job, 2)
 
-    assert house.survey(job) == [Surveyed("flights", Standing.LED, 2)]
+    (seen,) = house.survey(job)
+    assert seen.leader is not None
+    assert (seen.is_led, seen.leader.epoch, seen.needs_a_look) == (True, 2, False)
 
 
 def test_a_driver_that_is_proven_dead_is_lost_although_its_leader_node_is_still_there(house: House) -> None:
@@ -90,7 +93,7 @@ def test_a_driver_that_is_proven_dead_is_lost_although_its_leader_node_is_still_
 
     house.coordinator.commit(Create(job.submission_exit(1, 1), an_exit().to_bytes()))
 
-    assert house.stands(job) is Standing.LOST
+    assert house.stands(job) == "lost"
 
 
 def test_the_leader_node_of_an_attempt_that_was_followed_by_another_says_nothing(house: House) -> None:
@@ -98,7 +101,7 @@ def test_the_leader_node_of_an_attempt_that_was_followed_by_another_says_nothing
     house.lead(job)
     house.again(job, 2)
 
-    assert house.stands(job) is Standing.UNCLEAR
+    assert house.stands(job) == "unclear"
 
 
 def test_a_run_that_ended_and_left_its_pointer_has_ended_also_when_its_driver_died(house: House) -> None:
@@ -107,7 +110,7 @@ def test_a_run_that_ended_and_left_its_pointer_has_ended_also_when_its_driver_di
         Create(job.submission_exit(1, 1), an_exit().to_bytes()), Create(job.run_result(1), a_result().to_bytes())
     )
 
-    assert house.stands(job) is Standing.ENDED
+    assert house.stands(job) == "ended"
 
 
 def test_a_job_without_a_pointer_has_nothing_to_recover(house: House) -> None:
@@ -115,7 +118,7 @@ def test_a_job_without_a_pointer_has_nothing_to_recover(house: House) -> None:
     house.lead(job)()
     house.coordinator.commit(Delete(job.job_graph))
 
-    assert house.stands(job) is Standing.IDLE
+    assert house.stands(job) == "idle"
 
 
 def test_what_another_release_or_no_release_wrote_needs_a_look(house: House) -> None:
@@ -123,15 +126,16 @@ def test_what_another_release_or_no_release_wrote_needs_a_look(house: House) -> 
     house.lead(old)
     house.coordinator.commit(SetData(broken.job_graph, b"no record"))
 
-    assert [each.standing for each in house.survey(old, broken)] == [Standing.UNCLEAR, Standing.UNCLEAR]
-    assert Standing.UNCLEAR.needs_a_look
+    seen = house.survey(old, broken)
+    assert [standing_of(each) for each in seen] == ["unclear", "unclear"]
+    assert all(each.needs_a_look for each in seen)
 
 
 def test_a_job_in_quarantine_is_named_as_such(house: House) -> None:
     job = house.job("flights")
     house.coordinator.ensure(house.cluster.quarantined("flights"))
 
-    assert house.stands(job) is Standing.QUARANTINED
+    assert house.stands(job) == "in quarantine"
 
 
 def test_a_watch_tells_of_a_leader_that_goes_and_of_a_proof_of_death(cluster: Cluster, house: House) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ha.cli.follow_run import with_failure
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.administration.overview import read_briefs, read_details
+from airflow_provider_ha.control.administration.overview import read_details, read_states
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError
@@ -233,7 +233,7 @@ def test_a_crash_loop_over_runs_is_one_in_list_row_command_wait_and_alert(
     begin_run(cluster, state)
     client, now = cluster.client, SystemClock().now()
 
-    (brief,) = read_briefs(client.coordinator, client.paths, ["flights"], now=now)
+    (listed,) = read_states(client.coordinator, client.paths, ["flights"], now=now)
     (detail,) = read_details(client.coordinator, client.paths, ["flights"])
     row, shown = overview_row(detail, now=now), show(spark_ha)["failure"]
     bounds = Bounds(checkpoint_grace=60, checkpoint_age=900, stall_grace=60, recovery_point=None, recovery_time=None)
@@ -241,7 +241,7 @@ def test_a_crash_loop_over_runs_is_one_in_list_row_command_wait_and_alert(
     health.read(client, ["flights"])
     told = health.known(["flights"])["flights", "failing"]
 
-    assert (brief.state, brief.needs_attention) == (state, True)
+    assert (listed.state, listed.needs_attention) == (state, True)
     assert (row.state, row.needs_attention, row.problem) == (state.value, True, LOOP)
     assert (shown["run"], shown["attempt"], shown["in_a_row"]) == (2, 1, 2)
     assert with_failure("waits", client.job("flights").snapshot(), now) == f"waits (last failure: {LOOP})"
@@ -270,7 +270,7 @@ def test_a_run_that_ends_well_ends_a_loop_over_runs(cluster: Cluster) -> None:
     (detail,) = read_details(cluster.client.coordinator, cluster.client.paths, ["flights"])
     finished = overview_row(detail, now=SystemClock().now())
     cluster.client.job("flights").submit(dataclasses.replace(cluster.request("flights"), request_id="after-it"))
-    (brief,) = read_briefs(cluster.client.coordinator, cluster.client.paths, ["flights"], now=SystemClock().now())
+    (listed,) = read_states(cluster.client.coordinator, cluster.client.paths, ["flights"], now=SystemClock().now())
 
     assert (finished.needs_attention, finished.problem) == (False, "")
-    assert not brief.needs_attention
+    assert not listed.needs_attention

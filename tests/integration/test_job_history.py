@@ -10,11 +10,11 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.history import read_history
-from airflow_provider_ha.control.administration.overview import read_briefs, read_details
+from airflow_provider_ha.control.administration.overview import read_details, read_states
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.jobs import list_jobs
-from airflow_provider_ha.jobs.status import read_status
+from airflow_provider_ha.jobs.observe import read_status
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.views.history import history_view
 from airflow_provider_ha.views.overview import overview_row, state_of
@@ -113,15 +113,15 @@ def test_a_job_that_is_not_there_is_named_with_what_to_do(spark_ha: Any, cluster
     assert "spark-ha job list" in errors
 
 
-def test_briefs_and_details_say_what_a_snapshot_says(coordinator: Coordinator, cluster: ClusterPaths) -> None:
+def test_states_and_details_say_what_a_whole_read_says(coordinator: Coordinator, cluster: ClusterPaths) -> None:
     jobs = list_jobs(coordinator, cluster)
     snapshots = [read_status(coordinator, cluster.job(job_id)) for job_id in jobs]
 
-    briefs, details = read_briefs(coordinator, cluster, jobs, now=now()), read_details(coordinator, cluster, jobs)
+    states, details = read_states(coordinator, cluster, jobs, now=now()), read_details(coordinator, cluster, jobs)
 
-    assert [brief.state for brief in briefs] == [snapshot.state for snapshot in snapshots]
+    assert [listed.state for listed in states] == [snapshot.state for snapshot in snapshots]
     assert [detail.snapshot for detail in details] == snapshots
-    assert {state_of(brief) for brief in briefs} == {"RUNNING", "LOST", "FAILED"}
+    assert {state_of(listed) for listed in states} == {"RUNNING", "LOST", "FAILED"}
 
 
 def test_a_row_says_what_is_wrong_and_how_often_it_was_restarted(
@@ -152,11 +152,11 @@ def test_list_and_filter_agree_about_a_job_that_fails_again_and_again(
     if newest == "lost":
         orders.lose(begin + 3 * minute, reason="killed for the third time")
 
-    (brief,) = read_briefs(coordinator, cluster_paths, ["orders"], now=at)
+    (listed,) = read_states(coordinator, cluster_paths, ["orders"], now=at)
     (detail,) = read_details(coordinator, cluster_paths, ["orders"])
     row = overview_row(detail, now=at)
 
-    assert brief.needs_attention == row.needs_attention == (newest not in {"led for long", "first loss"})
+    assert listed.needs_attention == row.needs_attention == (newest not in {"led for long", "first loss"})
     assert bool(row.problem) == (newest != "led for long")
 
 
@@ -172,7 +172,7 @@ def test_one_job_that_cannot_be_read_and_one_in_quarantine_hide_no_other(
     details = [overview_row(detail, now=now()) for detail in read_details(coordinator, cluster, jobs)]
 
     assert [row.state for row in details] == ["UNREADABLE", "QUARANTINED", "RUNNING", "UNREADABLE"]
-    assert [brief.needs_attention for brief in read_briefs(coordinator, cluster, jobs[:3], now=now())] == [
+    assert [listed.needs_attention for listed in read_states(coordinator, cluster, jobs[:3], now=now())] == [
         True,
         True,
         False,

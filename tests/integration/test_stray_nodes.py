@@ -23,9 +23,9 @@ from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.jobs.model import OperationKind
+from airflow_provider_ha.jobs.observe import read_status
 from airflow_provider_ha.jobs.quarantine import list_quarantined
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.status import read_status
 from tests.conformance.stores.stage import add_savepoint
 from tests.integration.driver.test_publishing import LIVE, publisher_of
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job

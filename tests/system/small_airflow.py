@@ -16,8 +16,9 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.observe import read_status
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.status import JobStatus, read_status
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
 from tests.system.harness.rest import AirflowApi, DagRun

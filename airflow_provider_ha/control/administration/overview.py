@@ -1,8 +1,7 @@
-"""Many jobs at once: briefly, to choose and sort them by; and as a page shows them. Only read.
+"""Many jobs together: their states, to choose and sort them by; and as a page shows them. Only read.
 
-A brief needs eight reads in two round trips. A job that was started again, and whose driver has not led for long
-since, needs a third one, of its newest attempts. Briefs and snapshots decide the state of a job by one function
-(:func:`~airflow_provider_ha.jobs.status.run_state`).
+A state takes eight reads in two round trips (:func:`~airflow_provider_ha.jobs.observe.run_steps`). A job that was
+started again, and whose driver has not led for long since, takes a third one, of its newest attempts.
 """
 
 from __future__ import annotations
@@ -20,19 +19,13 @@ from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.coordination.steps import Steps, follow_all, or_error
-from airflow_provider_ha.errors import HaError, RecordCorruptError, UnknownJobError
-from airflow_provider_ha.jobs.model import GraphPointer, JobState, LeaderInfo, Run, RunResult, Status
+from airflow_provider_ha.errors import HaError, RecordCorruptError
+from airflow_provider_ha.jobs.model import Run
+from airflow_provider_ha.jobs.observe import in_one_session, run_steps, whole_steps
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.quarantine import reason_of
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode
-from airflow_provider_ha.jobs.status import (
-    JobStatus,
-    NewestSubmission,
-    in_one_session,
-    led_lag,
-    run_state,
-    whole_steps,
-)
+from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.recovery.losses import LOOPS_FROM, LastFailure, failure_of
@@ -42,35 +35,6 @@ T = TypeVar("T")
 RecordT = TypeVar("RecordT", bound=Record)
 _AT_ONCE = 250  # jobs in one round trip: their answers fit the time of a heartbeat
 _ATTEMPTS = 10  # of a run in a crash loop that are read
-_FOR_A_PERSON = (JobState.LOST, JobState.FAILED, JobState.STALLED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brief:
-    """One job in brief.
-
-    :param state: State of its newest run; ``None`` without one.
-    :param epoch: Epoch of the latest leadership; 0 when it was never led.
-    :param host: Host of its leader; empty without one.
-    :param lag: Rows that its queries have not read; ``None`` when no leader tells it.
-    :param quarantined: Whether it is in quarantine.
-    :param broken: Whether a record of it cannot be read.
-    :param loops: Whether its newest attempts have failed in a row (:meth:`LastFailure.loops`).
-    """
-
-    job_id: str
-    state: JobState | None = None
-    epoch: int = 0
-    host: str = ""
-    lag: int | None = None
-    quarantined: bool = False
-    broken: bool = False
-    loops: bool = False
-
-    @property
-    def needs_attention(self) -> bool:
-        """Whether a person should look at it."""
-        return self.broken or self.quarantined or self.loops or self.state in _FOR_A_PERSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,22 +56,22 @@ class Detail:
     error: HaError | None = None
 
 
-def read_briefs(
+def read_states(
     coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str], *, now: datetime
-) -> list[Brief]:
-    """Return every job in brief, in the order of *job_ids*.
+) -> list[JobStatus[RunDepth]]:
+    """Return the state of every job, in the order of *job_ids*.
 
-    :param now: Says how long a driver has led.
+    :param now: Shows how long a driver has led.
     :raises NotConnectedError: It could not be found out.
     """
     kept_apart = set(coordinator.children(cluster.quarantine))
-    found: list[Brief] = []
+    found: list[JobStatus[RunDepth]] = []
     for some in _pieces(job_ids):
         found += in_one_session(
             coordinator,
             f"{len(some)} jobs",
             lambda some=some: follow_all(  # type: ignore[misc]  # mypy cannot infer a lambda with a default
-                coordinator, [brief_steps(cluster.job(job_id), now, job_id in kept_apart) for job_id in some]
+                coordinator, [listed_steps(cluster.job(job_id), now, job_id in kept_apart) for job_id in some]
             ),
         )
     return found
@@ -220,48 +184,15 @@ def _readable(node: Node | None, record: type[RecordT]) -> RecordT | None:
         return None  # its job is shown with the error
 
 
-def brief_steps(paths: JobPaths, now: datetime, quarantined: bool = False) -> Steps[Brief]:
-    """Read one job in brief, in two round trips, or three. The order of the reads is that of a snapshot."""
-    first = yield Reads((paths.epoch, paths.leader, paths.status, paths.job_graph), (paths.runs,))
-    epoch, node = first.nodes[paths.epoch], first.nodes[paths.job_graph]
-    brief = Brief(job_id=paths.job_id, epoch=epoch.version if epoch is not None else 0, quarantined=quarantined)
-    numbers = node_numbers(first.lists[paths.runs], parent=paths.runs)
-    try:
-        pointer = decode(node, GraphPointer)
-        leader = decode(first.nodes[paths.leader], LeaderInfo)
-        status = decode(first.nodes[paths.status], Status)
-        brief = replace(brief, host=leader.host if leader is not None else "")
-        if not numbers:
-            return brief
-        run = numbers[-1]
-        attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
-        if not attempt:
-            result = decode((yield Reads((paths.run_result(run),))).nodes[paths.run_result(run)], RunResult)
-            # Without its pointer a run has ended, or its newest submission is found by its number alone.
-            state = result.state if result is not None else (yield from whole_steps(paths)).state
-        else:
-            ended, began = paths.submission_exit(run, attempt), paths.submission_started(run, attempt)
-            second = (yield Reads((began, ended, paths.run_result(run)))).nodes
-            newest = NewestSubmission(
-                created_zxid=node.modified_zxid if node is not None else 0,
-                started=second[began] is not None,
-                ended=second[ended] is not None,
-            )
-            state = run_state(
-                run,
-                decode(second[paths.run_result(run)], RunResult),
-                newest,
-                leader=leader,
-                status=status,
-                epoch_zxid=epoch.modified_zxid if epoch is not None and epoch.version > 0 else 0,
-            )
-    except (RecordCorruptError, UnknownJobError):
-        return replace(brief, broken=True)
-    if state.terminal:
-        return replace(brief, state=state)
-    led_since = leader.since if leader is not None and leader.run == run else None
-    loops = yield from loop_steps(paths, run, attempt, now, led_since=led_since, lost=state is JobState.LOST)
-    return replace(brief, state=state, lag=led_lag(leader, status), loops=loops is not None)
+def listed_steps(paths: JobPaths, now: datetime, quarantined: bool = False) -> Steps[JobStatus[RunDepth]]:
+    """Read the state of one job, and whether its newest attempts have failed in a row."""
+    job = yield from run_steps(paths, quarantined)
+    newest, leader = job.newest, job.leader
+    if newest is None or newest.result is not None:
+        return job
+    led_since = leader.since if leader is not None and leader.run == newest.number else None
+    loops = yield from loop_steps(paths, newest.number, newest.attempt, now, led_since=led_since, lost=job.is_lost)
+    return replace(job, loops=loops is not None)
 
 
 def loop_steps(

@@ -49,7 +49,8 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
 )
 from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, not_leading
-from airflow_provider_ha.jobs.survey import Standing, Surveyed, survey
+from airflow_provider_ha.jobs.observe import survey
+from airflow_provider_ha.jobs.status import JobStatus, Standing
 from airflow_provider_ha.storage import keys
 
 
@@ -185,7 +186,7 @@ class ClusterLeader:
         jobs = sorted({*self._client.list_jobs(), *self._unknown()})
         self._require_leadership()
         for seen in survey(self._client.coordinator, self._client.paths, jobs):
-            if seen.standing is Standing.LED:
+            if seen.is_led and not seen.quarantined:
                 last[seen.job_id] = _left_alone(seen)
                 if report is not None:
                     report(last[seen.job_id])
@@ -337,11 +338,11 @@ class ClusterLeader:
             self._agenda.done(each.job_id, self._patience.backstop)
         return sorted(set(names) - {each.job_id for each in done})
 
-    def _needs_a_look(self, seen: Surveyed) -> bool:
-        if seen.standing.needs_a_look:
+    def _needs_a_look(self, seen: JobStatus[Standing]) -> bool:
+        if seen.needs_a_look:
             return True
         now = self._client.clock.lease_time()
-        if seen.standing is Standing.LED:  # none at first, and then not all in one moment
+        if seen.is_led:  # none at first, and then not all in one moment
             self._looked.setdefault(seen.job_id, now - random.uniform(0.0, _LOOK_SECONDS))  # noqa: S311  # not a secret
         return now - self._looked.get(seen.job_id, float("-inf")) >= _LOOK_SECONDS
 
@@ -373,6 +374,7 @@ class ClusterLeader:
         self._client.coordinator.children(paths.runs, watch=touched)
 
 
-def _left_alone(seen: Surveyed) -> Reconciled:
-    detail = f"led by epoch {seen.epoch}" if seen.standing is Standing.LED else "it has nothing to recover"
+def _left_alone(seen: JobStatus[Standing]) -> Reconciled:
+    leader = seen.leader if seen.is_led else None
+    detail = f"led by epoch {leader.epoch}" if leader is not None else "it has nothing to recover"
     return Reconciled(job_id=seen.job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail=detail)

@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, OperationKind
-from airflow_provider_ha.jobs.status import read_status
+from airflow_provider_ha.jobs.observe import read_status
 from airflow_provider_ha.jobs.watchers import WatcherClaim, release
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator

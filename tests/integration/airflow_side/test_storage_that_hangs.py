@@ -13,7 +13,7 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import NotConnectedError, StorageUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.jobs.history.drills import DrillStore
-from airflow_provider_ha.jobs.survey import survey
+from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _cluster_view, _health, _hub, _looks
 from airflow_provider_ha.triggers._base import Outage

@@ -36,11 +36,11 @@ from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, LeaderInfo
+from airflow_provider_ha.jobs.observe import read_status
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.run_start import start_of_run
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.status import read_status
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from tests.support.checkpoints.written_query import WrittenQuery

@@ -29,6 +29,7 @@ from airflow_provider_ha.jobs.model import (
     Status,
 )
 from airflow_provider_ha.jobs.runs import RunStore, RunView
+from airflow_provider_ha.jobs.status import JobStatus, Standing
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
 
 
@@ -147,7 +148,7 @@ class Interrupted:
 
     def read(self, reads: Reads, **options: Any) -> Seen:
         """Read one after the other: between the requests of one round trip something may happen as well."""
-        if options:
+        if options.get("watch") is not None:
             raise NotImplementedError("a watch on several nodes")
         nodes = {path: self.find(path) for path in reads.nodes}
         return Seen(nodes, {path: self.children(path) for path in reads.lists})
@@ -170,3 +171,11 @@ MISTAKE = Failure(
     batches={"rows": 4},
     location="main.py:12 in write",
 )
+
+
+def standing_of(job: JobStatus[Standing]) -> str:
+    """Return the word of the golden table for the standing of a job."""
+    if job.quarantined:
+        return "in quarantine"
+    words = (("idle", job.is_idle), ("unclear", job.is_unclear), ("ended", job.is_over), ("led", job.is_led))
+    return next((word for word, holds in words if holds), "lost" if job.is_lost else "starting")

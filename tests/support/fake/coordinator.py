@@ -102,7 +102,7 @@ class FakeCoordinator(Coordinator):
         """Read all in one round trip; see :meth:`Coordinator.read`.
 
         Others may act before and after, but not in between: the requests reach a member together. On a real server a
-        write may come in between; ``tests/contract/test_snapshot.py`` lets it, at each place.
+        write may come in between; ``tests/contract/test_observe.py`` lets it, at each place.
         """
         if not reads.nodes and not reads.lists:
             return Seen({}, {})

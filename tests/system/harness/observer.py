@@ -22,8 +22,9 @@ from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.observe import read_status
 from airflow_provider_ha.jobs.runs import decode
-from airflow_provider_ha.jobs.status import JobStatus, read_status
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until

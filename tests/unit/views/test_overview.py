@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_ha.control.administration.overview import Brief, Detail, restart_steps
+from airflow_provider_ha.control.administration.overview import Detail, restart_steps
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.status import JobStatus, led_lag
+from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.views.overview import (
     PAGE,
@@ -25,10 +25,27 @@ from airflow_provider_ha.views.overview import (
     overview_row,
     pages_of,
 )
-from tests.support.clusters.jobs_helpers import NOON, a_leader, a_run, a_start, a_status, a_submission
+from tests.support.clusters.jobs_helpers import NOON, a_leader, a_result, a_run, a_start, a_status, a_submission
 
 
 FLIGHTS = ClusterPaths("root", "default").job("flights")
+
+
+def listed(state: JobState, job_id: str = "flights", *, loops: bool = False) -> JobStatus[RunDepth]:
+    """Return a job of a list in a state."""
+    queued = state in (JobState.SUBMITTED, JobState.LOST)
+    written = a_status(JobState.RUNNING if state is JobState.STALLED else state)
+    hangs = "it hangs" if state is JobState.STALLED else ""
+    facts = NewestRun(
+        number=1, attempt=1, ended=state is JobState.LOST, result=a_result(state) if state.terminal else None
+    )
+    return JobStatus(
+        job_id=job_id,
+        facts=facts,
+        leader=None if queued else a_leader(),
+        status=None if queued else written.model_copy(update={"stalled": hangs}),
+        loops=loops,
+    )
 
 
 def test_every_state_has_its_place_in_the_order() -> None:
@@ -39,7 +56,7 @@ def test_every_state_has_its_place_in_the_order() -> None:
 def test_a_job_that_a_person_should_look_at_comes_before_those_that_run(state: JobState) -> None:
     wanted = state in (JobState.LOST, JobState.FAILED, JobState.STALLED)
 
-    assert Brief(job_id="flights", state=state).needs_attention == wanted
+    assert (listed(state).state, listed(state).needs_attention) == (state, wanted)
     assert not wanted or STATES.index(state.value) < STATES.index("RUNNING")
 
 
@@ -64,14 +81,16 @@ def test_a_stalled_job_is_shown_with_what_hangs() -> None:
 def test_the_lag_of_a_job_is_that_of_its_queries_that_tell_it(lags: tuple[int | None, ...], told: int | None) -> None:
     queries = {f"q{number}": QueryStatus(planned=1, committed=1, lag=lag) for number, lag in enumerate(lags)}
 
-    assert led_lag(a_leader(), a_status().model_copy(update={"queries": queries})) == told
+    status = a_status().model_copy(update={"queries": queries})
+
+    assert JobStatus(job_id="flights", leader=a_leader(), status=status).lag == told
 
 
 def test_a_leader_that_has_written_no_status_yet_has_no_lag_of_the_one_before_it() -> None:
     status = a_status(epoch=1).model_copy(update={"queries": {"q": QueryStatus(planned=1, committed=1, lag=5)}})
 
-    assert led_lag(a_leader(2), status) is None
-    assert led_lag(None, status) is None
+    assert JobStatus(job_id="flights", leader=a_leader(2), status=status).lag is None
+    assert JobStatus(job_id="flights", status=status).lag is None
 
 
 def test_restarts_of_a_job_whose_run_began_before_that_time_cost_no_read() -> None:
@@ -86,9 +105,9 @@ def test_restarts_of_a_job_whose_run_began_before_that_time_cost_no_read() -> No
 
 
 def test_the_first_job_that_a_page_has_no_room_for_is_on_the_next_one() -> None:
-    briefs = [Brief(job_id=f"job-{number:03d}", state=JobState.RUNNING) for number in range(PAGE + 1)]
+    jobs = [listed(JobState.RUNNING, f"job-{number:03d}") for number in range(PAGE + 1)]
 
-    found = choose(briefs, Asked(sort=SortKey.JOB))
+    found = choose(jobs, Asked(sort=SortKey.JOB))
 
     assert [found[on_page(page)][:1] for page in (1, 2, 3)] == [["job-000"], [f"job-{PAGE}"], []]
     assert [len(found[on_page(page)]) for page in (1, 2)] == [PAGE, 1]
@@ -100,9 +119,9 @@ def test_a_list_has_as_many_pages_as_its_jobs_fill_and_one_for_none(found: int, 
 
 
 def test_a_page_counts_all_jobs_of_the_cluster() -> None:
-    briefs = [Brief(job_id=f"job-{number:03d}", state=JobState.LOST) for number in range(PAGE + 1)]
+    jobs = [listed(JobState.LOST, f"job-{number:03d}") for number in range(PAGE + 1)]
 
-    shown = overview(briefs, found=PAGE + 1, rows=(), page=2)
+    shown = overview(jobs, found=PAGE + 1, rows=(), page=2)
 
     assert (shown.jobs, shown.found, shown.page, shown.pages) == (PAGE + 1, PAGE + 1, 2, 2)
     assert (shown.states, shown.attention) == ({"LOST": PAGE + 1}, PAGE + 1)
@@ -196,11 +215,11 @@ def test_a_driver_that_hangs_at_its_start_does_not_end_a_crash_loop() -> None:
 
 
 def test_of_jobs_that_run_the_one_in_a_crash_loop_comes_first() -> None:
-    briefs = [
-        Brief(job_id="a", state=JobState.RUNNING),
-        Brief(job_id="b", state=JobState.STARTING, loops=True),
-        Brief(job_id="c", state=JobState.STOPPING),
+    jobs = [
+        listed(JobState.RUNNING, "a"),
+        listed(JobState.STARTING, "b", loops=True),
+        listed(JobState.STOPPING, "c"),
     ]
 
-    assert choose(briefs, Asked()) == ["b", "c", "a"]
-    assert choose(briefs, Asked(state="attention")) == ["b"]
+    assert choose(jobs, Asked()) == ["b", "c", "a"]
+    assert choose(jobs, Asked(state="attention")) == ["b"]

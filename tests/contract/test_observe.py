@@ -1,47 +1,51 @@
-"""Snapshots taken while the job changes between their reads, on the fake ensemble and on a real ZooKeeper."""
+"""Reads of a job that changes in between, at each depth, on the fake ensemble and on a real ZooKeeper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.steps import follow
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
 from airflow_provider_ha.jobs.jobs import create_job, list_jobs
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import GraphPointer, JobState
+from airflow_provider_ha.jobs.observe import read_status, run_steps, standing_steps
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.status import read_status
-from tests.support.clusters.jobs_helpers import Interrupted, a_result, an_exit, lead, submit
+from airflow_provider_ha.jobs.status import JobStatus, Standing
+from tests.support.clusters.jobs_helpers import BLOB, Interrupted, a_result, an_exit, lead, submit
 
 
 BACKENDS = ("fake", "zookeeper")
 
 
-def states_with(
-    coordinator: Coordinator, job: Callable[[int], JobPaths], prepare: Callable[[JobPaths], Callable[[], Any]]
-) -> set[JobState]:
-    """Return every state that a snapshot shows when the event happens before its first, second, ... read."""
-    seen = set()
-    for position in range(100):
-        paths = job(position)
-        watched = Interrupted(coordinator, prepare(paths), before_read=position)
-        seen.add(read_status(watched, paths).state)
-        if watched.reads <= position:
-            return seen
-    raise AssertionError("a snapshot makes more than 100 reads")
+Reader = Callable[[Coordinator, JobPaths], JobStatus[Standing]]
+READERS: dict[str, Reader] = {
+    "standing": lambda coordinator, paths: follow(coordinator, standing_steps(paths)),
+    "run": lambda coordinator, paths: follow(coordinator, run_steps(paths)),
+    "whole": read_status,
+}
+at_each_depth = pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 
 
+def queue(coordinator: Coordinator, paths: JobPaths, attempt: int = 1) -> None:
+    """Submit an attempt, with the graph pointer that names it."""
+    submit(coordinator, paths, attempt=attempt)
+    pointer = GraphPointer(graph=BLOB, run=1, attempt=attempt).to_bytes()
+    coordinator.commit(Create(paths.job_graph, pointer) if attempt == 1 else SetData(paths.job_graph, pointer))
+
+
+@at_each_depth
 def test_a_job_that_finishes_meanwhile_is_never_seen_as_lost(
-    coordinator: Coordinator, cluster_paths: ClusterPaths, config: HaConfig
+    coordinator: Coordinator, cluster_paths: ClusterPaths, config: HaConfig, read: Reader
 ) -> None:
     """Fails when the result is read before the leader node or before the exit."""
 
     def prepare(paths: JobPaths) -> Callable[[], None]:
-        submit(coordinator, paths)
+        queue(coordinator, paths)
         leadership = lead(coordinator, paths, config)
         runs = RunStore(coordinator, paths)
 
@@ -52,36 +56,40 @@ def test_a_job_that_finishes_meanwhile_is_never_seen_as_lost(
 
         return finish
 
-    seen = states_with(coordinator, lambda n: cluster_paths.job(f"finishing-{n}"), prepare)
+    seen = set()
+    for position in range(20):
+        paths = cluster_paths.job(f"finishing-{position}")
+        job = read(Interrupted(coordinator, prepare(paths), before_read=position), paths)
+        seen.add((job.is_lost, job.is_over))
 
-    assert seen == {JobState.STARTING, JobState.FINISHED}
+    assert seen == {(False, False), (False, True)}
 
 
+@at_each_depth
 def test_a_recovered_epoch_is_never_seen_as_lost(
-    coordinator: Coordinator, cluster_paths: ClusterPaths, config: HaConfig
+    coordinator: Coordinator, cluster_paths: ClusterPaths, config: HaConfig, read: Reader
 ) -> None:
     """A new leader between the reads must not make its own living epoch look lost: the epoch is read first."""
-    lost: list[tuple[str, int]] = []
+    lost: list[int] = []
 
     def prepare(paths: JobPaths) -> Callable[[], None]:
-        submit(coordinator, paths)
+        queue(coordinator, paths)
         lead(coordinator, paths, config).release()
 
         def recover() -> None:
-            submit(coordinator, paths, attempt=2)
+            queue(coordinator, paths, 2)
             lead(coordinator, paths, config, attempt=2)
 
         return recover
 
     for position in range(20):
         paths = cluster_paths.job(f"recovering-{position}")
-        watched = Interrupted(coordinator, prepare(paths), before_read=position)
-        snapshot = read_status(watched, paths)
-        if snapshot.state is JobState.LOST:
-            lost.append((paths.job_id, snapshot.epoch))
+        job = read(Interrupted(coordinator, prepare(paths), before_read=position), paths)
+        if job.is_lost:
+            lost.append(job.epoch)
 
     assert lost
-    assert {epoch for _, epoch in lost} == {1}
+    assert set(lost) == {1}
 
 
 def test_a_snapshot_shows_what_is_there(coordinator: Coordinator, paths: JobPaths, config: HaConfig) -> None:
