@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -169,11 +169,11 @@ def overview_row(detail: Detail, *, now: datetime) -> OverviewRow:
         return OverviewRow(job_id=detail.job_id, state=UNREADABLE, needs_attention=True, problem=str(detail.error))
     run, leader, pointer = snapshot.run, snapshot.leader, detail.checkpoint
     last = last_failure(snapshot, HaOptions(), now=now)
-    state = QUARANTINED if detail.quarantine else (snapshot.state.value if run is not None else NO_RUN)
+    job = replace(snapshot, quarantined=bool(detail.quarantine), loops=last is not None and last.loops)
     return OverviewRow(
         job_id=detail.job_id,
-        state=state,
-        needs_attention=state in {QUARANTINED, "LOST", "FAILED", "STALLED"} or (last is not None and last.loops),
+        state=state_of(job),
+        needs_attention=job.needs_attention,
         problem=f"in quarantine: {detail.quarantine}" if detail.quarantine else _problem(snapshot, last),
         run=run.run.number if run is not None else None,
         epoch=snapshot.epoch,
