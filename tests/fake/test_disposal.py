@@ -263,7 +263,7 @@ def test_a_run_that_is_made_at_the_last_moment_keeps_its_start(
 
     monkeypatch.setattr(PointerStore, "mark", submitted_first)
 
-    with pytest.raises(JobStateError, match=r"was made while savepoint 's1' was being removed.*nothing was removed"):
+    with pytest.raises(JobStateError, match=r"was created while savepoint 's1' was being removed.*nothing was removed"):
         dispose(context, driver)
 
     assert savepoints(driver) == ["s1"]

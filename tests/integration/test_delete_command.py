@@ -184,7 +184,7 @@ def test_a_kept_savepoint_stays_for_a_submission_at_the_last_moment(
 
     code, _, err = spark_ha("savepoint", "dispose", "copy", SAVEPOINT, "--yes")
 
-    assert (code, "was made while savepoint" in err) == (NO, True)
+    assert (code, "was created while savepoint" in err) == (NO, True)
     assert over.coordinator.find(over.paths.savepoint(SAVEPOINT)) is not None
 
 

@@ -1,7 +1,7 @@
-"""A savepoint from elsewhere, copied to a place of a work area.
+"""Copy of a foreign savepoint into a work area.
 
-Invariant: what has no manifest is no savepoint, and the manifest is written last. Every file is compared with the old
-manifest on its way; the new one says what arrived.
+Invariant: a directory without a manifest is not a savepoint, and the manifest is written last. Every file is compared
+with the old manifest during the copy; the new manifest describes the copied files.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.storage.durable import make_directories
 
 
-_WHOLE = 4 << 20  # bytes: what is larger is uploaded in parts
+_WHOLE = 4 << 20  # bytes: a larger file is uploaded in parts
 
 
 def copied(stored: StoredSavepoint, target: WritableTree) -> Savepoint:
-    """Make the savepoint *target* of another one; return its manifest.
+    """Copy a savepoint to *target*; return the new manifest.
 
-    :param target: Its directory; nothing is in it.
-    :raises CheckpointCorruptError: The other savepoint is not what its manifest says.
+    :param target: Its directory; empty.
+    :raises CheckpointCorruptError: The source differs from its manifest.
     :raises ObjectExistsError: A file of the target exists.
-    :raises StorageUnavailableError: Something could not be read or written.
+    :raises StorageUnavailableError: A read or write failed.
     """
     if target.local_path is not None:
         make_directories(target.local_path.parent)

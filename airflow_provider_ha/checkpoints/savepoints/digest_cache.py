@@ -1,10 +1,10 @@
-"""Digests of files that were read for an earlier savepoint, so that the next one reads only what is new.
+"""Cache of the digests of linked files, so that each savepoint reads only new files.
 
-Invariant: a digest is believed only for the very file that it was computed of: one name, inode, size and time of its
-last change. A change within the granularity of that time leaves no trace, so a file that young is not remembered. The
-time is that of the file system, taken from a directory that was made on it before anything was read.
+Invariant: a digest counts only for the same file: same name, inode, size and modification time. A change within the
+granularity of that time leaves no trace, so files that young are not cached. The reference time comes from the file
+system: it is the modification time of a directory created there before the first read.
 
-The cache is an optimization: a damaged cache, or one that cannot be written, is dropped with a log line.
+The cache is an optimization: one that is damaged or cannot be written is dropped with a log line.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from airflow_provider_ha.records import Model, Record
 
 log = logging.getLogger(__name__)
 
-#: Name of the cache, beside the savepoints that it serves.
+#: File name of the cache, in the directory of the savepoints that it serves.
 CACHE = ".spark-ha-digests.json"
 # The coarsest clock of a file system that Linux mounts (FAT), in nanoseconds.
 GRANULARITY_NS = 2_000_000_000
 
 
 class KnownDigest(Model):
-    """A file as it was when it was read.
+    """State of a file when it was read.
 
     :param size: Bytes.
-    :param modified_ns: Time of its last change, nanoseconds since 1970.
+    :param modified_ns: Modification time, nanoseconds since 1970.
     """
 
     inode: int
@@ -45,7 +45,7 @@ class KnownDigest(Model):
 
 
 class KnownDigests(Record):
-    """What lies on disk.
+    """Content of the cache file.
 
     :param files: Path relative to the savepoint -> its file.
     """
@@ -56,11 +56,11 @@ class KnownDigests(Record):
 
 
 class DigestCache:
-    """The digests that are known, for one savepoint.
+    """The known digests, for one savepoint.
 
-    :param path: The file that remembers them; need not exist.
-    :param new: A directory that was just made where the savepoint is going to be, and is empty.
-    :raises OSError: *new* could not be looked at.
+    :param path: The cache file; need not exist.
+    :param new: An empty directory, just created where the savepoint will be.
+    :raises OSError: *new* could not be inspected.
     """
 
     def __init__(self, path: Path, new: Path) -> None:
@@ -83,16 +83,16 @@ class DigestCache:
         return found.sha256
 
     def learn(self, name: str, status: os.stat_result, sha256: str) -> None:
-        """Remember a file that was read from its begin to its end.
+        """Remember a file that was read from start to end.
 
-        :param status: What it was before the first byte was read.
+        :param status: Its status before the first byte was read.
         """
-        # The clock of another device may say anything.
+        # The clock of another device proves nothing.
         if status.st_dev == self._device and status.st_mtime_ns < self._young:
             self._now[name] = _identity(status, sha256)
 
     def save(self) -> None:
-        """Write what is known now. Of a query of this savepoint only the files in it stay, so that it does not grow."""
+        """Write the known digests. A query of this savepoint keeps only its current files, to bound the cache."""
         queries = {_query(name) for name in self._now}
         others = {name: file for name, file in self._before.items() if _query(name) not in queries}
         if self._now == self._before:
@@ -124,5 +124,5 @@ def _read(path: Path) -> dict[str, KnownDigest]:
     except FileGoneError:
         return {}
     except (CheckpointCorruptError, StorageUnavailableError, RecordCorruptError, RecursionError) as error:
-        log.warning("every byte is read again, for the digests of earlier savepoints are not used: %s", error)
+        log.warning("reading every byte again, without the digests of earlier savepoints: %s", error)
         return {}

@@ -1,7 +1,7 @@
-"""A savepoint as a directory of this host: made, found, read.
+"""Savepoints as local directories: creation, lookup and reading.
 
-Invariant: files, then the manifest, then verification, then the name of the directory: it appears when every byte was
-read again, never before.
+Invariant: first the files, then the manifest, then verification, then the name of the directory. The directory appears
+only after every byte was read again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationErro
 
 @dataclass(frozen=True, slots=True)
 class SavepointDirectory:
-    """A savepoint that lies in a directory.
+    """A savepoint in a local directory.
 
     :param savepoint: Its manifest.
     """
@@ -48,30 +48,30 @@ class SavepointDirectory:
 
     @property
     def location(self) -> str:
-        """Its path."""
+        """The path."""
         return str(self.directory)
 
     def tree(self, query: str) -> LocalTree:
-        """Return the directory of one query."""
+        """Return the directory of a query."""
         return LocalTree(self.directory / query)
 
     def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
-        """Compare every file with the manifest; return what is wrong, in its order."""
+        """Compare every file with the manifest; return the mismatches in manifest order."""
         return check_files(LocalTree(self.directory), self.savepoint, digests=True, only=only)
 
     def strangers(self) -> list[CheckpointCorruptError]:
-        """Return what lies in it and is not in the manifest."""
+        """Return the files that are not in the manifest."""
         with storage_errors(f"cannot read {self.directory}"):
             found = set(_names(self.directory)) - set(self.savepoint.files) - {MANIFEST}
         return [CheckpointCorruptError(name, "it is not in the manifest") for name in sorted(found)]
 
-    def at_hand(self, target: Path) -> AbstractContextManager[tuple[Path, Savepoint]]:  # noqa: ARG002  # as every one
+    def at_hand(self, target: Path) -> AbstractContextManager[tuple[Path, Savepoint]]:  # noqa: ARG002  # interface
         """Return the directory itself."""
         return nullcontext((self.directory, self.savepoint))
 
     @contextmanager
     def reader(self) -> Iterator[Bring]:
-        """Yield what copies its files; each is compared with the manifest on its way."""
+        """Yield a function that copies one file and compares it with the manifest."""
         check_manifest(self.savepoint)
         yield self._bring
 
@@ -80,20 +80,20 @@ class SavepointDirectory:
         try:
             copied = copy_file(self.directory / name, target, expected.digested_by)
         except (FileNotFoundError, NotADirectoryError):
-            raise CheckpointCorruptError(name, "it is in the manifest and not there") from None
+            raise CheckpointCorruptError(name, "it is in the manifest but missing") from None
         if copied != expected:
             raise CheckpointCorruptError(
-                name, "it is not what the manifest says", next_step="See `spark-ha savepoint verify`; nothing was made"
+                name, "it differs from the manifest", next_step="Run `spark-ha savepoint verify`; nothing was written"
             )
         return copied
 
 
 def read_savepoint(directory: Path) -> SavepointDirectory:
-    """Return the savepoint in a directory of any author.
+    """Return the savepoint in an untrusted directory.
 
     :raises CheckpointMissingError: It is not a savepoint.
-    :raises CheckpointCorruptError: Its manifest is damaged, or names what no savepoint has.
-    :raises StorageUnavailableError: It could not be read, or the directory is not there.
+    :raises CheckpointCorruptError: Its manifest is damaged, or contains names that a savepoint cannot have.
+    :raises StorageUnavailableError: The directory does not exist or could not be read.
     """
     with storage_errors(f"cannot read {directory}"):
         if not directory.is_dir():
@@ -106,10 +106,10 @@ def read_savepoint(directory: Path) -> SavepointDirectory:
 
 
 class DirectoryDraft:
-    """A savepoint that is being made under a hidden name.
+    """An unfinished savepoint under a hidden name.
 
     :param hidden: Its directory; empty.
-    :param transfer: How a file comes along.
+    :param transfer: Copies or links a file.
     """
 
     def __init__(self, hidden: Path, transfer: Transfer) -> None:
@@ -117,7 +117,7 @@ class DirectoryDraft:
         self._transfer = transfer
 
     def bring(self, files: Iterable[tuple[str, LocalTree, str]]) -> dict[str, ManifestFile]:
-        """Copy or link files, one after the other."""
+        """Copy or link files one by one."""
         taken: dict[str, ManifestFile] = {}
         for name, directory, inner in files:
             try:
@@ -126,12 +126,12 @@ class DirectoryDraft:
                 raise purged(f"{directory}/{inner}") from None
         return taken
 
-    def copied(self, files: Mapping[str, ManifestFile], query: str) -> LocalTree:  # noqa: ARG002  # as every draft
-        """Return the copied part of one query."""
+    def copied(self, files: Mapping[str, ManifestFile], query: str) -> LocalTree:  # noqa: ARG002  # interface
+        """Return the copied part of a query."""
         return LocalTree(self._hidden / query)
 
     def describe(self, savepoint: Savepoint) -> Savepoint:
-        """Write the manifest and return it: it says whether files are links of live ones."""
+        """Write and return the manifest; it records whether files are hard links of live files."""
         links = self._transfer.copied is not None
         shared = links and any(shares_inode(self._hidden / name) for name in savepoint.files)
         described = savepoint.model_copy(update={"shares_inodes": shared})
@@ -139,25 +139,25 @@ class DirectoryDraft:
         return described
 
     def seal(self, savepoint: Savepoint) -> Savepoint:
-        """Write the manifest, and read again what was written."""
+        """Write the manifest, then read the written files again."""
         described = self.describe(savepoint)
         try:
-            # A link is the file that was digested: only what was written has to be read again.
+            # A link is the file that was digested: only copies need a second read.
             check(SavepointDirectory(self._hidden, described), only=self._transfer.copied)
         except CheckpointCorruptError as error:
-            raise TornError(error.path, error.reason, next_step="Look with `spark-ha checkpoint verify`") from error
+            raise TornError(error.path, error.reason, next_step="Run `spark-ha checkpoint verify`") from error
         self._transfer.done()
         return described
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLayout:
-    """A savepoint that is to be a directory.
+    """Layout of a savepoint in a local directory.
 
     :param target: The directory; must not exist.
-    :param link: Whether to make hard links where they are possible; the manifest says so.
-    :param digests: Whether links are digested; then a file is read once, for the first savepoint that has it, and those
-        that have a checksum of Spark's are not read at all. Copies always are.
+    :param link: Whether to use hard links where possible; the manifest records it.
+    :param digests: Whether links are digested. If so, each file is read once, for the first savepoint that contains it,
+        and a file with a Spark checksum is not read. Copies are always digested.
     """
 
     target: Path
@@ -165,14 +165,14 @@ class DirectoryLayout:
     digests: bool = True
 
     def check(self, sources: Sequence[SavepointSource[Path]]) -> None:
-        """See that the directory can be made of *sources*.
+        """Check that the savepoint can be made of *sources*.
 
         :raises ConfigurationError: It cannot.
-        :raises StorageUnavailableError: A checkpoint is not there.
+        :raises StorageUnavailableError: A checkpoint does not exist.
         """
         if not (self.link or self.digests):
             raise ConfigurationError(
-                "a copy is digested on its way, so leaving that out saves nothing",
+                "a copy is always digested, so skipping digests saves nothing",
                 next_step="Link instead of copy, or digest",
             )
         place = self.target.resolve()
@@ -184,16 +184,16 @@ class DirectoryLayout:
                 )
             if place.is_relative_to(source.directory.resolve()):
                 raise ConfigurationError(
-                    f"{self.target} lies in the checkpoint that is to be saved",
+                    f"{self.target} is inside the checkpoint to save",
                     next_step="Save it to another directory",
                 )
 
     def named(self, created_at: datetime) -> str:
-        """Return an id that no other savepoint has."""
+        """Return a unique id."""
         return f"{created_at:%Y%m%dT%H%M%SZ}-{new_id()[:8]}"
 
     def tree(self, place: Path) -> LocalTree:
-        """Return a directory as it is now, which it always is."""
+        """Return the current content of a directory."""
         return LocalTree(place)
 
     def sink_log(self, output: Path) -> LocalTree:
@@ -206,7 +206,7 @@ class DirectoryLayout:
 
     @contextmanager
     def drafts(self) -> Iterator[Callable[[], AbstractContextManager[DirectoryDraft]]]:
-        """Yield what begins an attempt, in a hidden directory that becomes the savepoint."""
+        """Yield a factory of attempts; each works in a hidden directory that becomes the savepoint."""
         yield self._draft
 
     @contextmanager
@@ -217,7 +217,7 @@ class DirectoryLayout:
 
 
 def _names(directory: Path) -> Iterator[str]:
-    """Yield the path of everything below *directory* that is not a directory."""
+    """Yield all non-directory paths below *directory*."""
     for place, directories, names in os.walk(directory, onerror=_raise):
         links = [name for name in directories if Path(place, name).is_symlink()]
         yield from (str(Path(place, name).relative_to(directory)) for name in [*names, *links])

@@ -1,7 +1,7 @@
-"""A savepoint of a work area, read where it lies: a directory of this host, or files of S3 or HDFS.
+"""Savepoints of a work area, read in place: a local directory, or files on S3 or HDFS.
 
-Invariant: each file is compared with the manifest on its way out. Below a work area only the job's leader removes, and
-a reader's lease keeps it from that, so nothing here is locked.
+Invariant: each file is compared with the manifest when it is copied out. In a work area only the job's leader removes
+files, and a reader's lease prevents that, so these functions take no lock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from airflow_provider_ha.storage.durable import directories_as_above, flush
 
 @dataclass(frozen=True, slots=True)
 class SavepointInTree:
-    """A savepoint that is not on a file system of this host.
+    """A savepoint that is not on a local file system.
 
     :param place: Its directory.
     :param savepoint: Its manifest.
@@ -41,25 +41,25 @@ class SavepointInTree:
     layout = "directory"
 
     def tree(self, query: str) -> Tree:
-        """Return the directory of one query."""
+        """Return the directory of a query."""
         return self.place / query
 
     def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
-        """Compare every file with the manifest; return what is wrong, in its order."""
+        """Compare every file with the manifest; return the mismatches in manifest order."""
         return check_files(self.place, self.savepoint, digests=True, only=only)
 
     def strangers(self) -> list[CheckpointCorruptError]:
-        """Return what lies in it and is not in the manifest."""
+        """Return the files that are not in the manifest."""
         found = set(_names(self.place, "")) - set(self.savepoint.files) - {MANIFEST}
         return [CheckpointCorruptError(name, "it is not in the manifest") for name in sorted(found)]
 
     def at_hand(self, target: Path) -> AbstractContextManager[tuple[Path, Savepoint]]:
-        """Return a copy that is removed afterwards; what a killed process left of one is removed as well."""
+        """Return a temporary local copy; removes leftovers of a killed process too."""
         return fetched(self, target)
 
     @contextmanager
     def reader(self) -> Iterator[Bring]:
-        """Yield what copies its files to this host; each is compared with the manifest on its way."""
+        """Yield a function that copies one file to this host and compares it with the manifest."""
         check_manifest(self.savepoint)
         yield self._bring
 
@@ -71,15 +71,17 @@ class SavepointInTree:
                 found = digest_of(InOrder(file), writer.write, algorithm=expected.digested_by)
                 flush(writer)
         if problem := difference(found, expected):
-            raise CheckpointCorruptError(name, problem, next_step="See `spark-ha savepoint verify`; nothing was made")
+            raise CheckpointCorruptError(
+                name, problem, next_step="Run `spark-ha savepoint verify`; nothing was written"
+            )
         return found
 
 
 def stored_savepoint(store: SavepointStore, savepoint_id: str) -> StoredSavepoint:
-    """Return a savepoint of a job, wherever the job works.
+    """Return a savepoint of a job, from any storage.
 
-    :raises CheckpointMissingError: There is no such savepoint, or its manifest is gone.
-    :raises CheckpointCorruptError: The manifest is not the one that the pointer's writer wrote.
+    :raises CheckpointMissingError: The savepoint does not exist, or its manifest is missing.
+    :raises CheckpointCorruptError: The manifest differs from the digest in the pointer.
     """
     savepoint, place = store.load(savepoint_id), store.tree(savepoint_id)
     if place.local_path is not None:
@@ -93,11 +95,11 @@ def _there(place: Tree, name: str) -> Iterator[OpenFile]:
         with opened(place, name) as file:
             yield file
     except (FileGoneError, NotAFileError):
-        raise CheckpointCorruptError(name, "it is in the manifest and not there") from None
+        raise CheckpointCorruptError(name, "it is in the manifest but missing") from None
 
 
 def _names(place: Tree, below: str) -> Iterator[str]:
-    """Yield the path of every file below a directory."""
+    """Yield all file paths below a directory."""
     for name in place.names(below):
         path = f"{below}/{name}" if below else name
         if (place / path).is_directory():

@@ -1,7 +1,7 @@
-"""The judgement of a savepoint, wherever it lies: its files, and for each query whether it can be restored.
+"""Judgement of a savepoint in any layout: its files, and whether each query can be restored.
 
-Invariant: a savepoint is valid when it is exactly what its manifest says and each query can be restored from it. A file
-that could not be read leaves the question open (contract 6).
+Invariant: a savepoint is valid when it matches its manifest exactly and each query can be restored from it. A file that
+could not be read leaves the question open (contract 6).
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 class ReadableSavepoint(Protocol):
-    """What is needed of a savepoint to see that it is whole."""
+    """The view of a savepoint that its judgement needs."""
 
     @property
     def savepoint(self) -> Savepoint:
         """Its manifest."""
 
     def tree(self, query: str) -> Tree:
-        """Return the part of one query."""
+        """Return the part of a query."""
 
     def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
-        """Compare every file with the manifest, as every stored savepoint does."""
+        """Compare every file with the manifest, like every stored savepoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointTree:
-    """A savepoint of a work area, wherever that lies (:class:`ReadableSavepoint`).
+    """A savepoint of a work area on any storage (:class:`ReadableSavepoint`).
 
     :param place: One directory per query.
     :param savepoint: Its manifest.
@@ -53,20 +53,20 @@ class SavepointTree:
     savepoint: Savepoint
 
     def tree(self, query: str) -> Tree:
-        """Return the directory of one query."""
+        """Return the directory of a query."""
         return self.place / query
 
     def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
-        """Compare every file with the manifest; return what is wrong, in its order."""
+        """Compare every file with the manifest; return the mismatches in manifest order."""
         return check_files(self.place, self.savepoint, digests=True, only=only)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
-    """The judgement of one query's checkpoint in a savepoint.
+    """Judgement of a query's checkpoint in a savepoint.
 
     :param judgement: Of the batch of the cut.
-    :param report: What the verification of its directory said.
+    :param report: Verification report of its directory.
     """
 
     judgement: RestorableAt
@@ -75,10 +75,10 @@ class QueryReport:
 
 @dataclass(frozen=True, slots=True)
 class SavepointReport:
-    """The result of reading a savepoint: every byte in a directory, what the store says of its objects in a pool.
+    """Result of the judgement: from every byte of a directory, or from the object metadata of a pool.
 
-    :param files: What is not as the manifest says; empty when all is.
-    :param queries: Query -> the judgement of its checkpoint.
+    :param files: Mismatches with the manifest; empty when all files match.
+    :param queries: Query -> judgement of its checkpoint.
     """
 
     stored: StoredSavepoint
@@ -87,12 +87,12 @@ class SavepointReport:
 
     @property
     def restorable(self) -> bool | None:
-        """Whether it can be restored; ``None`` when something that matters could not be read."""
+        """Whether it can be restored; ``None`` when a file that matters could not be read."""
         return False if self.files else all_of(query.judgement.answer for query in self.queries.values())
 
     @property
     def not_digested(self) -> int:
-        """How many of its files were compared by their size only: the manifest has no digest of them."""
+        """Number of files compared by size only, because the manifest has no digest for them."""
         return sum(file.digested_by is None for file in self.stored.savepoint.files.values())
 
 
@@ -101,11 +101,11 @@ def judge(
 ) -> SavepointReport:
     """Compare a savepoint with its manifest, and judge the checkpoint of each query.
 
-    A file without a digest is compared by its size; what is wrong with its bytes is found as far as its format shows.
+    A file without a digest is compared by its size; damage to its bytes is found as far as its format allows.
 
-    :param depth: How closely to judge the checkpoints; the files are all compared either way.
-    :param spark_version: The release that is to start from it; the one in the manifest by default.
-    :param processes: How many judge large state, as ``verify`` takes it.
+    :param depth: Depth of the judgement of the checkpoints; the files are compared at every depth.
+    :param spark_version: The release that will start from it; the one in the manifest by default.
+    :param processes: Number of processes for large state, as for ``verify``.
     :raises ConfigurationError: *spark_version* is not a version.
     :raises StorageUnavailableError: A file could not be read.
     """
@@ -122,11 +122,11 @@ def judge(
 def problems(
     stored: ReadableSavepoint, *, spark_version: str | None = None, only: Container[str] | None = None
 ) -> list[CheckpointCorruptError]:
-    """Compare a savepoint with its manifest, then look for the first query that cannot be restored from it.
+    """Yield mismatches with the manifest, then the first query that cannot be restored.
 
-    :param spark_version: The release that is to start from it; the one in the manifest by default.
-    :param only: Files whose bytes are to be read; all by default.
-    :raises StorageUnavailableError: Something could not be read.
+    :param spark_version: The release that will start from it; the one in the manifest by default.
+    :param only: Files whose bytes are read; all by default.
+    :raises StorageUnavailableError: A file could not be read.
     """
     found = stored.wrong_files(only=only)
     if found:
@@ -138,10 +138,10 @@ def problems(
 
 
 def check(stored: ReadableSavepoint, *, spark_version: str | None = None, only: Container[str] | None = None) -> None:
-    """See that a savepoint is what its manifest says, and that each query can be restored from it.
+    """Check that a savepoint matches its manifest and that each query can be restored from it.
 
-    :raises CheckpointCorruptError: The first thing that is wrong.
-    :raises StorageUnavailableError: It could not be found out.
+    :raises CheckpointCorruptError: The first problem.
+    :raises StorageUnavailableError: A file could not be read.
     """
     for problem in problems(stored, spark_version=spark_version, only=only):
         raise problem

@@ -1,7 +1,7 @@
-"""The two layouts of a savepoint, a directory and a pool: what taking one and reading one need of either.
+"""Interfaces of the two savepoint layouts, directory and pool, for taking and reading.
 
-Invariant: a draft is no savepoint. It becomes one when :meth:`Draft.seal` has verified the copies themselves, and what
-ends before that leaves nothing that a reader would take for one.
+Invariant: a draft is not a savepoint. It becomes one when :meth:`Draft.seal` has verified the copies; an attempt that
+ends earlier leaves nothing that a reader could mistake for a savepoint.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 At = TypeVar("At")
 """How a layout names a place: a path, or a prefix of a bucket."""
 Dir = TypeVar("Dir", bound=Tree)
-"""What such a place is read as."""
+"""The tree type that reads such a place."""
 _Dir_contra = TypeVar("_Dir_contra", bound=Tree, contravariant=True)
 
 
 class TornError(CheckpointCorruptError):
-    """What was copied does not fit together: a file was replaced between two copies. A newer cut is taken."""
+    """The copied files do not fit together: a file was replaced between two copies. The caller takes a newer cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointSource(Generic[At]):
-    """One query.
+    """One query to save.
 
     :param query: Its name in the savepoint.
     :param directory: Its checkpoint.
-    :param batch: N; ``None`` for the newest committed one.
+    :param batch: N; ``None`` for the newest committed batch.
     :param sink: Output of its file sink, whose log belongs to the cut; ``None`` for any other sink.
     """
 
@@ -46,35 +46,36 @@ class SavepointSource(Generic[At]):
 
 
 class Copies(Protocol[_Dir_contra]):
-    """Where the files of a savepoint are copied to."""
+    """Target of the copied files of a savepoint."""
 
     def bring(self, files: Iterable[tuple[str, _Dir_contra, str]]) -> dict[str, ManifestFile]:
-        """Copy files; return what the manifest says of each.
+        """Copy files; return their manifest entries.
 
-        :param files: Path relative to the savepoint, the directory of its source, and its path relative to that. They
-            are copied in this order, or all at once after the last one is known.
-        :raises CheckpointMissingError: One was purged during the copy: take a newer cut.
+        :param files: Path relative to the savepoint, source directory, and path relative to that directory. They are
+            copied
+            in this order, or concurrently after the last one is known.
+        :raises CheckpointMissingError: A file was purged during the copy: take a newer cut.
         """
 
     def copied(self, files: Mapping[str, ManifestFile], query: str) -> Tree:
-        """Return the copied part of one query."""
+        """Return the copied part of a query."""
 
 
 class Draft(Copies[_Dir_contra], Protocol[_Dir_contra]):
     """One attempt at a savepoint."""
 
     def seal(self, savepoint: Savepoint) -> Savepoint:
-        """Write the manifest, and verify what was copied; return what was written.
+        """Write the manifest and verify the copies; return the written manifest.
 
-        :raises TornError: The copies are not what the manifest says, or a query cannot be restored from them.
+        :raises TornError: The copies differ from the manifest, or a query cannot be restored from them.
         """
 
 
 class Layout(Protocol[At, Dir]):
-    """A new savepoint, and how checkpoints are read that it can be made of."""
+    """A new savepoint, and access to the checkpoints it is made of."""
 
     def check(self, sources: Sequence[SavepointSource[At]]) -> None:
-        """See that the savepoint can be made of *sources*, before anything is written.
+        """Check that the savepoint can be made of *sources*, before the first write.
 
         :raises ConfigurationError: It cannot.
         """
@@ -83,24 +84,24 @@ class Layout(Protocol[At, Dir]):
         """Return the id of the savepoint."""
 
     def tree(self, place: At) -> Dir:
-        """Return a directory as it is now."""
+        """Return the current content of a directory."""
 
     def sink_log(self, output: At) -> Dir:
-        """Return the log of a file sink as it is now, by the sink's output directory."""
+        """Return the current log of a file sink, from the sink's output directory."""
 
     def uri(self, place: At) -> str:
-        """Return the name of a place for the manifest."""
+        """Return the URI of a place for the manifest."""
 
     def drafts(self) -> AbstractContextManager[Callable[[], AbstractContextManager[Draft[Dir]]]]:
-        """Return what begins an attempt, as long as the block runs: nothing else removes what it has copied."""
+        """Return a factory of attempts while the block runs: their copies are safe from removal."""
 
 
 Bring = Callable[[str, Path], ManifestFile]
-"""Copies a file of a savepoint, by its name, to a path of this host; returns what arrived."""
+"""Copies a file of a savepoint, by its name, to a local path; returns the manifest entry of the copy."""
 
 
 class StoredSavepoint(Protocol):
-    """A savepoint that is there."""
+    """A finished savepoint."""
 
     @property
     def savepoint(self) -> Savepoint:
@@ -112,29 +113,29 @@ class StoredSavepoint(Protocol):
 
     @property
     def location(self) -> str:
-        """Its path, or its URI."""
+        """Its path or URI."""
 
     def tree(self, query: str) -> Tree:
-        """Return the part of one query."""
+        """Return the part of a query."""
 
     def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
-        """Compare every file with the manifest; return what is wrong, in its order.
+        """Compare every file with the manifest; return the mismatches in manifest order.
 
-        :param only: Files whose bytes are to be read, where a layout reads bytes; all by default.
-        :raises StorageUnavailableError: A file could not be read: nothing is known about it.
+        :param only: Files whose bytes are read, in a layout that reads bytes; all by default.
+        :raises StorageUnavailableError: A file could not be read: its state is unknown.
         """
 
     def strangers(self) -> list[CheckpointCorruptError]:
-        """Return what lies in it and is not in the manifest."""
+        """Return the files that are not in the manifest."""
 
     def at_hand(self, target: Path) -> AbstractContextManager[tuple[Path, Savepoint]]:
-        """Return it as a directory of this host, with a manifest of that, while the block runs.
+        """Return it as a local directory with its manifest, while the block runs.
 
-        :param target: What is to be made of it: a copy lies beside this one.
+        :param target: The path that the caller will create: a copy is made next to it.
         """
 
     def reader(self) -> AbstractContextManager[Bring]:
-        """Return what copies its files to this host while the block runs.
+        """Return a function that copies files to this host while the block runs.
 
-        :raises CheckpointCorruptError: A file is not what the manifest says.
+        :raises CheckpointCorruptError: A file differs from the manifest.
         """

@@ -1,7 +1,7 @@
-"""Whether a manifest is one that a savepoint can have: its names, sizes and digests.
+"""Checks of a manifest: its names, sizes and digests.
 
-Invariant: no name of a manifest becomes a path before it passed here. A manifest that came with an archive was written
-by the author of the archive.
+Invariant: no name of a manifest becomes a path before it passed these checks. The author of an archive also wrote its
+manifest.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationErro
 from airflow_provider_ha.names import check_query
 
 
-# Only what is computed here can be compared with the bytes of a directory.
+# The algorithms that this package can compute from the bytes of a directory.
 _DIGESTS = {Algorithm.SHA256: re.compile(r"[0-9a-f]{64}"), Algorithm.CRC32C: re.compile(r"[0-9a-f]{8}")}
-# What Linux takes; the directory that the savepoint is put into needs some of the path as well.
+# Limit of Linux; the directory of the savepoint needs part of the path too.
 _SEGMENT_BYTES, _PATH_BYTES = 255, 2048
 
 
 def check_manifest(savepoint: Savepoint) -> Savepoint:
-    """Return *savepoint* when its manifest describes files of the savepoint's queries and nothing else.
+    """Return *savepoint* when its manifest describes files of the savepoint's queries only.
 
-    :raises CheckpointCorruptError: The first thing that is wrong.
+    :raises CheckpointCorruptError: The first problem.
     """
     _check_words(savepoint)
     for name, file in savepoint.files.items():
@@ -35,18 +35,18 @@ def check_manifest(savepoint: Savepoint) -> Savepoint:
         if not rest or (first not in savepoint.queries and first != SINKS):
             raise _bad(f"file {name!r} belongs to no query of the savepoint")
         if not _possible(file, digested=savepoint.digested):
-            raise _bad(f"file {name!r} has no possible size and digest")
+            raise _bad(f"file {name!r} has no valid size and digest")
     _check_tree(savepoint.files)
     for query, part in savepoint.queries.items():
         own = {f"{query}/{name}": size for name, size in part.files.items()}
         described = {name: file.size for name, file in savepoint.files.items() if name.startswith(f"{query}/")}
         if own != described:
-            raise _bad(f"the files of query {query!r} are not those that are described")
+            raise _bad(f"the files of query {query!r} differ from its description")
     return savepoint
 
 
 def check_path(name: str) -> str:
-    """Return *name* when it is a plain relative path: no way out, nothing that a terminal or a file system minds.
+    """Return *name* when it is a plain relative path, safe for terminals and file systems.
 
     :raises CheckpointCorruptError: It is not.
     """
@@ -61,7 +61,7 @@ def check_path(name: str) -> str:
 
 
 def _possible(file: ManifestFile, *, digested: bool) -> bool:
-    """Whether a file has a size and one digest; none only where the manifest says that not all have one."""
+    """Whether a file has a size and one digest; without a digest only where the manifest allows it."""
     if (
         file.member
         or file.size < 0
@@ -78,7 +78,7 @@ def _possible(file: ManifestFile, *, digested: bool) -> bool:
 def _check_words(savepoint: Savepoint) -> None:
     sinks = [part.sink.path or "" for part in savepoint.queries.values()]
     for word in (savepoint.savepoint_id, savepoint.job_id, savepoint.label, savepoint.schedule or "", *sinks):
-        if not word.isprintable():  # it is shown on a terminal
+        if not word.isprintable():  # the terminal shows it
             raise _bad(f"{word!r} has characters that are not allowed")
     try:
         release(savepoint.spark_version)
@@ -90,13 +90,13 @@ def _check_words(savepoint: Savepoint) -> None:
 
 
 def _check_tree(names: Iterable[str]) -> None:
-    """Refuse a name that is a file and a directory at once."""
+    """Refuse a name that is both a file and a directory."""
     known = set(names)
     for name in known:
         parent = name.rpartition("/")[0]
         while parent:
             if parent in known:
-                raise _bad(f"{parent!r} is a file, and {name!r} lies in it")
+                raise _bad(f"{parent!r} is both a file and the directory of {name!r}")
             parent = parent.rpartition("/")[0]
 
 

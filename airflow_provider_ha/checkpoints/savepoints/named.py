@@ -1,7 +1,7 @@
-"""The savepoint that a user names: by its id, by the beginning of its id, or by its label.
+"""Lookup of a savepoint by the user's word: its id, a prefix of its id, or its label.
 
-Invariant: a word stands for one savepoint or for none. What could be another one, also because its pointer cannot be
-read, is named in the refusal and never chosen: the word may be that of a removal.
+Invariant: a word names exactly one savepoint, or the lookup fails. The refusal lists all candidates, including those
+whose pointer cannot be read, and never chooses: the word may belong to a removal.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 
 
-_SHOWN = 10  # candidates that are named
+_SHOWN = 10  # candidates in the message
 
 
 def named_savepoint(store: SavepointStore, word: str) -> SavepointPointer:
     """Return the pointer of the savepoint that *word* names. An exact id is never ambiguous.
 
-    :raises CheckpointMissingError: No savepoint has an id that begins so, or that label.
-    :raises ConfigurationError: Several have; they are named.
-    :raises RecordCorruptError: It is one whose pointer cannot be read.
+    :raises CheckpointMissingError: No savepoint has this label or an id with this prefix.
+    :raises ConfigurationError: Several match; the message lists them.
+    :raises RecordCorruptError: The pointer of the matching savepoint cannot be read.
     """
     if not word.strip():
-        raise ConfigurationError("the name of the savepoint is empty", next_step=_list_them(store))
+        raise ConfigurationError("the savepoint name is empty", next_step=_list_them(store))
     try:
         return store.pointer(word)
     except (CheckpointMissingError, ConfigurationError):
         candidates = _candidates(store, word)
     if not candidates:
         raise CheckpointMissingError(
-            f"job {store.job_id!r} has no savepoint {word!r}: none has this id, one that begins so, or this label",
+            f"job {store.job_id!r} has no savepoint {word!r}: none has this id, an id with this prefix, or this label",
             next_step=_list_them(store),
         )
     if len(candidates) > 1:
@@ -37,17 +37,17 @@ def named_savepoint(store: SavepointStore, word: str) -> SavepointPointer:
         more = f" and {len(candidates) - _SHOWN} more" if len(candidates) > _SHOWN else ""
         raise ConfigurationError(
             f"{word!r} may name {len(candidates)} savepoints of job {store.job_id!r}: {named}{more}",
-            next_step="Write more of the id",
+            next_step="Give a longer prefix of the id",
         )
     return store.pointer(candidates[0])
 
 
 def _candidates(store: SavepointStore, word: str) -> list[str]:
-    """Return the ids that *word* may mean, newest first; those whose pointer cannot be read come last."""
+    """Return the ids that *word* may mean, newest first, then those with an unreadable pointer."""
     listing = store.list()
     found = [each.savepoint_id for each in listing if each.savepoint_id.startswith(word) or each.label == word]
     labelled = any(each.label == word for each in listing)
-    # Of a pointer that cannot be read the label is not known: it may be the same.
+    # The label of an unreadable pointer is unknown: it may match.
     return found + [each.name for each in listing.unreadable if each.name.startswith(word) or labelled]
 
 

@@ -1,6 +1,6 @@
-"""The order in which the files of a checkpoint may appear where a directory cannot get its name in one step.
+"""Order in which the files of a checkpoint may appear where a directory cannot be renamed into place.
 
-Invariant: what Spark looks for first comes last. What ends before that is nothing that Spark would start from.
+Invariant: the files that Spark reads first come last. Spark does not start from an interrupted copy.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _LAST = (COMMITS, METADATA, OFFSETS)
 
 
 def stages(savepoint: Savepoint) -> Iterable[list[str]]:
-    """Return the names in the order in which they may appear: state and sources, commits, the query ids, offsets.
+    """Return the names in creation order: state and sources, commits, the query ids, offsets.
 
-    The newest entry of the offset log comes before the one that it follows: alone it is refused, with any number.
+    The newest entry of the offset log precedes its predecessor: Spark refuses it alone, under any number.
     """
     names = [f"{query}/{name}" for query, part in savepoint.queries.items() for name in part.files]
     return [list(stage) for _, stage in groupby(sorted(names, key=_stage), key=_stage)]

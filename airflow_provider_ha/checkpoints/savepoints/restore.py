@@ -1,7 +1,7 @@
-"""Files of a savepoint on this host: checkpoints that a query is started from by hand, or another savepoint.
+"""Local copies of a savepoint: checkpoints for a manual start, or another savepoint.
 
-Invariant: the savepoint stays as it is, byte for byte, and shares nothing with what was made of it: it can be restored
-any number of times.
+Invariant: the savepoint stays unchanged, byte for byte, and shares no file with its copies: it can be restored any
+number of times.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from airflow_provider_ha.checkpoints.working.relocation import relocate
 
 
 def restore(stored: StoredSavepoint, target: Path, *, spark_version: str | None = None) -> None:
-    """Make ``<target>/<query>``, a checkpoint location that Spark can start from, for every query of a savepoint.
+    """Create ``<target>/<query>``, a checkpoint location for Spark, for every query of a savepoint.
 
     :param target: Must not exist; appears with all queries or not at all.
-    :param spark_version: The release that is to start from it; the one in the manifest by default.
-    :raises CheckpointCorruptError: The savepoint is not what its manifest says, or a query could not go on from it.
-    :raises ConfigurationError: The target lies in no directory.
+    :param spark_version: The release that will start from it; the one in the manifest by default.
+    :raises CheckpointCorruptError: The savepoint differs from its manifest, or a query could not continue from it.
+    :raises ConfigurationError: The target has no parent directory.
     :raises ObjectExistsError: The target exists.
-    :raises StorageUnavailableError: Something could not be read or written.
+    :raises StorageUnavailableError: A read or write failed.
     """
     place = target.parent.resolve() / target.name
     with _attempt(stored, target, spark_version) as (hidden, bring):
@@ -40,9 +40,9 @@ def restore(stored: StoredSavepoint, target: Path, *, spark_version: str | None 
 
 @contextmanager
 def fetched(stored: StoredSavepoint, target: Path) -> Iterator[tuple[Path, Savepoint]]:
-    """Yield a copy that is removed afterwards; what a killed process left of one is removed as well.
+    """Yield a temporary local copy; removes leftovers of a killed process too.
 
-    :param target: The copy lies beside it; raises as :func:`fetch` does.
+    :param target: The copy is made next to it; raises as :func:`fetch` does.
     """
     with scratch_directory(target) as scratch:
         directory = scratch / "savepoint"
@@ -50,12 +50,12 @@ def fetched(stored: StoredSavepoint, target: Path) -> Iterator[tuple[Path, Savep
 
 
 def fetch(stored: StoredSavepoint, target: Path) -> Savepoint:
-    """Make a savepoint in a directory of any other one; return its manifest, with a digest of what has none.
+    """Copy any savepoint into a local directory; return its manifest, completed with missing digests.
 
-    :param target: Must not exist; appears with everything or not at all.
-    :raises CheckpointCorruptError: The savepoint is not what its manifest says.
+    :param target: Must not exist; appears complete or not at all.
+    :raises CheckpointCorruptError: The savepoint differs from its manifest.
     :raises ObjectExistsError: The target exists.
-    :raises StorageUnavailableError: Something could not be read or written.
+    :raises StorageUnavailableError: A read or write failed.
     """
     with _attempt(stored, target, None) as (hidden, bring):
         files = {name: bring(name, hidden / name) for name in stored.savepoint.files}
@@ -67,7 +67,7 @@ def fetch(stored: StoredSavepoint, target: Path) -> Savepoint:
 
 @contextmanager
 def _attempt(stored: StoredSavepoint, target: Path, spark_version: str | None) -> Iterator[tuple[Path, Bring]]:
-    """Yield a hidden directory and what fills it; it becomes *target* when every query can be restored from there."""
+    """Yield a hidden directory and its copy function; it becomes *target* when every query can be restored from it."""
     with directory_attempt(target) as hidden, stored.reader() as bring:
         yield hidden, bring
         look = verifier("quick", spark_version or stored.savepoint.spark_version)

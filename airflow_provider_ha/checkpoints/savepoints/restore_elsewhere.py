@@ -1,7 +1,7 @@
-"""Plain checkpoints out of any savepoint, on S3 or HDFS: Spark goes on from them without this package.
+"""Restore of any savepoint to plain checkpoints on S3 or HDFS, which Spark continues without this package.
 
-Invariant: the savepoint stays as it is, and every file is compared with its manifest on the way. A place without a
-rename of directories fills up file by file, in the order of :mod:`.order`; the query id is created, never replaced.
+Invariant: the savepoint stays unchanged, and every file is compared with its manifest during the copy. A store without
+directory rename fills up file by file, in the order of :mod:`.order`; the query id is created, never replaced.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.uris import hadoop_uri
 
 
-_WHOLE = 4 << 20  # bytes: what is larger is uploaded in parts
+_WHOLE = 4 << 20  # bytes: a larger file is uploaded in parts
 
 
 def restore_files(stored: StoredSavepoint, target: FileStore, *, spark_version: str | None = None) -> str:
-    """Make ``<target>/<query>``, a checkpoint location that Spark can start from, for every query of a savepoint.
+    """Create ``<target>/<query>``, a checkpoint location for Spark, for every query of a savepoint.
 
-    :param target: Files below the prefix; none may be there.
-    :param spark_version: The release that is to start from it; the one in the manifest by default.
-    :returns: The prefix as Spark is given it.
-    :raises CheckpointCorruptError: The savepoint is not what its manifest says, or a query could not go on from it.
-    :raises ObjectExistsError: Something lies below the target.
-    :raises StorageUnavailableError: Something could not be read or written.
+    :param target: Files below the prefix; must be empty.
+    :param spark_version: The release that will start from it; the one in the manifest by default.
+    :returns: The prefix in the form that Spark takes.
+    :raises CheckpointCorruptError: The savepoint differs from its manifest, or a query could not continue from it.
+    :raises ObjectExistsError: The target is not empty.
+    :raises StorageUnavailableError: A read or write failed.
     """
     if target.names(""):
-        raise ObjectExistsError(f"something lies below {target.uri} already", next_step="Choose another prefix")
+        raise ObjectExistsError(f"{target.uri} is not empty", next_step="Choose another prefix")
     check(stored, spark_version=spark_version)
     root = hadoop_uri(target.uri)
     with stored.reader() as bring, tempfile.TemporaryDirectory(prefix="spark-ha-restore-") as scratch:
@@ -46,7 +46,7 @@ def restore_files(stored: StoredSavepoint, target: FileStore, *, spark_version: 
 
 
 class _OneFile:
-    """Brings single files of a savepoint to their new place."""
+    """Copy of single files of a savepoint to the target."""
 
     def __init__(self, stored: StoredSavepoint, target: FileStore, root: str, bring: Bring, scratch: Path) -> None:
         self._names = stored.savepoint.files
@@ -56,7 +56,7 @@ class _OneFile:
         self._scratch = scratch
 
     def put(self, name: str) -> None:
-        """Write one file; Hadoop's hidden checksums are those of a disk, and stay behind."""
+        """Write one file; skip Hadoop's hidden checksums, which only a disk uses."""
         query, _, inner = name.partition("/")
         if "/." in f"/{inner}":
             return
@@ -66,7 +66,7 @@ class _OneFile:
             moved = relocated(path.read_bytes(), source.partition("/")[2], f"{self._root}/{query}")
             path.unlink()
             if moved is not None:
-                if name == source:  # Spark's checksum would be of the old bytes
+                if name == source:  # Spark's checksum would cover the old bytes
                     self._target.write(name, moved)
                 return
         path = self._fetched(name)

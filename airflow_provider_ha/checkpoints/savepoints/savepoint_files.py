@@ -1,8 +1,8 @@
-"""The files of a savepoint in a directory, and the manifest that describes them.
+"""Files of a savepoint in a directory, and the manifest that describes them.
 
 Invariant: the manifest is written last, after every file is on disk; a directory without one is not a savepoint
-(spark-facts section 1). The digests are those of the bytes that were read, so a bit that flips on the way to the
-disk is found when the savepoint is read again.
+(spark-facts section 1). The digests cover the bytes that were read from the source, so a bit that flips on the way to
+the disk is found when the savepoint is read again.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MANIFEST = "manifest.json"
 
 
 def write_manifest(directory: Path, savepoint: Savepoint) -> None:
-    """Make a savepoint of the directory."""
+    """Write the manifest, which makes the directory a savepoint."""
     write_aside(directory / MANIFEST, savepoint.to_bytes())
 
 
 def manifest_bytes(directory: Tree) -> bytes:
-    """Return the bytes of the manifest; it is written last.
+    """Return the bytes of the manifest.
 
-    :raises CheckpointMissingError: There is none: it is not a savepoint.
-    :raises CheckpointCorruptError: It is no file, or larger than any manifest is.
+    :raises CheckpointMissingError: The manifest is missing, so the directory is not a savepoint.
+    :raises CheckpointCorruptError: It is not a file, or is larger than any manifest.
     :raises StorageUnavailableError: It could not be read.
     """
     try:
@@ -49,9 +49,9 @@ def manifest_bytes(directory: Tree) -> bytes:
 
 
 def parse_manifest(directory: Tree, data: bytes) -> Savepoint:
-    """Read the bytes of a manifest.
+    """Parse the bytes of a manifest.
 
-    :raises CheckpointCorruptError: They are not what was written.
+    :raises CheckpointCorruptError: They are damaged.
     """
     try:
         return Savepoint.from_bytes(data, source=f"{directory}/{MANIFEST}")
@@ -60,10 +60,10 @@ def parse_manifest(directory: Tree, data: bytes) -> Savepoint:
 
 
 def pointer_to(key: str, savepoint: Savepoint, data: bytes) -> SavepointPointer:
-    """Return the pointer that refers to a savepoint by the digest of its manifest.
+    """Return the pointer to a savepoint, with the digest of its manifest.
 
     :param key: Key of its directory.
-    :param data: The bytes of the manifest: of another release they may be others than this one would write.
+    :param data: The bytes of the manifest as stored: another release may serialize it differently.
     """
     return SavepointPointer(
         savepoint_id=savepoint.savepoint_id,
@@ -80,11 +80,11 @@ def pointer_to(key: str, savepoint: Savepoint, data: bytes) -> SavepointPointer:
 def check_files(
     directory: Tree, savepoint: Savepoint, *, digests: bool, only: Container[str] | None = None
 ) -> list[CheckpointCorruptError]:
-    """Compare every file with the manifest and return what is wrong, in the order of the manifest.
+    """Compare every file with the manifest; return the mismatches in manifest order.
 
-    :param digests: Whether to read every byte of what has a digest, or to compare sizes only.
-    :param only: Files whose bytes are to be read; all by default.
-    :raises StorageUnavailableError: A file could not be read: nothing is known about it.
+    :param digests: Whether to read every file that has a digest, or to compare sizes only.
+    :param only: Files whose bytes are read; all by default.
+    :raises StorageUnavailableError: A file could not be read: its state is unknown.
     """
     return [
         CheckpointCorruptError(name, problem)
@@ -95,13 +95,13 @@ def check_files(
 
 @dataclass(slots=True)
 class InOrder:
-    """A file of a savepoint that is read from its beginning to its end."""
+    """Sequential reader of a savepoint file."""
 
     file: OpenFile
     offset: int = 0
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes; nothing at the end."""
+        """Return the next bytes; empty at the end."""
         found = self.file.read_at(self.offset, size)
         self.offset += len(found)
         return found
@@ -118,5 +118,5 @@ def _problem(directory: Tree, name: str, expected: ManifestFile, *, digests: boo
     except NotAFileError:
         return "it is not a regular file"
     except FileGoneError:
-        return "it is in the manifest and not there"
+        return "it is in the manifest but missing"
     return ""

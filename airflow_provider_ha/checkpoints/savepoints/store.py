@@ -1,10 +1,10 @@
-"""The savepoints of one job: user-owned, relocatable copies of one cut.
+"""Savepoints of one job: user-owned, relocatable copies of one cut.
 
-Invariants: files, then the manifest, then verification, then the pointer: what has a pointer was verified after it was
-written. The pointer is removed first, the files second, by way of the list of deletions (contract 2). Only its user
-removes a savepoint, or the schedule that made it, and a schedule never removes its last one. What the live run begins
-from stays until the run has a checkpoint. One that a restore has claimed is the job's
-(``checkpoints.retention.claims``).
+Invariants: first the files, then the manifest, then verification, then the pointer: a savepoint with a pointer was
+verified after it was written. Removal deletes the pointer first and the files second, through the list of deletions
+(contract 2). Only its user removes a savepoint, or the schedule that made it, and a schedule never removes its last
+one. The savepoint that the live run begins from stays until the run has a checkpoint. A savepoint that a restore has
+claimed belongs to the job (``checkpoints.retention.claims``).
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointRequest:
-    """What to make a savepoint of.
+    """Request for a savepoint.
 
-    :param savepoint_id: Asking twice with one id makes one savepoint.
+    :param savepoint_id: Two requests with one id make one savepoint.
     :param cut: Query -> N.
-    :param sinks: Query -> where it writes.
-    :param sources: Query -> what it reads.
-    :param sink_logs: Query -> log of its file sink; by default that of where the sink writes.
+    :param sinks: Query -> its sink.
+    :param sources: Query -> its sources.
+    :param sink_logs: Query -> log of its file sink; by default the log in the sink's output.
     :param graph: Digest of the job graph.
-    :param schedule: Name of the schedule that makes it and may remove it; ``None`` for a user's own.
+    :param schedule: Name of the schedule that makes it and may remove it; ``None`` for a user's savepoint.
     """
 
     savepoint_id: str
@@ -101,12 +101,12 @@ class SavepointRequest:
 
 
 class SavepointStore:
-    """The savepoints of one job.
+    """The savepoints of a job.
 
     :param coordinator: The session, for reads.
     :param area: Holds the savepoints.
     :param clock: For their time and for readers' leases.
-    :param start: Returns what the live run begins from; needed to remove savepoints.
+    :param start: Returns the start of the live run; needed to remove savepoints.
     """
 
     def __init__(
@@ -133,33 +133,33 @@ class SavepointStore:
 
     @property
     def job_id(self) -> str:
-        """Whose savepoints they are."""
+        """The job that owns the savepoints."""
         return self._paths.job_id
 
     def directory(self, savepoint_id: str) -> Path:
-        """Return the directory of a savepoint on this host, whether it exists or not.
+        """Return the local directory of a savepoint; it need not exist.
 
-        :raises ConfigurationError: Savepoints of this storage have none: see :meth:`tree`.
+        :raises ConfigurationError: This storage has no local directories: see :meth:`tree`.
         """
         return path_on_this_host(self.tree(savepoint_id))
 
     def tree(self, savepoint_id: str) -> Tree:
-        """Return the place of a savepoint, whether it exists or not."""
+        """Return the place of a savepoint; it need not exist."""
         return self._area.tree(self._keys.savepoint(savepoint_id))
 
     def uri(self, savepoint_id: str) -> str:
-        """Return the place of a savepoint as people and other tools name it."""
+        """Return the place of a savepoint as a URI for people and other tools."""
         return self._area.uri(self._keys.savepoint(savepoint_id))
 
     def create(self, commit: Commit, request: SavepointRequest, live: Tree) -> Savepoint:
-        """Copy a cut out of a working directory that Spark goes on with, verify the copy, and make it known.
+        """Copy a cut out of a working directory that Spark keeps using, verify the copy, and publish it.
 
-        :param commit: ``leadership.commit``, or a coordinator's for a job that does not run.
+        :param commit: ``leadership.commit``, or a coordinator's for a stopped job.
         :param live: Working directory, one directory per query.
         :returns: The savepoint; the existing one when the id was requested before.
-        :raises CheckpointMissingError: Spark has purged a batch of the cut: ask again with a newer cut.
+        :raises CheckpointMissingError: Spark purged a batch of the cut: repeat the request with a newer cut.
         :raises CheckpointCorruptError: The closure or the copy is damaged; no pointer was written.
-        :raises JobStateError: An earlier savepoint of that id was disposed of, and its files are still being read.
+        :raises JobStateError: An earlier savepoint with that id was disposed of, and its files are still being read.
         """
         existing = self._pointers.find(request.savepoint_id)
         if existing is not None:
@@ -170,16 +170,16 @@ class SavepointStore:
         return savepoint
 
     def copy(self, request: SavepointRequest, live: Tree) -> Savepoint:
-        """Copy the files and write the manifest; no pointer names the savepoint yet. Raises as :meth:`create` does."""
+        """Copy the files and write the manifest, without a pointer yet. Raises as :meth:`create` does."""
         target = self._area.tree(self._keys.savepoint(request.savepoint_id))
         if target.local_path is None:
             return self._copy_in_place(request, live, target)
         directory = target.local_path
         if directory.exists():
-            # Of an attempt whose process died, or whose outcome was unknown: without a pointer it has no owner.
+            # Left by an attempt that died or whose outcome was unknown: without a pointer it has no owner.
             with outages("removed", directory):
                 remove_tree(directory)
-        # Under a unique name: a deposed leader that goes on copying cannot write between these files.
+        # Under a unique name: a deposed leader that is still copying cannot write between these files.
         with building(directory) as hidden:
             draft = DirectoryDraft(hidden, Transfer())
             place = path_on_this_host(live)
@@ -194,7 +194,7 @@ class SavepointStore:
     def _copy_in_place(self, request: SavepointRequest, live: Tree, target: WritableTree) -> Savepoint:
         """Copy to storage without renames.
 
-        A deposed leader may add files beside these, and replaces none of them (:class:`TreeDraft`).
+        A deposed leader may add files to the same directory, but replaces none (:class:`TreeDraft`).
         """
         key = self._keys.savepoint(request.savepoint_id)
         if self._area.contains(key):
@@ -219,10 +219,10 @@ class SavepointStore:
         )
 
     def receive(self, commit: Commit, stored: StoredSavepoint) -> Savepoint:
-        """Copy a savepoint from elsewhere, verify the copy, and make it known; an existing one of the id is returned.
+        """Copy a savepoint from elsewhere, verify and publish the copy; return an existing one with that id.
 
-        :raises CheckpointCorruptError: It is not what its manifest says, or the copy is damaged; there is no pointer.
-        :raises JobStateError: An earlier savepoint of that id was disposed of, and its files are still being read.
+        :raises CheckpointCorruptError: It differs from its manifest, or the copy is damaged; no pointer was written.
+        :raises JobStateError: An earlier savepoint with that id was disposed of, and its files are still being read.
         """
         savepoint_id = stored.savepoint.savepoint_id
         existing = self._pointers.find(check_savepoint_id(savepoint_id))
@@ -231,29 +231,29 @@ class SavepointStore:
         self.finish_removal(commit, savepoint_id)
         key = self._keys.savepoint(savepoint_id)
         if self._area.contains(key):
-            self._area.remove(key)  # of an attempt that died: without a pointer it has no owner
+            self._area.remove(key)  # left by an attempt that died: without a pointer it has no owner
         savepoint = copied(stored, self._area.tree(key))
         self.publish(commit, savepoint)
         return savepoint
 
     def publish(self, commit: Commit, savepoint: Savepoint) -> SavepointPointer:
-        """Read a savepoint again, and write its pointer when every byte is as it was copied.
+        """Read a savepoint again, and write its pointer when every byte matches.
 
-        :raises CheckpointCorruptError: The first file that is bad; no pointer was written.
+        :raises CheckpointCorruptError: The first bad file; no pointer was written.
         """
         directory = self.tree(savepoint.savepoint_id)
         check(SavepointTree(directory, savepoint))
         data = manifest_bytes(directory)
         if parse_manifest(directory, data) != savepoint:
-            raise CheckpointCorruptError(MANIFEST, "it is not the one that was written")
+            raise CheckpointCorruptError(MANIFEST, "it differs from the written manifest")
         pointer = pointer_to(self._keys.savepoint(savepoint.savepoint_id), savepoint, data)
         self._pointers.add(commit, savepoint.savepoint_id, pointer)
         return pointer
 
     def verify(self, savepoint_id: str) -> list[str]:
-        """Read every byte of a savepoint again and return what is wrong with it; empty when it can be restored.
+        """Read every byte of a savepoint again and return the problems; empty when it can be restored.
 
-        :raises CheckpointMissingError: There is no such savepoint.
+        :raises CheckpointMissingError: The savepoint does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
         pointer = self.pointer(savepoint_id)
@@ -265,13 +265,13 @@ class SavepointStore:
         return [f"{problem.path}: {problem.reason}" for problem in found]
 
     def list(self) -> Listing[SavepointPointer]:
-        """Return the pointers newest first, and beside them those that cannot be read."""
+        """Return the pointers, newest first, and the unreadable ones separately."""
         return read_listing(self._pointers, newest=lambda pointer: pointer.created_at)
 
     def pointer(self, savepoint_id: str) -> SavepointPointer:
-        """Return the pointer of one savepoint.
+        """Return the pointer of a savepoint.
 
-        :raises CheckpointMissingError: There is no savepoint of that id.
+        :raises CheckpointMissingError: The job has no savepoint with that id.
         """
         found = self._pointers.find(check_savepoint_id(savepoint_id))
         if found is None:
@@ -282,60 +282,61 @@ class SavepointStore:
         return found.record
 
     def has(self, savepoint_id: str) -> bool:
-        """Whether there is a savepoint of that id."""
+        """Whether a savepoint with that id exists."""
         return self._pointers.find(check_savepoint_id(savepoint_id)) is not None
 
     def load(self, savepoint: SavepointPointer | str) -> Savepoint:
         """Return the manifest of a savepoint.
 
         :param savepoint: Its pointer or its id.
-        :raises CheckpointMissingError: There is no such savepoint, or its manifest is gone.
-        :raises CheckpointCorruptError: The manifest is not the one that the pointer's writer wrote.
+        :raises CheckpointMissingError: The savepoint does not exist, or its manifest is missing.
+        :raises CheckpointCorruptError: The manifest differs from the digest in the pointer.
         """
         pointer = self.pointer(savepoint) if isinstance(savepoint, str) else savepoint
         directory = self._place(pointer)
         data = manifest_bytes(directory)
         if hashlib.sha256(data).hexdigest() != pointer.manifest_sha256:
-            raise CheckpointCorruptError(MANIFEST, "its digest is not the one in the pointer")
+            raise CheckpointCorruptError(MANIFEST, "its digest differs from the one in the pointer")
         return _confined(parse_manifest(directory, data))
 
     def dispose(self, commit: Commit, savepoint_id: str) -> None:
         """Remove a savepoint: its pointer first, then its files.
 
-        :raises JobStateError: It is being read at the moment, is the start of a live run that has no checkpoint yet, or
-            a run was made in that time.
-        :raises CheckpointMissingError: There is no savepoint of that id.
+        :raises JobStateError: It is being read, a live run without a checkpoint begins from it, or a run was created
+            during
+            the removal.
+        :raises CheckpointMissingError: The job has no savepoint with that id.
         """
         self.pointer(savepoint_id)
         start = self.refuse_start(savepoint_id)
         if self._has_reader(savepoint_id):
             raise JobStateError(
                 f"savepoint {savepoint_id!r} of job {self._paths.job_id!r} is being read",
-                next_step="Wait until the restore that reads it is over",
+                next_step="Wait until the restore that reads it has finished",
             )
         # guard: a-savepoint-takes-another-with-it
-        directories = (self._keys.savepoint(savepoint_id),)  # never what the pointer says
+        directories = (self._keys.savepoint(savepoint_id),)  # never the directory in the pointer
         unchanged = start.unchanged
         try:
             # guard: savepoint-files-go-first
             self._pointers.mark(commit, savepoint_id, _lease(savepoint_id), directories=directories, also=unchanged)
         except (NodeExistsError, NodeMissingError, VersionConflictError) as error:
             raise JobStateError(
-                f"a run of job {self._paths.job_id!r} was made while savepoint {savepoint_id!r} was being removed",
+                f"a run of job {self._paths.job_id!r} was created while savepoint {savepoint_id!r} was being removed",
                 next_step="Repeat the request; nothing was removed",
             ) from error
-        # A new reader may hold a lease: then the files wait on the list until the job's leader removes them.
+        # A new reader may hold a lease: then the files stay on the list until the job's leader removes them.
         self._remover.work_off(commit, entries=self._to_delete.waiting(_lease(savepoint_id)))
 
     def refuse_start(self, savepoint_id: str) -> StartOfRun:
-        """Refuse a savepoint that the live run begins from and still needs; return what is known of that run.
+        """Refuse the savepoint that the live run begins from and still needs; return the known start of that run.
 
-        Its driver copies it, and would fall back to it as long as the run has no checkpoint.
+        Its driver copies the savepoint, and would fall back to it while the run has no checkpoint.
 
         :raises JobStateError: It is needed.
         """
         if self._start is None:
-            raise TypeError("this store does not know what runs begin from, so it removes no savepoint")
+            raise TypeError("this store does not know where runs begin, so it removes no savepoint")
         start = self._start()
         begins = start.savepoint_id == savepoint_id and not self._has_checkpoint_of(start.run)
         if begins:  # guard: the-savepoint-of-a-run-is-removed
@@ -351,7 +352,7 @@ class SavepointStore:
         return any(pointer.record.run == run for pointer in found)
 
     def finish_removal(self, commit: Commit, savepoint_id: str) -> None:
-        """Remove what is left of a disposed savepoint of that id: a new one would have the same place (H6).
+        """Remove the remains of a disposed savepoint with that id: a new one would have the same place (H6).
 
         :raises JobStateError: Its files are still being read.
         """
@@ -359,14 +360,15 @@ class SavepointStore:
         for postponed in self._remover.work_off(commit, entries=entries).postponed:
             raise JobStateError(
                 f"an earlier savepoint {savepoint_id!r} is still being removed: {postponed.reason}",
-                next_step="Choose another id, or ask again later",
+                next_step="Choose another id, or try again later",
             )
 
     def retain(self, commit: Commit, retention: SavepointRetention) -> tuple[str, ...]:
-        """Remove what a schedule no longer keeps, and return the ids; its newest savepoint always stays.
+        """Remove the savepoints that a schedule no longer keeps; return their ids. Its newest savepoint always stays.
 
-        So does what is read, and what the live run begins from and still needs, until a later call.
-        A pointer that cannot be read stays with its files: its owner is unknown.
+        A savepoint in use by a reader or by the start of a live run stays until a later call. One with an unreadable
+        pointer
+        stays with its files, because its owner is unknown.
         """
         pointers = self.list().pointers
         leased = {pointer.savepoint_id for pointer in pointers if self._has_reader(pointer.savepoint_id)}
@@ -376,7 +378,7 @@ class SavepointStore:
         )
 
     def _place(self, pointer: SavepointPointer) -> Tree:
-        """Return the directory of a savepoint, when its pointer names that one."""
+        """Return the directory of a savepoint after checking that its pointer names it."""
         source = f"znode {self._paths.savepoints}/{pointer.savepoint_id}"
         key = self._area.admit(pointer.directory, inside=(self._keys.savepoints,), source=source)
         if key != self._keys.savepoint(pointer.savepoint_id):
@@ -389,7 +391,7 @@ class SavepointStore:
     def _disposed_unless_read(self, commit: Commit, savepoint_id: str) -> bool:
         try:
             self.dispose(commit, savepoint_id)
-        except JobStateError as error:  # a run begins from it, or a reader came since the leases were read
+        except JobStateError as error:  # a run begins from it, or a reader arrived since the leases were read
             log.info("savepoint %s stays until next time: %s", savepoint_id, error)
             return False
         return True
@@ -421,7 +423,7 @@ def _parts(
 
 
 def _at_hand(log: Tree, batch: int, scratch: str, query: str) -> LocalTree:
-    """Return what a cut needs of a log as files of this host: one that lies elsewhere is copied first."""
+    """Return the part of a log that a cut needs as local files; a remote log is copied first."""
     now = log.fresh()
     if now.local_path is not None:
         return LocalTree(now.local_path)
@@ -432,9 +434,9 @@ def _at_hand(log: Tree, batch: int, scratch: str, query: str) -> LocalTree:
 
 
 def _confined(savepoint: Savepoint) -> Savepoint:
-    """Return a savepoint none of whose names leads out of its directory.
+    """Return a savepoint whose names all stay inside its directory.
 
-    :raises CheckpointCorruptError: One does.
+    :raises CheckpointCorruptError: A name leads out.
     """
     if any("/" in query for query in savepoint.queries):
         raise CheckpointCorruptError(MANIFEST, "the name of a query is not a directory name")

@@ -1,8 +1,8 @@
-"""A savepoint of checkpoints that Spark works in, in either layout: no ZooKeeper, no Airflow, no pause.
+"""Savepoints of live checkpoints, in either layout: no ZooKeeper, no Airflow, no pause.
 
-Invariant: one cut for all queries, chosen before the first file is copied, in the order in which they were named.
-Downstream first: the queries upstream are looked at later, so they have written all that a query has read. The
-savepoint appears when its copies were verified, never before.
+Invariant: one cut for all queries, chosen before the first file is copied, in the order of the arguments. Downstream
+first: the upstream queries are read later, so they have written everything that a downstream query has read. The
+savepoint appears only after its copies were verified.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationErro
 from airflow_provider_ha.names import check_query
 
 
-# Each needs a purge, or a replaced file, in the milliseconds of a copy: a query that does it five times is not slow,
-# it keeps too few batches.
+# Each attempt fails by a purge, or a replaced file, in the milliseconds of a copy: a query that does so five times
+# keeps too few batches.
 ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutPart(Generic[Dir]):
-    """One query's part of a cut.
+    """A query's part of a cut.
 
-    :param directory: Its checkpoint; Spark goes on in it.
+    :param directory: Its checkpoint, in use by Spark.
     :param batch: N.
-    :param sink: What its sink has.
+    :param sink: Position of its sink.
     :param sink_log: The log of its file sink; ``None`` for any other sink.
-    :param sources: The sources that it reads.
+    :param sources: Its sources.
     """
 
     directory: Dir
@@ -69,13 +69,13 @@ def take(
     """Make a savepoint of all *sources*; their queries may be running.
 
     :param sources: Downstream first.
-    :param layout: Where the savepoint is to be; nothing is there yet.
-    :param spark_version: The release that is to start from it; the installed one by default.
-    :raises CheckpointMissingError: A query has no such batch, or purged what was copied again and again.
+    :param layout: Place of the savepoint; empty.
+    :param spark_version: The release that will start from it; the installed one by default.
+    :raises CheckpointMissingError: A query lacks the batch, or purged files during each attempt.
     :raises CheckpointCorruptError: A file of a checkpoint, or of a sink's log, is damaged.
     :raises ConfigurationError: The sources or the layout cannot be used.
-    :raises ObjectExistsError: There is a savepoint of that name.
-    :raises StorageUnavailableError: Something could not be read or written.
+    :raises ObjectExistsError: A savepoint with that name exists.
+    :raises StorageUnavailableError: A read or write failed.
     """
     release(spark_version)
     _check_names(sources)
@@ -102,9 +102,9 @@ def take(
             if all(source.batch is not None for source in sources):
                 raise
             raise CheckpointMissingError(
-                f"what was to be copied was purged {ATTEMPTS} times: {error.message}",
-                next_step="Let Spark keep more batches (spark.sql.streaming.minBatchesToRetain), or link instead of "
-                "copy where it is a directory",
+                f"Spark purged files during the copy {ATTEMPTS} times: {error.message}",
+                next_step="Let Spark keep more batches (spark.sql.streaming.minBatchesToRetain), or use hard links for "
+                "a local directory",
             ) from error
 
 
@@ -133,9 +133,9 @@ def _attempt(
 
 
 def gather(draft: Copies[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]]) -> Savepoint:
-    """Copy the closure of every query of a cut; return what the manifest is to say.
+    """Copy the closures of all queries of a cut; return the completed manifest.
 
-    :param head: What the manifest says beside its queries and files.
+    :param head: The manifest without queries and files.
     :param parts: Query -> its part of the cut.
     :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.
     :raises CheckpointCorruptError: A file of the closure is damaged.
@@ -143,7 +143,7 @@ def gather(draft: Copies[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]
     for query in parts:
         refuse_reserved(query)
     files = draft.bring(_needed(parts))
-    # The sizes are those of the copies: another attempt may have written a file again since the closure was read.
+    # Sizes of the copies: another attempt may have rewritten a file since the closure was read.
     sizes: dict[str, dict[str, int]] = {query: {} for query in parts}
     for name, file in files.items():
         query, _, inner = name.partition("/")
@@ -159,9 +159,9 @@ def gather(draft: Copies[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]
 
 
 def _needed(parts: Mapping[str, CutPart[Dir]]) -> Iterator[tuple[str, Dir, str]]:
-    """Yield the closures of all queries, then the logs of their sinks; each is read when its turn comes."""
+    """Yield the closures of all queries, then the logs of their sinks; each is read lazily."""
     for query, part in parts.items():
-        # The closure lists logs before state: all of its files exist once commits/N does, later batches only add.
+        # The closure lists logs before state: all of its files exist once commits/N does; later batches only add files.
         for name in closure_of(part.directory, part.batch):
             yield f"{query}/{name}", part.directory, name
     for query, part in parts.items():
@@ -173,7 +173,7 @@ def _needed(parts: Mapping[str, CutPart[Dir]]) -> Iterator[tuple[str, Dir, str]]
 def _described(
     draft: Copies[Dir], files: Mapping[str, ManifestFile], query: str, part: CutPart[Dir], sizes: dict[str, int]
 ) -> QueryCut:
-    # From the copy: what the manifest says of the batch is what the copied files say.
+    # From the copy, so that the manifest's entries match the copied files.
     entries = tuple(readable(draft.copied(files, query), after=part.batch - 1)) if part.batch >= 0 else ()
     return QueryCut(batch=part.batch, sink=part.sink, entries=entries, files=sizes, sources=part.sources)
 
@@ -195,7 +195,7 @@ def _batch(layout: Layout[At, Dir], source: SavepointSource[At]) -> int:
     if committed < 0:
         raise CheckpointMissingError(
             f"query {source.query!r} has not committed a batch yet in {source.directory}",
-            next_step="Check the place, or wait for its first batch",
+            next_step="Check the path, or wait for its first batch",
         )
     return committed
 
@@ -205,7 +205,7 @@ def _check_names(sources: Sequence[SavepointSource[At]]) -> None:
     if not sources or len(set(queries)) < len(queries):
         raise ConfigurationError(
             f"a savepoint needs one name per query: {len(queries)} queries, {len(set(queries))} names",
-            next_step="Name at least one query, and each once",
+            next_step="Name at least one query, and each only once",
         )
     for query in queries:
         refuse_reserved(query)

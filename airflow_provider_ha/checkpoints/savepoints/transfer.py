@@ -1,8 +1,8 @@
-"""How the files of a cut come into a savepoint, and what its manifest says of their bytes.
+"""Transfer of the files of a cut into a savepoint, and their digests for its manifest.
 
-Invariant: what is copied is digested on its way, and has to be read again to know that the disk has it. A link is the
-live file itself: it is read at most once in its life. Its digest is the CRC32C that Spark wrote when it wrote the file,
-or what was found when an earlier savepoint read this very file, or what is found now.
+Invariant: a copy is digested while it is read, and must be read again to prove that the disk holds it. A link is the
+live file itself: it is read at most once in its life. Its digest is the CRC32C that Spark wrote with the file, or the
+cached digest from an earlier savepoint of this very file, or else it is computed now.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailabl
 
 
 class Transfer:
-    """Brings the files of one savepoint along.
+    """Copies or links files into a savepoint.
 
-    :param link: Whether files are linked where that is possible; else they are copied.
-    :param cache: Digests of earlier savepoints, for links; ``None`` for no digests of links at all.
+    :param link: Whether to use hard links where possible; otherwise files are copied.
+    :param cache: Digests of earlier savepoints, for links; ``None`` for links without digests.
     """
 
     def __init__(self, *, link: bool = False, cache: DigestCache | None = None) -> None:
         self._cache = cache
-        #: Files that are no links: what the disk has of them is not known before they are read again. ``None``: all.
+        #: The copied files: their content on disk is unproven until they are read again. ``None``: all.
         self.copied: set[str] | None = set() if link else None
 
     def __call__(self, name: str, source: StrPath, target: StrPath) -> ManifestFile:
-        """Make *target* of *source* and return what the manifest says of it.
+        """Create *target* from *source* and return its manifest entry.
 
         :param name: Path relative to the savepoint.
-        :raises FileNotFoundError: The source is not there (any more).
+        :raises FileNotFoundError: The source does not exist, or no longer.
         """
         if self.copied is None:
             return copy_file(Path(source), Path(target))
@@ -50,7 +50,7 @@ class Transfer:
         return self._digested(self._cache, name, Path(source), Path(target))
 
     def done(self) -> None:
-        """Remember the digests for the next savepoint: this one is whole."""
+        """Save the digests for the next savepoint, after this one is complete."""
         if self._cache is not None:
             self._cache.save()
 
@@ -69,9 +69,9 @@ class Transfer:
 
 
 def _sum_of_spark(source: Path, size: int) -> ManifestFile | None:
-    """Return what Spark's checksum file says of a file; ``None`` where there is none that could be relied upon.
+    """Return a file's digest from Spark's checksum file; ``None`` without a reliable one.
 
-    Under a name that another attempt may write again, the checksum may be that of the other attempt's file.
+    Under a name that another attempt may rewrite, the checksum may be that of the other attempt's file.
     """
     if not has_unique_name(source.name):
         return None

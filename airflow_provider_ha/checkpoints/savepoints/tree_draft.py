@@ -1,10 +1,10 @@
-"""A savepoint that is made where nothing can be renamed: in its place, file by file, the manifest last.
+"""Savepoint drafts on storage without renames: written in place, file by file, the manifest last.
 
-Invariant: what has no manifest is no savepoint. A copy is digested on its way, and read again before a pointer names
-it; a file of Spark's that is replaced during its copy is found out by the storage. A leader that was deposed while it
-copied replaces nothing that its successor has copied to the same place. Only files too large for that, of more than
-1 MiB, are replaced: tables of RocksDB, which have the same bytes under one name, and snapshots of the HDFS-backed
-provider, where this is a limit.
+Invariant: a directory without a manifest is not a savepoint. A copy is digested while it is read, and read again before
+a pointer names it; the storage detects a Spark file that is replaced during its copy. A leader that was deposed during
+its copy replaces no file that its successor has copied to the same place, except files of more than 1 MiB, which are
+too large for a conditional create: RocksDB tables, whose bytes are the same under one name, and snapshots of the
+HDFS-backed provider, where this is a limitation.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.checkpoints.working.pins import purged
 
 
-_IN_MEMORY = 1 << 20  # bytes of one file: what is larger goes over the disk of this host
+_IN_MEMORY = 1 << 20  # bytes: a larger file is buffered on the local disk
 
 
 class TreeDraft:
     """A savepoint without its manifest.
 
-    :param target: Its directory; nothing is in it.
+    :param target: Its directory; empty.
     """
 
     def __init__(self, target: WritableTree) -> None:
         self._target = target
 
     def bring(self, files: Iterable[tuple[str, Tree, str]]) -> dict[str, ManifestFile]:
-        """Copy files, several at a time; the manifest names them in their order."""
+        """Copy files concurrently; return the manifest entries in the given order."""
         wanted = list(files)
         return dict(zip((name for name, _, _ in wanted), each(self._copied, wanted), strict=True))
 
-    def copied(self, files: Mapping[str, ManifestFile], query: str) -> Tree:  # noqa: ARG002  # as every draft
-        """Return the copied part of one query."""
+    def copied(self, files: Mapping[str, ManifestFile], query: str) -> Tree:  # noqa: ARG002  # interface
+        """Return the copied part of a query."""
         return self._target.fresh() / query
 
     def describe(self, savepoint: Savepoint) -> Savepoint:
-        """Write the manifest, and return it."""
+        """Write and return the manifest."""
         self._target.create(MANIFEST, savepoint.to_bytes())
         return savepoint
 

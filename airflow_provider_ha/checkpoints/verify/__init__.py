@@ -1,1 +1,1 @@
-"""Whether Spark can start from a checkpoint directory as it stands, and to which batches it could be restored."""
+"""Verification of a checkpoint directory: whether Spark can start from it, and its restorable batches."""

@@ -1,7 +1,7 @@
-"""For each batch: whether the checkpoint can be restored to it, and everything that it lacks if not.
+"""Verdict on each batch: whether the checkpoint can be restored to it, or everything that it lacks.
 
-Invariant: a batch is judged by the files that a fork takes for it and by no others. Damage elsewhere never condemns
-it; and that Spark goes on from the directory as it stands, around a file that is bad, says nothing of a fork.
+Invariant: only the files that a fork copies for a batch decide its verdict. Damage elsewhere never condemns it, and a
+Spark start that works around a bad file proves nothing about a fork.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
 def judge_batches(subject: Subject, removed: list[Reason]) -> tuple[BatchVerdict, ...]:
-    """Return the verdict on every batch that has an entry in the offset log or the commit log.
+    """Return the verdict on every batch with an entry in the offset log or the commit log.
 
-    :param removed: What was taken out of the state as a whole, so far as times tell.
-    :raises StorageUnavailableError: Something that a batch needs could not be read.
+    :param removed: State that was removed as a whole, as far as file times show.
+    :raises StorageUnavailableError: A file that a batch needs could not be read.
     """
     naming = naming_operators(subject)
 
@@ -36,7 +36,7 @@ def judge_batches(subject: Subject, removed: list[Reason]) -> tuple[BatchVerdict
 
 
 def _open(subject: Subject, batch: int, removed: list[Reason]) -> list[Reason]:
-    """Return what may have been removed of the state of *batch*, unless its commit names it."""
+    """Return the state of *batch* that may have been removed, unless its commit names it."""
     commits = subject.logs.commits.get(batch)
     return [] if commits is not None and commits.state_ids else removed
 

@@ -1,7 +1,6 @@
-"""Verifying what an entry of the offset log pins: whether the release can read it, and has the codec that it names.
+"""Checks of the conf pinned in the offset log: whether the release can read it and has its codec.
 
-Invariant: only the newest planned entry is read so by a start. In an older one it only stands in the way of a restore
-to it.
+Invariant: a start reads only the newest planned entry. A bad older entry only prevents a restore to it.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
 from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
-_EXPECTED = "the conf of the query as Spark pinned it"
+_EXPECTED = "the query's conf as pinned by Spark"
 
 
 def check_conf(subject: Subject, findings: Findings) -> None:
-    """Report every entry that pins what the release cannot read."""
+    """Report every entry with pinned conf that the release cannot read."""
     planned = subject.logs.progress.planned
     for batch, entry in sorted(subject.logs.offsets.items()):
         for lacks in conf_lacks(subject, entry):
@@ -32,7 +31,7 @@ def check_conf(subject: Subject, findings: Findings) -> None:
 
 
 def conf_lacks(subject: Subject, entry: OffsetsEntry) -> list[Reason]:
-    """Return why a start cannot use what *entry* pins; nothing when it can."""
+    """Return the reasons why a start cannot use the conf pinned in *entry*."""
     path = f"{OFFSETS}/{entry.batch}"
     pinned = repr(entry.metadata.get("conf"))
     known = subject.refused_conf.get(pinned)
@@ -44,10 +43,10 @@ def conf_lacks(subject: Subject, entry: OffsetsEntry) -> list[Reason]:
 
 
 def _codec(subject: Subject, entry: OffsetsEntry) -> Iterator[str]:
-    """Yield what is wrong with the codec. It is made when a state is opened that is compressed with it."""
+    """Yield problems with the codec. Spark creates it when it opens state compressed with it."""
     name = entry.conf.get(CODEC)
     if not isinstance(name, str) or is_codec(name) or subject.kind is not Statefulness.STATEFUL:
         return
-    # RocksDB compresses its changelogs with it, and nothing else.
+    # RocksDB uses it only to compress its changelogs.
     if "RocksDB" not in entry.conf.get(PROVIDER, "") or any(map(changelogs_used, subject.reader.stores())):
-        yield f"its {CODEC} is {name!r}, which is no codec of Spark"
+        yield f"its {CODEC} is {name!r}, which is not a Spark codec"

@@ -1,4 +1,4 @@
-"""One finding of a verification: what was expected, what was found, and what that means."""
+"""A verification finding: what was expected, what was found, and its consequence."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
 
 __all__ = ["Code", "Finding"]
 _STARTS = {
-    True: "Spark cannot start from it as it stands, or would go on with wrong or lost data.",
-    False: "It does not keep Spark from starting.",
-    None: "Whether Spark can start is not known.",
+    True: "Spark cannot start from this directory, or would continue with wrong or lost data.",
+    False: "It does not prevent a start of Spark.",
+    None: "Whether Spark can start is unknown.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or worth knowing.
+    """A problem or a noteworthy fact.
 
-    :param code: What kind of thing.
-    :param path: File or directory, relative to the checkpoint; ``"."`` for the checkpoint itself. What belongs to a
-        sink has its absolute path.
-    :param batch: The newest batch that it concerns; ``None`` when it concerns all or none.
-    :param found: What is there instead, as a clause without a final stop.
-    :param expected: What has to be there, as a clause without a final stop; empty where nothing was expected.
+    :param code: Kind of the finding.
+    :param path: File or directory, relative to the checkpoint; ``"."`` for the checkpoint itself. A sink's files have
+        absolute paths.
+    :param batch: The newest batch concerned; ``None`` for all batches or none.
+    :param found: The observation, as a clause without a final stop.
+    :param expected: The expectation, as a clause without a final stop; may be empty.
     :param blocks: Whether it prevents a start of Spark, or makes Spark continue with wrong or lost data; ``None`` if
         unknown.
     """
@@ -39,17 +39,17 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """What was found and what was expected, as one sentence without a final stop."""
+        """Observation and expectation, as one sentence without a final stop."""
         return f"{self.found}; expected: {self.expected}" if self.expected else self.found
 
     @property
     def meaning(self) -> str:
-        """What it means for a decision: whether Spark can start, and what is lost."""
+        """Consequence for a decision: whether Spark can start, and what is lost."""
         return f"{_STARTS[self.blocks]} {MEANINGS[self.code].what}"
 
     @property
     def next_step(self) -> str:
-        """What to do about it."""
+        """Recommended action."""
         return MEANINGS[self.code].next_step
 
     def to_json(self) -> dict[str, str | int | bool | None]:

@@ -1,7 +1,7 @@
-"""Verifying the logs: query id, offsets, commits, and what they say about each other.
+"""Checks of the logs: query id, offsets, commits, and their consistency.
 
-Invariant: an entry that Spark does not read at its next start never blocks that start; it only makes its own batch one
-that cannot be restored.
+Invariant: an entry that Spark does not read at its next start never blocks that start; it only makes its own batch
+unrestorable.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _COMMITS_ENTRY = "a version line and the JSON of the commit"
 
 
 def check_logs(subject: Subject, findings: Findings) -> None:
-    """Report what is wrong with the logs of the checkpoint.
+    """Report problems of the checkpoint's logs.
 
-    :raises StorageUnavailableError: It could not be read.
+    :raises StorageUnavailableError: A log could not be read.
     """
     logs, kind, release = subject.logs, subject.kind, subject.release
     reached, before = logs.progress, previous(logs, logs.progress.planned, kind)
     _check_query_id(logs, release, findings)
     if logs.fence:
-        found = "it is the record of a takeover: another driver goes on in another directory"
+        found = "it is the record of a takeover: another driver continues in another directory"
         findings.add(Finding(Code.FENCED, logs.fence, None, found, _SPARKS_OWN, blocks=True))
     for batch, bad in logs.offset_log.bad.items():
         needed = batch in {before, reached.planned}
@@ -58,15 +58,15 @@ def check_logs(subject: Subject, findings: Findings) -> None:
 def _check_query_id(logs: Logs, release: Release, findings: Findings) -> None:
     bad = logs.query_id
     if logs.behind_id:
-        # The parser of Spark stops where the object ends: seen on 3.4 and 4.0.
-        found, expected = "something follows the query id, which Spark does not read", "nothing behind the query id"
+        # Spark's parser stops where the object ends: observed on 3.4 and 4.0.
+        found, expected = "data follows the query id, which Spark does not read", "no data after the query id"
         findings.add(Finding(Code.METADATA_CORRUPT, METADATA, None, found, expected))
     if bad is None or (bad.code is Code.METADATA_MISSING and not logs.batches):
         return
     found = bad.found
     if bad.code is Code.METADATA_MISSING:
-        # Going on under another id is no start: a sink that knows the old one takes every replayed row twice.
-        does = "refuses to start" if release.needs_query_id else "goes on under a new query id"
+        # A start under another id is not a continuation: a sink that knows the old id takes every replayed row twice.
+        does = "refuses to start" if release.needs_query_id else "continues under a new query id"
         found = f"{found}; this release {does}"
     findings.add(Finding(bad.code, bad.path, None, found, 'the id of the query: {"id":"..."}', blocks=True))
 
@@ -74,8 +74,8 @@ def _check_query_id(logs: Logs, release: Release, findings: Findings) -> None:
 def _check_previous(logs: Logs, before: int | None, kind: Statefulness, findings: Findings) -> None:
     planned = logs.progress.planned
     if before is None and planned > 0 and logs.progress.in_flight:
-        # Asynchronous tracking takes a missing entry for the beginning, and would execute all input again.
-        found, expected = "no older entry is there", f"an entry before batch {planned}, which is not committed"
+        # Asynchronous tracking treats a missing entry as the beginning, and would execute all input again.
+        found, expected = "it has no older entry", f"an entry before batch {planned}, which is not committed"
         findings.add(Finding(Code.OFFSETS_MISSING, OFFSETS, planned, found, expected, blocks=True))
     if before is not None and before not in logs.offset_log.present:
         blocks = None if tracking(logs, planned, kind) is Tracking.UNKNOWN else True
@@ -86,13 +86,13 @@ def _check_previous(logs: Logs, before: int | None, kind: Statefulness, findings
 
 
 def _check_sources(logs: Logs, before: int | None, findings: Findings) -> None:
-    """Report that two entries which Spark reads at its start are of another number of sources: a line was cut off."""
+    """Report that the two entries read at a start have different numbers of sources: a line was cut off."""
     for lacks in sources_lack(logs, logs.progress.planned, before):
         findings.add(Finding(lacks.code, lacks.path, None, lacks.found, _OFFSETS_ENTRY, blocks=True))
 
 
 def sources_lack(logs: Logs, batch: int, before: int | None) -> list[Reason]:
-    """Return which of an entry and the one before it has lost a line: Spark compares both with the query's sources."""
+    """Return which of two consecutive entries has lost a line: Spark compares both with the query's sources."""
     last, previous_one = logs.offsets.get(batch), logs.offsets.get(before) if before is not None else None
     if last is None or previous_one is None or {last.version, previous_one.version} != {1}:
         return []
@@ -108,7 +108,7 @@ def _check_left_out(logs: Logs, kind: Statefulness, findings: Findings) -> None:
     if missing:
         found = f"neither log has batch {ranges_text(missing)}: read as asynchronous progress tracking"
         expected = "an entry of every batch, or a query that runs with asyncProgressTrackingEnabled"
-        # A single gap below the newest batch may be an entry that was lost: without that option Spark then fails.
+        # A single gap below the newest batch may be a lost entry: without that option Spark then fails.
         blocks = None if tracking(logs, logs.progress.planned, kind) is Tracking.UNKNOWN else False
         findings.add(Finding(Code.OFFSETS_SPARSE, OFFSETS, None, found, expected, blocks=blocks))
 
@@ -116,16 +116,17 @@ def _check_left_out(logs: Logs, kind: Statefulness, findings: Findings) -> None:
 def _check_never_planned(directory: Tree, findings: Findings) -> None:
     left = [name for name in (COMMITS, STATE) if any(not name.startswith(".") for name in names(directory / name))]
     if any(number > 0 for place in names(directory, SOURCES) for number in numbers(directory, f"{SOURCES}/{place}")):
-        # A batch is planned before the source lists files for the next one: one entry may be of a first, dead start.
+        # A batch is planned before the source lists files for the next one: one entry may come from a first, failed
+        # start.
         left.append(SOURCES)
     if left:
-        found = f"no batch is planned, but {' and '.join(left)} hold something: that is no fresh start"
-        # 4.1 and later refuse. Older releases start again, and die where a batch has its commit already (seen on
+        found = f"no batch is planned, but {' and '.join(left)} have files: this is not a fresh start"
+        # 4.1 and later refuse. Older releases start again, and fail where a batch already has its commit (observed on
         # 3.4 and 4.0), or write all rows once more.
         expected = "the entries of the planned batches"
         findings.add(Finding(Code.OFFSETS_MISSING, OFFSETS, None, found, expected, blocks=True))
     else:
-        findings.add(Finding(Code.EMPTY, ".", None, "no batch was ever planned: Spark starts from the beginning"))
+        findings.add(Finding(Code.EMPTY, ".", None, "it has no planned batch: Spark starts from the beginning"))
 
 
 def _check_order(logs: Logs, kind: Statefulness, findings: Findings) -> None:
@@ -138,7 +139,7 @@ def _check_order(logs: Logs, kind: Statefulness, findings: Findings) -> None:
         path, expected = f"{COMMITS}/{committed}", f"no commit after that of batch {planned}"
         findings.add(Finding(Code.COMMITS_AHEAD, path, committed, found, expected, blocks=True))
     elif between or (planned > committed + 1 and kind is Statefulness.STATEFUL):
-        # Spark only warns, and executes the newest planned batch. With format 2 the ids of its state are gone.
+        # Spark only warns, and executes the newest planned batch. With format 2 the ids of its state are lost.
         found = f"batch {planned} is planned, but only {committed} is committed"
         path, expected = f"{COMMITS}/{planned - 1}", f"the commit of batch {planned - 1}"
         findings.add(Finding(Code.COMMITS_BEHIND, path, planned - 1, found, expected, blocks=_by_id(logs)))
@@ -165,7 +166,7 @@ def _check_repartition(subject: Subject, findings: Findings) -> None:
         return
     found = f"it changes the partitions to {new} and is not committed"
     expected = f"{old} partitions as before, or the commit of the batch"
-    # Before 4.2 the batch is executed: in partitions that have no state yet, or without those that had some.
+    # Before 4.2 Spark executes the batch: in partitions without state yet, or without partitions that had some.
     stateful = subject.kind is Statefulness.STATEFUL
     path, blocks = f"{OFFSETS}/{last.batch}", stateful or subject.release.refuses_unfinished_repartition
     findings.add(Finding(Code.REPARTITION_UNFINISHED, path, last.batch, found, expected, blocks=blocks))

@@ -1,6 +1,6 @@
-"""What the logs of a checkpoint hold, read once: every entry, every entry that cannot be read, and the query id.
+"""The logs of a checkpoint, read once: all entries, all unreadable entries, and the query id.
 
-Invariant: nothing is judged here. An entry that was purged while it was read was never there.
+Invariant: this module judges nothing. An entry purged during the read counts as never present.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The reasons why entries of one log cannot be used, by batch."""
+    """Reasons why entries of a log cannot be used, by batch."""
 
     missing: Code
     name: str
@@ -41,7 +41,7 @@ class Log:
     present: frozenset[int]
 
     def lacks(self, batch: int) -> list[Reason]:
-        """Return why the entry of *batch* cannot be used; nothing when it can."""
+        """Return the reasons why the entry of *batch* cannot be used."""
         if batch in self.bad:
             return [self.bad[batch]]
         return [] if batch in self.present else [Reason(self.missing, f"{self.name}/{batch}", "it is not there")]
@@ -49,16 +49,16 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """What could be read of the logs.
+    """The readable content of the logs.
 
-    :param offsets: Planned batches whose entry is whole.
-    :param commits: Committed batches whose entry is whole.
-    :param offset_log: Which entries there are, and what is wrong with the bad ones.
-    :param commit_log: The same of the commit log.
-    :param query_id: What is wrong with the query id; ``None`` when it is there.
-    :param behind_id: Whether something follows the query id in its file, which Spark does not read.
-    :param entries: Which batches have an entry, readable or not.
-    :param fence: The entry that holds the record of a takeover; empty when there is none.
+    :param offsets: Planned batches with a complete entry.
+    :param commits: Committed batches with a complete entry.
+    :param offset_log: Existing entries of the offset log, with the problems of the bad ones.
+    :param commit_log: The same for the commit log.
+    :param query_id: Problem with the query id; ``None`` when it is readable.
+    :param behind_id: Whether the query id is followed by data in its file, which Spark does not read.
+    :param entries: Batches that have an entry, readable or not.
+    :param fence: The entry with the record of a takeover; empty without one.
     """
 
     offsets: Mapping[int, OffsetsEntry]
@@ -72,24 +72,24 @@ class Logs:
 
     @property
     def progress(self) -> Progress:
-        """How far the query is."""
+        """Progress of the query."""
         return Progress(max(self.offset_log.present, default=-1), max(self.commit_log.present, default=-1))
 
     @property
     def batches(self) -> list[int]:
-        """Every batch that has an entry, ascending."""
+        """All batches with an entry, ascending."""
         return sorted(self.offset_log.present | self.commit_log.present)
 
     @property
     def next_base(self) -> int:
-        """Batch whose state the next batch reads; -1 for none. C, unless more than one batch is uncommitted."""
+        """Batch whose state the next batch reads; -1 without state. C, unless several batches are uncommitted."""
         return max(self.progress.committed, self.progress.planned - 1)
 
 
 def read_logs(directory: Tree) -> Logs:
     """Read the logs of the checkpoint in *directory*.
 
-    :raises StorageUnavailableError: One could not be read.
+    :raises StorageUnavailableError: A log could not be read.
     """
     offsets, offset_log = read_log(directory, OFFSETS, Code.OFFSETS_MISSING, Code.OFFSETS_CORRUPT, _checked_offsets)
     commits, commit_log = read_log(directory, COMMITS, Code.COMMITS_MISSING, Code.COMMITS_CORRUPT, read_commits)
@@ -99,7 +99,7 @@ def read_logs(directory: Tree) -> Logs:
 
 
 def _fence(directory: Tree, log: str) -> str:
-    """Return the entry of *log* that holds the record of a takeover; empty when none does. It is the last one."""
+    """Return the entry of *log* with the record of a takeover, always its last; empty without one."""
     name = f"{log}/{max(numbers(directory, log), default=-1)}"
     return name if fence_at(directory, name) is not None else ""
 
@@ -107,21 +107,21 @@ def _fence(directory: Tree, log: str) -> str:
 def read_log(
     directory: Tree, log: str, missing: Code, corrupt: Code, read: Callable[[Tree, int], Entry]
 ) -> tuple[dict[int, Entry], Log]:
-    """Return the entries of *log* that are whole, and what is to be said about the others.
+    """Return the complete entries of *log*, and the problems of the others.
 
     :param log: ``"offsets"`` or ``"commits"``.
-    :param missing: Says that an entry is not there.
-    :param corrupt: Says that one cannot be read.
+    :param missing: Code of a missing entry.
+    :param corrupt: Code of an unreadable entry.
     :param read: Reads the entry of a batch.
-    :raises StorageUnavailableError: One could not be read.
+    :raises StorageUnavailableError: An entry could not be read.
     """
     entries: dict[int, Entry] = {}
     bad: dict[int, Reason] = {}
     for batch in batches(directory, log):
         try:
             entries[batch] = read(directory, batch)
-        except (CheckpointMissingError, FileGoneError):  # noqa: PERF203  # each entry for itself
-            continue  # purged between the look at the names and the look into it
+        except (CheckpointMissingError, FileGoneError):  # noqa: PERF203  # continue with the next entry
+            continue  # purged between listing and reading
         except CheckpointCorruptError as error:
             if fence_at(directory, f"{log}/{batch}") is not None:
                 continue
@@ -136,7 +136,7 @@ def _checked_offsets(directory: Tree, batch: int) -> OffsetsEntry:
 
 
 def _query_id_problem(directory: Tree) -> tuple[Reason | None, bool]:
-    """Return why the query id cannot be used, and whether something follows it."""
+    """Return the problem with the query id, and whether data follows it."""
     try:
         _, behind = parse_query_id(read_text(directory, METADATA))
     except FileGoneError:

@@ -1,7 +1,7 @@
-"""Verifying what Spark recorded about the stateful operators: metadata, and the schemas of the state.
+"""Checks of Spark's records about stateful operators: metadata and state schemas.
 
-Invariant: what a release ignores is reported, and does not block. Where an operator may be of the one layout or of the
-other, and only one of them starts, the answer is open.
+Invariant: problems that a release ignores are reported as non-blocking. If an operator may have either of two layouts
+and only one of them starts, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from airflow_provider_ha.checkpoints.verify.subject import Subject
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
-_METADATA = "the metadata of the operator; Spark goes on without it"
+_METADATA = "the metadata of the operator; Spark continues without it"
 _NAMED = "the metadata of the operator, and every schema file that it names"
-_OPEN = "the metadata of the operator, which says whether Spark can go on without it"
+_OPEN = "the metadata of the operator, which shows whether Spark can continue without it"
 
 
 def check_operators(subject: Subject, findings: Findings) -> None:
-    """Report what is missing or bad of the operators' metadata."""
+    """Report missing or bad operator metadata."""
     base = subject.logs.next_base
     if base < 0:
         return
     for operator in numbers(subject.directory, STATE):
         if not numbers(subject.directory, f"{STATE}/{operator}"):
-            continue  # reported elsewhere: it has no state at all
+            continue  # reported elsewhere: it has no state
         if names_schemas(subject.directory, operator):
             _check_named(subject, operator, base, findings)
         else:
@@ -50,17 +50,17 @@ def naming_operators(subject: Subject) -> list[int]:
 
 
 def operators_lack(subject: Subject, operators: Iterable[int], batch: int) -> Iterator[Reason]:
-    """Yield why *operators*, which name their schemas, cannot go on after *batch*."""
+    """Yield reasons why *operators*, which name their schemas, cannot continue after *batch*."""
     for operator in operators:
         try:
             check_schemas_named(subject.directory, operator, batch)
-        except CheckpointCorruptError as error:  # noqa: PERF203  # each operator for itself
+        except CheckpointCorruptError as error:  # noqa: PERF203  # continue with the next operator
             yield Reason(Code.STATE_METADATA_CORRUPT, error.path, error.reason)
 
 
 def _check_named(subject: Subject, operator: int, base: int, findings: Findings) -> None:
     try:
-        # Spark reads what the planning of the next batch may have written, too.
+        # Spark also reads files that the planning of the next batch may have written.
         for path in check_schemas_named(subject.directory, operator, base + 1):
             found, expected = "it is not there", "the schema that the operator's metadata names; a join writes it again"
             findings.add(Finding(Code.STATE_METADATA_CORRUPT, path, None, found, expected))
@@ -81,7 +81,7 @@ def _check_first(subject: Subject, operator: int, base: int, findings: Findings)
 def _check_gone(subject: Subject, operator: int, base: int, findings: Findings) -> None:
     last = subject.logs.offsets.get(base)
     if last is None or ENCODING not in last.conf:
-        return  # a release before 4.0 planned that batch, and wrote none
+        return  # a release before 4.0 planned that batch, and wrote no metadata
     known = has_own_schema(subject.directory, operator)
     expected, blocks = (_METADATA, False) if known else (_OPEN, None)
     found = "it is not there"

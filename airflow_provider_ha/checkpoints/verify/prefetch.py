@@ -1,7 +1,7 @@
-"""Looking into everything that the batches need before they are judged: several stores at a time where that gains.
+"""Prefetch of all files that the batches need, several stores in parallel where that is faster.
 
-Invariant: only what a batch needs is looked into, and nothing is decided here. A bad file is met again when
-its batch is judged, and not read again for it. A store is one thread's business: its files and its zips are no other's.
+Invariant: only files that a batch needs are read, and no decision is made here. The judgement of a batch meets a bad
+file again without reading it again. Each store belongs to one thread, with its files and zips.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from airflow_provider_ha.checkpoints.verify.logs import Logs
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
-# Called after each partition or store: how many were looked into, and how many there are.
+# Called after each partition or store with the number of finished ones and the total.
 Tell = Callable[[int, int], None]
 
 
 def expect_logs(directory: Tree) -> None:
-    """Say that all entries of the logs will be read, where that helps."""
+    """Announce a read of all log entries, where a batched read helps."""
     if directory.at_once == 1:
         return
     entries = (f"{log}/{batch}" for log in (OFFSETS, COMMITS) for batch in batches(directory, log))
@@ -33,7 +33,7 @@ def expect_logs(directory: Tree) -> None:
 
 
 def expect_sources(directory: Tree, logs: Logs) -> None:
-    """Say that the entries of the source logs that any batch needs will be read, where that helps."""
+    """Announce a read of the source log entries that any batch needs, where a batched read helps."""
     if directory.at_once == 1:
         return
     needed: list[str] = []
@@ -44,7 +44,7 @@ def expect_sources(directory: Tree, logs: Logs) -> None:
 
 
 def stores_of(logs: Logs, reader: StateReader) -> Mapping[str, list[Need]]:
-    """Return what every batch needs, the newest first, by the store that has it."""
+    """Return the state files that the batches need, newest first, by store."""
     stores: dict[str, list[Need]] = {}
     for batch in sorted(logs.offsets.keys() & logs.commits.keys(), reverse=True):
         with suppress(CheckpointCorruptError):
@@ -54,14 +54,14 @@ def stores_of(logs: Logs, reader: StateReader) -> Mapping[str, list[Need]]:
 
 
 def files_of(stores: Mapping[str, list[Need]]) -> Iterator[StateFile]:
-    """Yield the files of each store to look into first. A file that cannot be read is left to later checks."""
+    """Yield each store's files to read first. Unreadable files are left to later checks."""
     for need in chain.from_iterable(stores.values()):
         with suppress(CheckpointCorruptError, StorageUnavailableError):
             yield from need()[0]()
 
 
 def look_into_state(directory: Tree, stores: Mapping[str, list[Need]], reader: StateReader, tell: Tell | None) -> None:
-    """Look into the state of every batch.
+    """Read the state of all batches.
 
     :raises StorageUnavailableError: A file could not be read.
     """
@@ -82,5 +82,5 @@ def _each(stores: Iterable[list[Need]], reader: StateReader, at_once: int) -> It
         try:
             yield from pool.map(look, stores)
         finally:
-            # One that could not be read is the answer for all: the others need not be asked for.
+            # One unreadable file is the answer for all: the others need no request.
             pool.shutdown(cancel_futures=True)

@@ -1,7 +1,7 @@
-"""Looking into large state files with several processes: to decode them holds Python's lock.
+"""Decoding of large state files in several processes, because decoding holds Python's lock.
 
-Invariant: another process gives the answer that this one would give, or none. A file without an answer (it could not be
-read, or its process was killed) is looked into here: that something cannot be read is reported where it is met.
+Invariant: another process gives the same answer as this one, or none. A file without an answer (unreadable, or its
+process was killed) is decoded here, so a read error is reported in the usual place.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
-# To ask another process about a file takes as long as to decode some 50 KB of it here, and to start it as long as some
-# 100 MB.
+# A request to another process costs as much as decoding some 50 KB here; starting the process, some 100 MB.
 LARGE, WORTH = 1 << 20, 256 << 20
 
 
@@ -31,16 +30,16 @@ LARGE, WORTH = 1 << 20, 256 << 20
 def helped(
     content: ContentCheck, directory: Tree, release: Release, files: Iterable[StateFile], processes: int
 ) -> Iterator[None]:
-    """Let *processes* others look into the large ones of *files*, in their order, while the block runs.
+    """Let *processes* others decode the large ones of *files*, in order, while the block runs.
 
-    :param content: Is given their answers when it is asked for a file.
-    :param directory: Is given to them: one of this host, which another process can read as well.
+    :param content: Receives their answers on request for a file.
+    :param directory: A local directory, which other processes can read too.
     """
     large = {file.path: file for file in files if file.size >= LARGE}
     if sum(file.size for file in large.values()) < WORTH:
         yield
         return
-    # Not forked: a lock that another thread of this process holds would be held forever.
+    # Not forked: a lock held by another thread of this process would stay locked forever.
     start = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=start, initializer=_begin)
     try:
@@ -54,7 +53,7 @@ def helped(
 
 
 def cores() -> int:
-    """Return how many processes this one may keep busy."""
+    """Return the number of processes that this process may keep busy."""
     return len(os.sched_getaffinity(0))
 
 
@@ -70,7 +69,7 @@ def _answer_of(asked: Future[Answer | None]) -> Callable[[], Answer | None]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let no process that is started in the block hear Ctrl-C, which reaches the whole group: its owner ends it."""
+    """Shield processes started in the block from Ctrl-C, which reaches the whole group: their owner ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -83,7 +82,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """A pool whose owner was killed never ends: each process holds the pipe open for the others."""
+    """End with the owner. A pool whose owner was killed never ends: its processes hold the pipe open for each other."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

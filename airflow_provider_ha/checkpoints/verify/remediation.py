@@ -1,6 +1,6 @@
-"""What each code means to the operator on call: what Spark does, what is lost, what to do.
+"""Meaning of each code for the operator on call: Spark's behaviour, the loss, the remedy.
 
-Invariant: every code has both texts, and the reference page of the codes says the same (held by a test).
+Invariant: every code has both texts, and they match the reference page of the codes (a test compares them).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from airflow_provider_ha.checkpoints.verify.codes import Code
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a code means.
+    """Meaning of a code.
 
-    :param what: What Spark does about it, and what is lost: whole sentences.
-    :param next_step: What to do: whole sentences.
+    :param what: Spark's behaviour and the loss, in whole sentences.
+    :param next_step: The remedy, in whole sentences.
     """
 
     what: str

@@ -1,12 +1,12 @@
-"""Whether state was taken out of a checkpoint as a whole: what the files of checkpoint format 1 do not tell.
+"""Detection of removed state in checkpoint format 1, whose files do not record whether state existed.
 
-A query without state has no state directory, and one whose state directory was removed has none either. Operators are
-numbered without a gap, so one that is gone below another is missed; of the one with the highest number the files do not
-tell whether it was ever there. What tells on a file system of this host is the time of a directory: Spark makes what is
-in it when the query begins, and writes below that ever after. What is younger than all that is in it was changed since.
+A query without state has no state directory, and neither has one whose state directory was removed. Operators are
+numbered without gaps, so a missing operator below another is noticed; the files do not show whether an operator with a
+higher number ever existed. On a local file system, directory times do: Spark creates the content of a directory when
+the query begins, and afterwards writes only below it. A directory younger than all its content was changed since.
 
-Invariant: a time proves nothing. It makes the answer open, never no. Where there are no times, the answer is open where
-all the state is gone, and nothing is said of a single operator.
+Invariant: a time proves nothing. It makes the answer unknown, never no. Without times, the answer is unknown if all
+state is missing, and single operators are not judged.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness, ha
 from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
-_GONE = "it is not there, and the logs do not tell whether the query keeps state"
-_NO_STATE = "nothing, for a query without state; `--depth prove` with the application tells"
+_GONE = "it is not there, and the logs do not show whether the query keeps state"
+_NO_STATE = "no directory, for a query without state; `--depth prove` with the application decides"
 _EMPTIED = "it is empty: left by a start that failed, or emptied"
-_CHANGED = "something was taken out of it, or put into it, after the last state was written"
-_OPERATORS = "every stateful operator of the query; `--depth prove` with the application tells"
+_CHANGED = "files were removed from it, or added to it, after the last state was written"
+_OPERATORS = "every stateful operator of the query; `--depth prove` with the application decides"
 
 
 def check_removals(subject: Subject, removed: list[Reason], findings: Findings) -> None:
-    """Report that the state, or a part of it that nothing names, may have been removed.
+    """Report that the state, or a part without a reference to it, may have been removed.
 
-    :param removed: What :func:`removals` says of the checkpoint.
+    :param removed: Result of :func:`removals` for the checkpoint.
     """
     if subject.logs.next_base < 0:
         return
@@ -47,12 +47,12 @@ def check_removals(subject: Subject, removed: list[Reason], findings: Findings) 
 
 
 def removals(subject: Subject) -> list[Reason]:
-    """Return what times say was removed from a checkpoint of format 1 on this host; nothing where they say nothing."""
+    """Return the apparent removals from a local checkpoint of format 1, judged by file times."""
     root = subject.directory
     if not root.keeps_times or any(entry.state_ids for entry in subject.logs.commits.values()):
         return []
     if not has_state_directory(root):
-        # Where the commits were removed as well, that explains the time, and the query without state starts.
+        # If the commits were removed too, that explains the time, and the query without state starts.
         untold = subject.kind is Statefulness.UNKNOWN and COMMITS in names(root)
         gone = untold and _is_youngest(root, "", names(root))
         return [Reason(Code.STATE_UNKNOWN, STATE, _GONE)] if gone else []
@@ -68,6 +68,6 @@ def removals(subject: Subject) -> list[Reason]:
 
 
 def _is_youngest(root: Tree, place: str, inner: Iterable[str]) -> bool:
-    """Whether *place* was changed after all that is in it; what cannot be asked for its time says nothing."""
+    """Whether *place* was changed after all its content; unavailable times prove nothing."""
     own = root.changed(place)
     return own is not None and all((changed := root.changed(each)) is not None and changed < own for each in inner)

@@ -1,7 +1,7 @@
-"""The report of a verification, and how findings are collected for it.
+"""The report of a verification, and the collector of its findings.
 
-Invariant: ``startable`` is ``False`` exactly when a finding that blocks the start was collected; ``None`` when
-something that matters could not be read.
+Invariant: ``startable`` is ``False`` exactly when a finding that blocks the start was collected; ``None`` when a file
+that matters could not be read.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 
 
-# What the files do not tell: reasons that neither condemn a batch nor clear it.
+# Reasons that leave a batch undecided: the files do not show the answer.
 _OPEN = frozenset({Code.STATE_UNKNOWN, Code.OFFSETS_SPARSE})
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that a batch needs and lacks.
+    """One requirement that a batch lacks.
 
     :param code: Code of the finding.
     :param path: The file, relative to the checkpoint.
@@ -32,16 +32,16 @@ class Reason:
     found: str
 
     def to_json(self) -> dict[str, str]:
-        """The reason as the command prints it."""
+        """The reason in the command's JSON."""
         return {"code": self.code.value, "path": self.path, "found": self.found}
 
 
 @dataclass(frozen=True, slots=True)
 class BatchVerdict:
-    """Whether one batch can be restored to.
+    """Verdict on a restore to one batch.
 
     :param batch: Its id, from the offset log or the commit log.
-    :param reasons: Why not; empty when it can.
+    :param reasons: Reasons against a restore; empty when it is restorable.
     """
 
     batch: int
@@ -54,11 +54,11 @@ class BatchVerdict:
 
     @property
     def provable(self) -> bool:
-        """Whether it can be restored to, or only Spark can tell: then it can be asked."""
+        """Whether it can be restored to, or only a check with Spark can decide."""
         return all(reason.code in _OPEN for reason in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict as the command prints it."""
+        """The verdict in the command's JSON."""
         return {
             "batch": self.batch,
             "restorable": self.restorable,
@@ -68,10 +68,10 @@ class BatchVerdict:
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """What the log of the file sink that was judged together with the checkpoint says.
+    """State of the file sink's log that was judged with the checkpoint.
 
     :param path: Its output directory.
-    :param max_batch: The highest batch that it has; -1 for none.
+    :param max_batch: Its highest batch; -1 when empty.
     """
 
     path: Tree
@@ -80,15 +80,15 @@ class SinkState:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer to "can Spark start from it as it stands, and go on with the right state?".
+    """Answer to "can Spark start from this directory, and continue with the right state?".
 
-    :param startable: ``True``, ``False``, or ``None`` when it could not be read or is not there.
-    :param restorable: All batch ids that it could be restored to, ascending.
-    :param findings: First those that keep Spark from starting, then the others, each in the order of the checks.
-    :param planned: L; -1 when there is none.
-    :param committed: C; -1 when there is none.
-    :param batches: Every batch in the offset log or the commit log, ascending, and what it lacks. A sink that is
-        ahead or behind changes nothing of that: it is the restore that brings both together.
+    :param startable: ``True``, ``False``, or ``None`` when the directory is missing or could not be read.
+    :param restorable: All restorable batch ids, ascending.
+    :param findings: First those that prevent a start of Spark, then the others, each in the order of the checks.
+    :param planned: L; -1 without planned batches.
+    :param committed: C; -1 without committed batches.
+    :param batches: Verdicts on all batches in the offset log or the commit log, ascending. A sink ahead or behind does
+        not change them: the restore reconciles both.
     :param sink: The file sink; ``None`` when none was named, or it could not be read.
     """
 
@@ -102,16 +102,16 @@ class Report:
 
     @property
     def latest_restorable(self) -> int | None:
-        """The newest batch to which it can be restored; ``None`` if it cannot be restored."""
+        """The newest restorable batch; ``None`` if there is none."""
         return self.restorable[-1] if self.restorable else None
 
     @property
     def provable(self) -> list[int]:
-        """All batch ids that Spark can be asked about, ascending."""
+        """All batch ids that a check with Spark can decide, ascending."""
         return [verdict.batch for verdict in self.batches if verdict.provable]
 
     def to_json(self) -> dict[str, Any]:
-        """The report as ``spark-ha checkpoint verify --json`` prints it."""
+        """The report in the JSON of ``spark-ha checkpoint verify --json``."""
         return {
             "startable": self.startable,
             "restorable": self.restorable,
@@ -125,19 +125,19 @@ class Report:
 
 
 class Findings:
-    """Collects findings; the same one is kept once."""
+    """Collector of findings without duplicates."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Code, str], Finding] = {}
 
     @property
     def blocked(self) -> bool:
-        """Whether anything was found that keeps Spark from starting with the right state."""
+        """Whether any finding prevents a start of Spark with the right state."""
         return any(finding.blocks for finding in self._found.values())
 
     @property
     def open(self) -> bool:
-        """Whether anything was found of which is not known whether it keeps Spark from starting."""
+        """Whether the effect of any finding on a start is unknown."""
         return any(finding.blocks is None for finding in self._found.values())
 
     def add(self, finding: Finding) -> None:
@@ -148,5 +148,5 @@ class Findings:
             self._found[key] = finding
 
     def all(self) -> tuple[Finding, ...]:
-        """Return the findings; those that keep Spark from starting come first."""
+        """Return the findings; those that prevent a start of Spark come first."""
         return tuple(sorted(self._found.values(), key=lambda finding: finding.blocks is False))

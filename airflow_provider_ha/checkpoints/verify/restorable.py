@@ -1,7 +1,7 @@
-"""Whether a checkpoint can be restored at one batch: the one judgement of everything that restores or saves one.
+"""Judgement whether a checkpoint can be restored at one batch, shared by all restores and savepoints.
 
-Invariant: known bad and unknown are different answers. Damage is returned, with its file; what could not be read is
-raised (design, contract 6). A judgement names what its own batch lacks, never what another batch of the report lacks.
+Invariant: bad and unknown are different answers. Damage is returned, with its file; a failed read is raised (design,
+contract 6). A judgement lists only the requirements of its own batch.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailabl
 
 
 class VerifiedReport(Protocol):
-    """What a decision needs of a verification."""
+    """The view of a verification report that a decision needs."""
 
     @property
     def restorable(self) -> Sequence[int]:
-        """Batches that the directory can be restored to."""
+        """Restorable batches of the directory."""
 
     @property
     def batches(self) -> Sequence[BatchVerdict]:
-        """Every batch in its logs, and what it lacks."""
+        """Verdicts on all batches in its logs."""
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What was found."""
+        """All findings."""
 
 
 Verify = Callable[[Tree], VerifiedReport]
@@ -38,11 +38,11 @@ Verify = Callable[[Tree], VerifiedReport]
 
 @dataclass(frozen=True, slots=True)
 class RestorableAt:
-    """The judgement of one batch of one query's checkpoint.
+    """Judgement of one batch of a query's checkpoint.
 
-    :param batch: N; -1 for a query that has committed nothing, which every directory can be restored to.
-    :param answer: Whether the checkpoint can be restored at it; ``None`` when something could not be read.
-    :param findings: What this batch lacks, or what could not be read; empty when it can be restored.
+    :param batch: N; -1 for a query without commits, to which every directory can be restored.
+    :param answer: Whether the checkpoint can be restored at it; ``None`` when a file could not be read.
+    :param findings: Missing requirements or unreadable files; empty when it can be restored.
     """
 
     batch: int
@@ -50,11 +50,11 @@ class RestorableAt:
     findings: tuple[Reason, ...] = ()
 
     def problem(self, query: str, place: object) -> CheckpointCorruptError | None:
-        """Return the first thing that keeps the query from being restored; ``None`` when it can be.
+        """Return the first problem that prevents a restore of the query; ``None`` without one.
 
         :param query: Its name, for the path in the answer.
-        :param place: Where its checkpoint lies, for an error.
-        :raises StorageUnavailableError: It could not be found out.
+        :param place: Directory of its checkpoint, for an error.
+        :raises StorageUnavailableError: A file could not be read.
         """
         if self.answer:
             return None
@@ -66,44 +66,44 @@ class RestorableAt:
 
 
 def restorable_at(report: VerifiedReport, batch: int) -> RestorableAt:
-    """Return the judgement of *batch* by a verification of its directory. Pure."""
+    """Return the judgement of *batch* from a verification of its directory. Pure."""
     if batch < 0 or batch in report.restorable:
         return RestorableAt(batch, answer=True)
-    # Also beside damage: the damage may be an answer of the same failing disk.
+    # Also in addition to damage: the apparent damage may come from the same failing disk.
     unread = tuple(_reason(finding) for finding in report.findings if finding.code is Code.UNREADABLE)
     if unread:
         return RestorableAt(batch, answer=None, findings=unread)
     verdict = verdict_on(report, batch)
     if verdict is not None and verdict.reasons:
         return RestorableAt(batch, answer=False, findings=verdict.reasons)
-    # Neither log has the batch. What is wrong with the directory as a whole says why, where anything is.
+    # Neither log has the batch. Problems of the directory as a whole, if any, explain it.
     of_all = tuple(_reason(finding) for finding in report.findings if finding.batch in {None, batch})
     absent = Reason(Code.OFFSETS_MISSING, ".", f"neither log has batch {batch}")
     return RestorableAt(batch, answer=False, findings=of_all or (absent,))
 
 
 def verdict_on(report: VerifiedReport, batch: int | None) -> BatchVerdict | None:
-    """Return what a verification says of one batch; ``None`` when neither log has it."""
+    """Return the verdict on a batch; ``None`` when neither log has it."""
     return next((verdict for verdict in report.batches if verdict.batch == batch), None)
 
 
 def all_of(answers: Iterable[bool | None]) -> bool | None:
-    """Return the answer of several: one no is a no; without one, an open question leaves it open."""
+    """Return the combined answer: any no is a no; without one, any unknown is unknown."""
     given = set(answers)
     return False if False in given else None if None in given else True
 
 
 def verifier(depth: Depth, spark_version: str | None) -> Callable[[Tree], Report]:
-    """Return ``verify.verify`` at one depth, for one release of Spark."""
+    """Return ``verify.verify`` with a fixed depth and Spark release."""
     return lambda directory: verify(directory, depth=depth, spark_version=spark_version)
 
 
 def damage(root: Tree, cut: Mapping[str, int], check: Verify) -> CheckpointCorruptError | None:
-    """Return the first thing that keeps *root* from being restored at *cut*; ``None`` when it can be.
+    """Return the first problem that prevents a restore of *root* at *cut*; ``None`` without one.
 
     :param root: One directory per query.
     :param cut: Query -> N.
-    :raises StorageUnavailableError: It could not be found out.
+    :raises StorageUnavailableError: A file could not be read.
     """
     if not root.is_directory():
         root.require()
@@ -113,10 +113,10 @@ def damage(root: Tree, cut: Mapping[str, int], check: Verify) -> CheckpointCorru
 
 
 def query_damage(directory: Tree, query: str, batch: int, check: Verify) -> CheckpointCorruptError | None:
-    """Return the first thing that keeps one query from being restored at *batch*; ``None`` when it can be.
+    """Return the first problem that prevents a restore of a query at *batch*; ``None`` without one.
 
     :param query: Its name, for the path in the answer.
-    :raises StorageUnavailableError: It could not be found out.
+    :raises StorageUnavailableError: A file could not be read.
     """
     if batch < 0:
         return None

@@ -1,10 +1,10 @@
-"""Verifying a file sink together with the checkpoint that feeds it: which batches it has, and which it should have.
+"""Checks of a file sink against its checkpoint: the batches it has, and those it should have.
 
-A file sink skips a batch that is in its log without executing the plan, and reads its log back at every compaction
-(spark-facts sections 0 and 5). So a log that is ahead, behind or broken is a start that fails, or loses rows.
+A file sink skips a batch in its log without executing the plan, and reads its log back at every compaction (spark-facts
+sections 0 and 5). With a log that is ahead, behind or broken, a start therefore fails or loses rows.
 
-Invariant: the sink is read between two looks at the logs of the checkpoint. What a running query writes between
-them is never taken for a sink that is ahead or behind.
+Invariant: the sink is read between two reads of the checkpoint's logs. Batches that a running query writes in between
+never make the sink appear ahead or behind.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from airflow_provider_ha.errors import StorageUnavailableError
 
 
 def check_sink(sink: Tree, subject: Subject, findings: Findings) -> SinkState:
-    """Report what is wrong with the file sink in *sink* beside the checkpoint that was read before.
+    """Report problems of the file sink in *sink*, compared with the checkpoint that was read before.
 
-    :raises StorageUnavailableError: The output directory is not there although batches were committed, or it could
-        not be read.
+    :raises StorageUnavailableError: The output directory is missing although batches were committed, or could not be
+        read.
     """
     logs = subject.logs
     if not sink.is_directory():
@@ -41,7 +41,10 @@ def check_sink(sink: Tree, subject: Subject, findings: Findings) -> SinkState:
         found, expected = "it has no entry", f"the entries up to batch {logs.next_base}"
         findings.add(Finding(Code.SINK_LOG_MISSING, place, None, found, expected, blocks=True))
     elif has < logs.next_base:
-        found, expected = f"its last batch is {has}", f"batch {logs.next_base}, which the checkpoint counts as done"
+        found, expected = (
+            f"its last batch is {has}",
+            f"batch {logs.next_base}, committed in the checkpoint",
+        )
         findings.add(Finding(Code.SINK_BEHIND, place, logs.next_base, found, expected, blocks=True))
     elif has > reached.planned:
         found = f"its last batch is {has}"
@@ -54,15 +57,16 @@ def check_sink(sink: Tree, subject: Subject, findings: Findings) -> SinkState:
 
 
 def _check_in_flight(place: str, has: int, subject: Subject, findings: Findings) -> None:
-    """Report that the sink has the batch that Spark executes next: it is skipped, and with it the state it writes."""
+    """Report that the sink already has the next batch: Spark skips it, including the state that it writes."""
     logs, reached = subject.logs, subject.logs.progress
     if not reached.in_flight or has < reached.planned:
         return
     blocks, offsets = False, logs.offsets.get(has)
     if subject.kind is Statefulness.STATEFUL and offsets is not None:
-        # With format 2 the commit needs ids that are not handed in. With format 1 the first attempt's state counts.
+        # With format 2 the commit needs ids that are not passed in. With format 1 the state of the first attempt
+        # counts.
         by_id = any(entry.state_ids for entry in logs.commits.values())
         blocks = by_id or bool(state_lacks(subject.reader, offsets, CommitsEntry(has, 1, {}, {})))
-    found = f"it has batch {has}, which is planned and not committed: Spark skips it"
+    found = f"it has batch {has}, which is planned but not committed: Spark skips it"
     expected = f"no batch after {reached.committed}, the last committed one" if reached.committed >= 0 else "none yet"
     findings.add(Finding(Code.SINK_AHEAD, place, has, found, expected, blocks=blocks))

@@ -1,7 +1,7 @@
-"""Verifying the log of a file sink: every entry that readers and the next compaction need, and the files they name.
+"""Checks of a file sink's log: all entries that readers and the next compaction need, and their files.
 
-Invariant: the rule is that of every plan (``connectors.file_sink_log``). What lies before the newest compact entry is
-never read.
+Invariant: the rule is the same as for every restore plan (``connectors.file_sink_log``). Entries before the newest
+compact entry are never read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENTRY = "v1, and one JSON object with path and size for each output file of the
 
 
 def check_sink_log(sink: Tree, findings: Findings) -> None:
-    """Report what is wrong with the log of the file sink in *sink*, and with the output files that it names.
+    """Report problems of the log of the file sink in *sink*, and of the output files that it names.
 
     :raises StorageUnavailableError: An entry could not be read.
     """
@@ -48,13 +48,13 @@ def check_sink_log(sink: Tree, findings: Findings) -> None:
 
 
 def _check_files(sink: Tree, named: Mapping[str, int], name: str, entry: int, findings: Findings) -> None:
-    """Report, once for each kind of trouble, the first of the files that one entry names and that have it."""
+    """Report each kind of problem among an entry's output files once, with the first affected file."""
     troubles: dict[Code, list[tuple[str, str, str]]] = {}
     for code, path, found, expected in _troubles(sink, named):
         troubles.setdefault(code, []).append((path, found, expected))
     for code, ((path, found, expected), *others) in troubles.items():
-        more = f", and so it is with {len(others)} more of the {len(named)} files of {LOG}/{name}" if others else ""
-        # Spark never looks at the files again: this is the readers' loss, and no reason not to start.
+        more = f", like {len(others)} more of the {len(named)} files of {LOG}/{name}" if others else ""
+        # Spark never reads these files again: the loss affects readers, not a start.
         findings.add(Finding(code, path, entry, f"{found}{more}", expected))
 
 
@@ -86,7 +86,7 @@ def _trouble(sink: Tree, uri: str, size: int) -> tuple[Code, str, str, str] | No
 
 
 def _size(sink: Tree, uri: str) -> tuple[str, int]:
-    """Return an output file as it is shown, and its size in bytes."""
+    """Return an output file as displayed, and its size in bytes."""
     inside = sink.below(uri)
     if inside is not None:
         try:

@@ -1,6 +1,6 @@
-"""Verifying the file sources' logs: the damage that Spark does not see.
+"""Checks of the file sources' logs for damage that Spark does not notice.
 
-Invariant: a log that is short of one line is refused. Spark would start from it without an error, and read old input
+Invariant: a log that lacks a single line is refused. Spark would start from it without an error, and read old input
 again or never read new input (spark-facts section 7).
 """
 
@@ -23,13 +23,13 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 _ENTRY = re.compile(rb"v[1-9]\n.+")
-_BEGINNING = "where the source began, as Spark wrote it: a version line and a number"
+_BEGINNING = "the start of the source as written by Spark: a version line and a number"
 _EXPECTED = "an entry that names the input files of every log offset from the last compact entry on"
 
 
 def check_sources(directory: Tree, offsets: OffsetsEntry, findings: Findings, known: SourceEntries) -> None:
-    """Report what is wrong with the logs that a query needs whose newest planned batch is that of *offsets*."""
-    # Spark also reads what lies beyond the offset: files that it listed, and planned no batch for.
+    """Report problems of the source logs for a query whose newest planned entry is *offsets*."""
+    # Spark also reads entries beyond the offset: files that it listed before it planned a batch for them.
     for bad in _problems(directory, offsets, known, beyond=True):
         findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _EXPECTED, blocks=True))
     for bad in _beginnings_lack(directory, offsets):
@@ -37,7 +37,7 @@ def check_sources(directory: Tree, offsets: OffsetsEntry, findings: Findings, kn
 
 
 def source_lacks(directory: Tree, offsets: OffsetsEntry, known: SourceEntries) -> list[Reason]:
-    """Return why the source logs cannot be cut at *offsets*; nothing when all up to it is there and whole."""
+    """Return the reasons why the source logs cannot be cut at *offsets*."""
     return [*_problems(directory, offsets, known, beyond=False), *_beginnings_lack(directory, offsets)]
 
 
@@ -45,16 +45,17 @@ def _problems(directory: Tree, offsets: OffsetsEntry, known: SourceEntries, *, b
     for log, entry in _file_sources(directory, offsets):
         try:
             check_log(directory, log, entry, last=max(entry, log.last()) if beyond else entry, known=known)
-        except CheckpointCorruptError as error:  # noqa: PERF203  # each source for itself
+        except CheckpointCorruptError as error:  # noqa: PERF203  # continue with the next source
             code = Code.SOURCE_LOG_MISSING if isinstance(error, files.FileGoneError) else Code.SOURCE_LOG_CORRUPT
             yield Reason(code, error.path, error.reason)
 
 
 def _beginnings_lack(directory: Tree, offsets: OffsetsEntry) -> Iterator[Reason]:
-    """Yield what is wrong with the beginning of a source that counts from one.
+    """Yield problems with the start of a source that counts from one.
 
-    The rate source has whole numbers as offsets, and its first one is when it began: with another one Spark fails or
-    makes other rows (``RateStreamMicroBatchStream``; started on 3.5). Sources without a log have none.
+    The rate source has integer offsets, and its log records its start time: with another time Spark fails or creates
+    other
+    rows (``RateStreamMicroBatchStream``; tested on 3.5). Sources without a log have no recorded start.
     """
     for position, value in enumerate(offsets.offsets):
         if value is None or not value.isdigit():
@@ -70,10 +71,10 @@ def _beginnings_lack(directory: Tree, offsets: OffsetsEntry) -> Iterator[Reason]
 
 
 def check_log(directory: Tree, log: CompactibleLog, entry: int, *, last: int, known: SourceEntries) -> None:
-    """Look into every entry that is needed to know all files up to *entry*, and those after it up to *last*.
+    """Check all entries needed to know the files up to *entry*, and later ones up to *last*.
 
-    :param known: What was looked into before is not read again; what is looked into now is added.
-    :raises CheckpointCorruptError: One is missing, cannot be read, or is not whole.
+    :param known: Entries checked before are not read again; new results are added.
+    :raises CheckpointCorruptError: An entry is missing, unreadable or incomplete.
     """
     needed = {int(Path(path).name.removesuffix(COMPACT)) for path in log.closure(entry)}
     for number in sorted(needed | {beyond for beyond in log.entries if entry < beyond <= last}):

@@ -1,8 +1,8 @@
-"""The entries of file sources' logs: each is read once, and one is held against another where no checksum tells.
+"""Entries of file sources' logs, each read once and compared with the others where no checksum protects it.
 
-Invariant: a compact entry repeats what the entries before it say. A path in it that lost a bit is another file, and
-Spark reads the old one again without an error. Where Hadoop wrote no checksum beside it (S3A writes none, nor did
-releases before 3.2), the entries that are still there tell.
+Invariant: a compact entry repeats the content of the entries before it. A path with a flipped bit names another file,
+and Spark reads the original again without an error. Where Hadoop wrote no checksum file (S3A writes none, nor did
+releases before 3.2), the remaining entries reveal the damage.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _SUM = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What an entry says, in sums of hashes: they need no memory for each file, and no order.
+    """Content of an entry as sums of hashes: independent of order, in constant memory.
 
-    :param previous: The compact entry before this compact one, of those that are there; -1 for none.
+    :param previous: The previous existing compact entry; -1 for none.
     :param whole: The sum of all its lines.
     :param before: The sum of the lines up to *previous*.
-    :param each: Log offset -> the sum of its lines, of those after *previous*.
+    :param each: Log offset -> the sum of its lines, for lines after *previous*.
     """
 
     previous: int
@@ -35,14 +35,14 @@ class _Said:
 
 
 class SourceEntries:
-    """Looks into entries of source logs, and remembers what it found: one is needed by many batches."""
+    """Checker of source log entries with a cache of its results: many batches need the same entry."""
 
     def __init__(self) -> None:
         self._said: dict[str, _Said | CheckpointCorruptError] = {}
         self._damage: dict[str, CheckpointCorruptError | None] = {}
 
     def damage(self, directory: Tree, log: CompactibleLog, entry: int) -> CheckpointCorruptError | None:
-        """Return what is wrong with an entry that is there.
+        """Return the problem with an existing entry.
 
         :raises StorageUnavailableError: It could not be read.
         """
@@ -68,7 +68,7 @@ class SourceEntries:
             found = self._read(log, other)
             repeated = said.before if other == said.previous else said.each.get(other)
             if isinstance(found, _Said) and found.whole != repeated:
-                raise CheckpointCorruptError(log.path(entry), f"it does not repeat what {log.path(other)} says")
+                raise CheckpointCorruptError(log.path(entry), f"it does not repeat the content of {log.path(other)}")
 
     def _read(self, log: CompactibleLog, entry: int) -> _Said | CheckpointCorruptError:
         path = log.path(entry)
@@ -91,7 +91,7 @@ def _read(log: CompactibleLog, entry: int) -> _Said:
         value = json.loads(line)
         number = value.get("batchId", entry)
         if not isinstance(number, int):
-            raise CheckpointCorruptError(path, "it holds a line whose batchId is no number")
+            raise CheckpointCorruptError(path, "it has a line whose batchId is not a number")
         numbers.add(number)
         hashed = hash((str(value.get("path")), str(value.get("timestamp")), number))
         whole = (whole + hashed) & _SUM
@@ -101,6 +101,6 @@ def _read(log: CompactibleLog, entry: int) -> _Said:
             before = (before + hashed) & _SUM
     wanted = set(range(entry + 1)) if compact else {entry}
     if not wanted <= numbers:
-        # Every entry has new files: Spark writes no entry without. A compact one repeats all before it.
-        raise CheckpointCorruptError(path, f"it names no file of log offset {min(wanted - numbers)}: it is cut")
+        # Every entry has new files: Spark writes no empty entry. A compact one repeats all before it.
+        raise CheckpointCorruptError(path, f"it names no file of log offset {min(wanted - numbers)}: it is truncated")
     return _Said(previous, whole, before, each)

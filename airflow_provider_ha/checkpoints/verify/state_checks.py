@@ -1,6 +1,6 @@
-"""Verifying the state: whether every store can load what the next batch reads, and nothing newer lies in its way.
+"""Checks of the state: whether every store can load the version that the next batch reads.
 
-Invariant: what Spark tries first decides, unless the release goes on from an older snapshot by itself.
+Invariant: the file that Spark tries first decides, unless the release falls back to an older snapshot.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _STATE_DIRECTORY = "the state of every stateful operator"
 _SCHEMA_HEAD = re.compile(rb"\x00\x02v[1-9]")
 _EXPECTED = {
     Code.STATE_MISSING: "a file of",
-    Code.STATE_CORRUPT: "a whole file of",
-    Code.CHECKSUM_MISMATCH: "a file that fits its checksum, of",
+    Code.STATE_CORRUPT: "a complete file of",
+    Code.CHECKSUM_MISMATCH: "a file that matches its checksum, of",
 }
 
 
@@ -47,7 +47,7 @@ def check_state(
 
 
 def state_lacks(reader: StateReader, offsets: OffsetsEntry, commits: CommitsEntry) -> list[Reason]:
-    """Return why the state after the batch of these entries cannot be loaded; nothing when it can."""
+    """Return the reasons why the state after the batch of these entries cannot be loaded."""
     found: list[Reason] = []
     try:
         for need in reader.stores_needed(offsets, commits):
@@ -68,20 +68,23 @@ def check_state_directory(directory: Tree, logs: Logs, kind: Statefulness, findi
 
 
 def state_directory_lacks(directory: Tree, kind: Statefulness) -> list[Reason]:
-    """Return why a query with state has none at all; nothing when it has."""
+    """Return the reason when a query with state has no state directory."""
     if kind is not Statefulness.STATEFUL or has_state_directory(directory):
         return []
-    return [Reason(Code.STATE_MISSING, STATE, "the logs are those of a query with state, and it is not there")]
+    return [Reason(Code.STATE_MISSING, STATE, "it is not there, although the logs belong to a query with state")]
 
 
 def check_schemas(directory: Tree, findings: Findings) -> None:
-    """Report state schemas that are there and cannot be read. One that is gone is written again by Spark."""
+    """Report unreadable state schemas. Spark writes a missing one again."""
     for operator in numbers(directory, STATE):
         place = f"{STATE}/{operator}/0"
         inner = [f"{place}/{name}" for name in files.names(directory, place) if name[:1].isalpha()]
         for path in (f"{store}/_metadata/schema" for store in [place, *inner]):
             if files.exists(directory, path) and not _is_schema(files.read(directory, path)):
-                found, expected = "it is cut or garbled", "a state schema, or no file: Spark writes a missing one again"
+                found, expected = (
+                    "it is truncated or garbled",
+                    "a state schema or no file: Spark writes a missing one again",
+                )
                 findings.add(Finding(Code.STATE_METADATA_CORRUPT, path, None, found, expected, blocks=True))
 
 
@@ -98,16 +101,16 @@ def _check_store(reader: StateReader, need: Need, batch: int, release: Release, 
         older = _goes_on(error, release) and _any_whole(reader, lambda: chains[1:], need.repairs)
         _add(findings, error, batch, blocks=not older)
         if older:
-            found = "it is bad, and this release goes on from an older snapshot and the changes since"
+            found = "it is bad, but this release continues from an older snapshot and the changes since"
             findings.add(Finding(Code.STATE_FALLBACK, error.path, batch, found, "a whole file"))
 
 
 def _goes_on(error: CheckpointCorruptError, release: Release) -> bool:
-    """Whether a release looks for an older way when it meets *error*."""
-    # A directory in the place of a snapshot is not seen as a broken one.
+    """Whether a release falls back to older files on *error*."""
+    # Spark does not treat a directory in the place of a snapshot as a broken snapshot.
     if isinstance(error, files.NotAFileError) and error.path.endswith(".snapshot"):
         return release.skips_directories
-    # Bad rows are met when they are read: by then the store is open, and there is no way back.
+    # Bad rows appear when they are read: the store is open by then, so there is no fallback.
     return release.falls_back and not isinstance(error, TableDataError)
 
 

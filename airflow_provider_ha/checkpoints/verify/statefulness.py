@@ -1,11 +1,11 @@
-"""Whether the query of a checkpoint keeps state, as far as its files tell.
+"""Detection whether the query of a checkpoint keeps state, as far as its files show it.
 
-The conf that is pinned in the offset log is the same for every query, and with checkpoint format 1 so are the commits.
-What does tell: a state directory; ids of state in a commit; commits of format 2 without ids (a query without state);
-a batch without input behind an advanced watermark, which Spark plans only where a stateful operator waits for it; and
-batches that were left out at several places, as asynchronous progress tracking does.
+The conf pinned in the offset log is the same for every query, and so are the commits of checkpoint format 1. Evidence
+is: a state directory; state ids in a commit; commits of format 2 without ids (a query without state); a batch without
+input behind an advanced watermark, which Spark plans only for a waiting stateful operator; and batches omitted at
+several places, as asynchronous progress tracking does.
 
-Invariant: nothing is guessed. Where the files do not tell, the answer is UNKNOWN.
+Invariant: no guesses. Without evidence, the answer is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from airflow_provider_ha.checkpoints.verify.logs import Logs
 from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK
 
 
-# Version 3 is written with either format of the state: without ids it says nothing.
+# Version 3 occurs with either state format: without ids it proves nothing.
 _COMMITS_WITH_IDS = 2
 
 
 class Statefulness(Enum):
-    """What is known about the state of a query."""
+    """Knowledge about the state of a query."""
 
     STATEFUL = "stateful"
     STATELESS = "stateless"
@@ -53,15 +53,15 @@ def statefulness(directory: Tree, logs: Logs) -> Statefulness:
 
 
 def has_state_directory(directory: Tree) -> bool:
-    """Whether the checkpoint has a state directory, be it empty: Spark makes none for a query without state.
+    """Whether the checkpoint has a state directory, even an empty one: a query without state has none.
 
-    :raises StorageUnavailableError: It could not be found out.
+    :raises StorageUnavailableError: The directory could not be read.
     """
     return bool(names(directory / STATE)) or (directory / STATE).is_directory()
 
 
 def _waits(before: OffsetsEntry, after: OffsetsEntry) -> bool:
-    """Whether the second batch reads nothing and was planned for its watermark alone; a drain is planned for all."""
+    """Whether the second batch has no input and was planned for its watermark alone; a drain is planned for all."""
     old, new = _watermark(before), _watermark(after)
     return before.offsets == after.offsets and old < new < MAXIMUM_WATERMARK
 

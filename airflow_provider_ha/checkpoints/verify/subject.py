@@ -1,4 +1,4 @@
-"""What one look at a checkpoint is about: handed from check to check, so that nothing is read twice."""
+"""Subject of a verification: passed from check to check, so that every file is read once."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A checkpoint that is being judged.
+    """A checkpoint under verification.
 
     :param directory: The checkpoint.
-    :param release: The release that is to start from it.
-    :param reader: Finds its state files, and looks into them as deeply as was asked for.
+    :param release: The release that will start from it.
+    :param reader: Finds its state files, and reads them to the requested depth.
     :param logs: Its logs, read once.
-    :param looked_into: What was found in the entries of source logs: one is needed by many batches.
+    :param looked_into: Results for source log entries: many batches need the same entry.
     :param kind: Whether its query keeps state.
-    :param refused_conf: What the release refuses of a conf: most entries pin the same one.
+    :param refused_conf: Problems of a pinned conf: most entries pin the same one.
     """
 
     directory: Tree

@@ -1,7 +1,7 @@
-"""Verifying a checkpoint directory, managed or not.
+"""Verification of a checkpoint directory, managed or not.
 
-Invariant: nothing is written, no name is followed out of the directory, and "could not be read" is never turned into
-"is bad" (contract 6).
+Invariant: it writes nothing, follows no name out of the directory, and never turns "could not be read" into "is bad"
+(contract 6).
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailabl
 
 
 Depth = Literal["quick", "full"]
-# A query that purges faster than it can be looked at three times is judged by the last look.
+# A query that purges faster than three reads is judged by the last one.
 _LOOKS = 3
 _PARTS = (METADATA, OFFSETS, COMMITS, SOURCES, STATE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """How closely to look, for which release, with which sink, whom to tell how far it is, and how many help."""
+    """Parameters of a verification: depth, release, sink, progress callback and number of processes."""
 
     depth: Depth
     release: Release
@@ -84,18 +84,19 @@ def verify(
     tell: Tell | None = None,
     processes: int = 1,
 ) -> Report:
-    """Say whether Spark can start from *directory* as it stands, and to which batches it could be restored.
+    """Report whether Spark can start from *directory*, and to which batches it could be restored.
 
-    A running query is judged as it stands; when something is missing and the query has gone on, it is judged again.
+    A running query is judged in its current state; if a file is missing and the query has progressed, it is judged
+    again.
 
-    :param directory: Any Spark checkpoint directory: a path, or what
-        :func:`~airflow_provider_ha.checkpoints.connectors.places.directory_at` makes of a URI.
+    :param directory: Any Spark checkpoint directory: a path, or the result of
+        :func:`~airflow_provider_ha.checkpoints.connectors.places.directory_at` for a URI.
     :param depth: ``"quick"`` reads logs, names and sizes; ``"full"`` also reads every state file to its end.
-    :param spark_version: The release that is to start from it, as ``4.2.0``; the installed one when not given.
-    :param sink: Output directory of the query's file sink, to be judged together with the checkpoint.
-    :param tell: Called while the state is looked into, with how many of how many stores are done.
-    :param processes: How many look into large state on this host. ``multiprocessing`` spawns them when there are more
-        than one: each imports the main module of the program again, which has to bear that.
+    :param spark_version: The release that will start from it, as ``4.2.0``; the installed one by default.
+    :param sink: Output directory of the query's file sink, to judge with the checkpoint.
+    :param tell: Called during the state check with the number of finished stores and the total.
+    :param processes: Number of processes for large state on this host. With more than one, ``multiprocessing`` spawns
+        them: each imports the main module of the program again, which must allow that.
     :raises ConfigurationError: *spark_version* is not a version.
     """
     asked = _Question(depth, release(spark_version), sink, tell, processes)
@@ -103,10 +104,10 @@ def verify(
 
 
 def settled(look: Callable[[], Report], went_on: Callable[[Report], bool]) -> Report:
-    """Look again while something is missing under a query that goes on: the query may have purged it.
+    """Judge again while a file is missing under a running query: the query may have purged it.
 
     :param look: Judges the checkpoint.
-    :param went_on: Whether the query planned or committed a batch since a look.
+    :param went_on: Whether the query planned or committed a batch since the previous judgement.
     """
     for _ in range(_LOOKS - 1):
         report = look()
@@ -124,8 +125,10 @@ def _look(directory: Tree, asked: _Question) -> Report:
         return Report(startable=None, restorable=[], findings=findings.all())
     except CheckpointCorruptError as error:
         if error.path != BASE:
-            raise  # what else is damaged is judged where it is read
-        findings.add(Finding(Code.BASE_CORRUPT, BASE, None, error.reason, "a whole base of this release", blocks=True))
+            raise  # other damage is judged where it is read
+        findings.add(
+            Finding(Code.BASE_CORRUPT, BASE, None, error.reason, "a complete base of this release", blocks=True)
+        )
         return Report(startable=False, restorable=[], findings=findings.all())
 
 
@@ -142,7 +145,7 @@ def _judge(directory: Tree, asked: _Question, findings: Findings) -> Report:
         raise StorageUnavailableError(f"{directory} {what}", next_step=next_step)
     found = [name for name in files.names(directory) if not name.startswith(".")]
     if found and not set(found) & set(_PARTS):
-        holds = f"it holds {found[0]} and nothing that belongs to a checkpoint of Spark"
+        holds = f"it has {found[0]}, but no file of a Spark checkpoint"
         findings.add(Finding(Code.NOT_A_CHECKPOINT, ".", None, holds, f"one of {', '.join(_PARTS)}", blocks=None))
         return Report(startable=None, restorable=[], findings=findings.all())
     expect_logs(directory)
@@ -184,7 +187,7 @@ def _look_into_state(subject: Subject, content: ContentCheck | None, asked: _Que
 
 
 def _check_start(subject: Subject, removed: list[Reason], findings: Findings) -> None:
-    """Report what the next start of Spark would stumble over, or would not notice."""
+    """Report problems that prevent the next start of Spark or that it would not notice."""
     logs, directory = subject.logs, subject.directory
     check_logs(subject, findings)
     check_leftovers(subject, findings)
@@ -206,7 +209,7 @@ def _check_start(subject: Subject, removed: list[Reason], findings: Findings) ->
 
 
 def _check_sink(sink: Tree | None, subject: Subject, findings: Findings) -> tuple[SinkState | None, bool]:
-    """Return what the sink has, and whether everything about it could be found out."""
+    """Return the state of the sink, and whether all of it could be read."""
     if sink is None:
         return None, True
     place = sink.absolute().fresh()

@@ -93,7 +93,7 @@ def test_damage_that_comes_later_is_told_with_its_file(job: Job, live: Path) -> 
 
     assert problems == [
         f"{QUERY}/commits/9: its digest is not the one in the manifest",
-        f"{QUERY}/offsets/8: it is in the manifest and not there",
+        f"{QUERY}/offsets/8: it is in the manifest but missing",
     ]
 
 

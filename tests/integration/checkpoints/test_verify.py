@@ -79,7 +79,7 @@ def test_what_does_not_keep_spark_from_starting_says_so(tmp_path: Path) -> None:
     empty("offsets/3")(copy)
     (finding,) = verify(LocalTree(copy)).findings
     assert (finding.code.value, finding.blocks) == ("OFFSETS_CORRUPT", False)
-    assert finding.meaning.startswith("It does not keep Spark from starting")
+    assert finding.meaning.startswith("It does not prevent a start of Spark")
 
 
 def test_what_keeps_spark_from_starting_comes_first(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_state_of_an_older_timeline_is_refused_where_a_later_start_loads_it(tmp_
 @pytest.mark.parametrize(
     ("spark_version", "does"),
     [
-        ("3.5.1", "goes on under a new query id"),
-        ("4.1.0", "goes on under a new query id"),
+        ("3.5.1", "continues under a new query id"),
+        ("4.1.0", "continues under a new query id"),
         ("4.2.0", "refuses to start"),
     ],
 )
@@ -216,7 +216,7 @@ def test_a_path_that_changed_is_seen_without_a_checksum_by_what_other_entries_sa
 
     assert report.startable is False
     assert [(f.code.value, f.path) for f in report.findings] == [("SOURCE_LOG_CORRUPT", "sources/0/7.compact")]
-    assert report.findings[0].found == f"it does not repeat what sources/0/{repeats} says"
+    assert report.findings[0].found == f"it does not repeat the content of sources/0/{repeats}"
 
 
 def test_an_older_release_does_not_fall_back(tmp_path: Path) -> None:

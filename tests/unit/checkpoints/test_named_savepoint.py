@@ -84,7 +84,7 @@ def test_what_nothing_has_is_missing(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["", " "])
 def test_an_empty_word_names_nothing_even_if_there_is_one_savepoint(word: str) -> None:
-    with pytest.raises(ConfigurationError, match="savepoint is empty"):
+    with pytest.raises(ConfigurationError, match="savepoint name is empty"):
         named(word, only="")
 
 

@@ -35,7 +35,7 @@ def test_who_stood_still_until_its_lease_was_over_stops(store: MemoryStore, wall
         held.check()
         wall.pass_by(SECONDS[SWEEP] - 60)  # one more request could still be under way when it is over
 
-        with pytest.raises(StorageUnavailableError, match="ran out"):
+        with pytest.raises(StorageUnavailableError, match="expired"):
             held.check()
 
 

@@ -199,7 +199,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     ),
     "other bytes": (
         lambda m: [*m[:-1], (m[-1][0], bytes(len(m[-1][1])))],
-        "does not have the digest",
+        "differs from the manifest",
     ),
     "a manifest that is no JSON": (lambda m: [(member("manifest.json", size=2), b"{x"), *m[1:]], "does not hold"),
     "a manifest nested without end": (
@@ -353,7 +353,7 @@ MANIFESTS: dict[str, tuple[Savepoint, str]] = {
     "long path": (made_by_hand({f"{QUERY}/{'x/' * 1100}y": EMPTY}), "too long"),
     "beside the queries": (made_by_hand({"authorized_keys": EMPTY}), "belongs to no query"),
     "another query": (made_by_hand({"other/metadata": EMPTY}), "belongs to no query"),
-    "file and directory": (made_by_hand({f"{QUERY}/a": EMPTY, f"{QUERY}/a/b": EMPTY}), "lies in it"),
+    "file and directory": (made_by_hand({f"{QUERY}/a": EMPTY, f"{QUERY}/a/b": EMPTY}), "both a file and the dir"),
     "negative size": (made_by_hand({f"{QUERY}/a": ManifestFile(size=-1, sha256=EMPTY.sha256)}), "size and digest"),
     "no digest": (made_by_hand({f"{QUERY}/a": ManifestFile(size=0, sha256="")}), "size and digest"),
     "two digests": (made_by_hand({f"{QUERY}/a": EMPTY.model_copy(update={"digest": "00000000"})}), "size and digest"),
@@ -401,7 +401,7 @@ def test_nor_can_it_be_packed(place: Path, what: str) -> None:
 
 
 def test_a_name_that_a_header_cannot_hold_is_refused_before_anything_is_written(place: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be put into an archive"):
+    with pytest.raises(ConfigurationError, match="cannot be archived"):
         export(place, made_by_hand({f"{QUERY}/{'x' * 200}": EMPTY}), place / "sp.tar")
 
     assert names_in(place) == []

@@ -191,7 +191,7 @@ def test_a_parent_that_is_not_there_is_not_made(live: Path, tmp_path: Path) -> N
 
 
 def test_a_savepoint_inside_its_own_checkpoint_is_refused(live: Path) -> None:
-    with pytest.raises(ConfigurationError, match="lies in the checkpoint"):
+    with pytest.raises(ConfigurationError, match="inside the checkpoint"):
         take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(live / "sp"))
 
 
@@ -218,7 +218,7 @@ def test_a_file_that_was_added_or_changed_later_is_told(live: Path, tmp_path: Pa
 
     assert report.restorable is False
     assert {problem.path: problem.reason for problem in report.files} == {
-        f"{QUERY}/metadata": "it is in the manifest and not there",
+        f"{QUERY}/metadata": "it is in the manifest but missing",
         f"{QUERY}/offsets/2": "its digest is not the one in the manifest",
         f"{QUERY}/offsets/3": "it is not in the manifest",
     }

@@ -51,7 +51,7 @@ def test_a_name_never_changes_its_value() -> None:
     ("blocks", "begins"),
     [
         (True, "Spark cannot start from it as it stands"),
-        (False, "It does not keep Spark from starting"),
+        (False, "It does not prevent a start of Spark"),
         (None, "Whether Spark can start is not known"),
     ],
 )

@@ -1,1 +1,1 @@
-"""A savepoint as one file: written, unpacked again, and imported by its job."""
+"""Savepoint archives: export, unpacking, and import into the job."""

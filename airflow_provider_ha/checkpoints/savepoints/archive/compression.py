@@ -1,7 +1,7 @@
-"""The compressions of an archive: none, gzip, Zstandard; by name when it is written, by content when it is read.
+"""Archive compression: none, gzip or Zstandard, chosen by file name on write and detected from content on read.
 
-Invariant: a reader returns the requested number of bytes and never more, so an archive that unpacks to a thousand times
-its size costs no memory.
+Invariant: a read returns at most the requested number of bytes, so an archive that unpacks to a thousand times its size
+costs no memory.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ import zstandard
 from airflow_provider_ha.errors import ConfigurationError
 
 
-# What the bytes of a compressed stream can turn out to be. EOFError: it is cut.
+# Errors of a damaged compressed stream. EOFError: the stream is truncated.
 DAMAGED = (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, EOFError)
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _SUFFIXES = {".tar": "", ".tar.gz": "gzip", ".tgz": "gzip", ".tar.zst": "zstd"}
-# What a decompressor may hold of the past: what every zstd command allows without being asked.
+# Window limit of the decompressor: the limit that every zstd command accepts by default.
 _WINDOW_BYTES = 128 * 1024 * 1024
 
 
 def compression_of(path: Path) -> str:
-    """Return the compression that the name of an archive asks for.
+    """Return the compression for the suffix of an archive name.
 
-    :raises ConfigurationError: It has no known suffix.
+    :raises ConfigurationError: The suffix is unknown.
     """
     for suffix, compression in _SUFFIXES.items():
         if path.name.endswith(suffix):
             return compression
     raise ConfigurationError(
-        f"the name of archive {path.name!r} has no known suffix", next_step="Name it .tar, .tar.gz or .tar.zst"
+        f"archive name {path.name!r} has no known suffix", next_step="Name it .tar, .tar.gz or .tar.zst"
     )
 
 
 @contextmanager
 def compressing(stream: IO[bytes], compression: str) -> Iterator[IO[bytes]]:
-    """Yield what to write to; equal bytes become equal bytes."""
+    """Yield a writer for the compressed stream; equal input gives equal output."""
     if compression == "gzip":
         with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=stream, mtime=0) as writer:
             yield writer  # type: ignore[misc]  # it has all of IO[bytes] that is written to
@@ -55,7 +55,7 @@ def compressing(stream: IO[bytes], compression: str) -> Iterator[IO[bytes]]:
 
 
 def decompressing(stream: IO[bytes]) -> IO[bytes]:
-    """Return what to read from; what is wrong with the stream is raised by its ``read``, as one of ``DAMAGED``."""
+    """Return a reader of the decompressed stream; its ``read`` raises one of ``DAMAGED`` for a damaged stream."""
     start = stream.read(4)
     stream.seek(0)
     if start.startswith(_GZIP):

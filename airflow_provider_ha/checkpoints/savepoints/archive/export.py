@@ -1,10 +1,9 @@
-"""A savepoint as one file.
+"""Export of a savepoint as one file.
 
-Invariants: the archive appears complete or not at all, and equal savepoints become equal bytes. The manifest is its
-first member: a reader of the stream knows every name and size before the first byte of data, and stops at the first one
-that does not fit. In a directory, a manifest that is written last says that nothing is missing; in an archive, the end
-of the archive says so. Every byte is compared with the manifest on its way: a damaged savepoint never becomes an
-archive.
+Invariants: the archive appears complete or not at all, and equal savepoints give equal bytes. The manifest is the first
+member: a reader of the stream knows every name and size before the first byte of data, and stops at the first mismatch.
+In a directory, the manifest marks completeness because it is written last; in an archive, the end-of-archive marker
+does. Every byte is compared with the manifest during export: a damaged savepoint never becomes an archive.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ def export(directory: Path, savepoint: Savepoint, target: Path) -> int:
     :param directory: The savepoint.
     :param savepoint: Its manifest.
     :param target: ``.tar``, ``.tar.gz`` or ``.tar.zst``; must not exist.
-    :raises CheckpointCorruptError: A file is not what the manifest says.
-    :raises ConfigurationError: The target has another suffix, or lies in no directory.
+    :raises CheckpointCorruptError: A file differs from the manifest.
+    :raises ConfigurationError: The target has another suffix, or no parent directory.
     :raises ObjectExistsError: The target exists.
-    :raises StorageUnavailableError: Something could not be read or written.
+    :raises StorageUnavailableError: A read or write failed.
     """
     compression = compression_of(target)
     check_target(target)
     check_manifest(savepoint)
     modified = int(savepoint.created_at.timestamp())
-    # All headers before the first byte: what cannot be packed is found at once.
+    # All headers before the first byte: a name that cannot be archived fails early.
     headers = {name: header(name, file.size, modified) for name, file in sorted(savepoint.files.items())}
     manifest = savepoint.to_bytes()
     with file_attempt(target) as stream:
@@ -56,7 +55,7 @@ def _append(writer: IO[bytes], directory: Path, name: str, expected: ManifestFil
         with (directory / name).open("rb") as reader:
             found = digest_of(reader, writer.write, algorithm=expected.digested_by)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise _bad(name, "it is in the manifest and not there") from None
+        raise _bad(name, "it is in the manifest but missing") from None
     if problem := difference(found, expected):
         raise _bad(name, problem)
     writer.write(padding(expected.size))

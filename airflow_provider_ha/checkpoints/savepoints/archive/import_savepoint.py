@@ -1,7 +1,7 @@
-"""The import of a savepoint from an archive into the job that it was exported from.
+"""Import of an archive into the job that exported it.
 
-Invariant: it becomes known as every savepoint does, by its pointer, after every byte was read again; and only to the
-job that its manifest names, for the rest of what a restore needs (the job graph) is that job's.
+Invariant: the savepoint becomes known by its pointer, like every other, after every byte was read again. Only the job
+named in the manifest can import it: the rest of a restore, such as the job graph, belongs to that job.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from airflow_provider_ha.storage.durable import make_directories, remove_tree
 
 
 def check_adoptable(savepoints: SavepointStore, job_id: str, savepoint: Savepoint) -> None:
-    """Refuse what cannot become a savepoint of a job; changes nothing.
+    """Refuse a savepoint that the job cannot adopt; change nothing.
 
-    :raises ConfigurationError: Its id is no name.
-    :raises JobStateError: It is another job's, or the job has a savepoint of that id.
+    :raises ConfigurationError: Its id is not a valid name.
+    :raises JobStateError: It belongs to another job, or the job already has a savepoint with that id.
     """
     check_savepoint_id(savepoint.savepoint_id)
     if savepoint.job_id != job_id:
@@ -36,8 +36,8 @@ def check_adoptable(savepoints: SavepointStore, job_id: str, savepoint: Savepoin
     except CheckpointMissingError:
         return
     raise JobStateError(
-        f"job {job_id!r} has a savepoint {savepoint.savepoint_id!r} already",
-        next_step="Look whether it is whole with `spark-ha savepoint verify`",
+        f"job {job_id!r} already has a savepoint {savepoint.savepoint_id!r}",
+        next_step="Check it with `spark-ha savepoint verify`",
     )
 
 
@@ -50,14 +50,16 @@ def adopt(
     *,
     scratch: Path | None = None,
 ) -> Savepoint:
-    """Unpack an archive, and make it a savepoint of the job.
+    """Unpack an archive and make it a savepoint of the job.
 
     :param commit: ``leadership.commit`` of the job's leader.
-    :param expected: What ``unpack.described`` said of the archive.
-    :param scratch: Where it is unpacked and removed when the job's savepoints lie on S3 or HDFS; beside the archive by
-        default.
-    :raises CheckpointCorruptError: The archive is refused; nothing of it is kept.
-    :raises JobStateError: As :func:`check_adoptable`, or the files of an earlier one of that id are still being read.
+    :param expected: The manifest that ``unpack.described`` returned.
+    :param scratch: Directory for temporary files when the job's savepoints are on S3 or HDFS; by default the directory
+        of
+        the archive.
+    :raises CheckpointCorruptError: The archive is refused; no part is kept.
+    :raises JobStateError: As :func:`check_adoptable`, or the files of an earlier savepoint with that id are still being
+        read.
     """
     check_adoptable(savepoints, job_id, expected)
     directory = savepoints.tree(expected.savepoint_id).local_path
@@ -70,7 +72,7 @@ def adopt(
     savepoints.finish_removal(commit, expected.savepoint_id)
     make_directories(directory.parent)
     if directory.exists():
-        remove_tree(directory)  # of an attempt whose process died before the pointer: without one it has no owner
+        remove_tree(directory)  # left by a process that died before it wrote the pointer: without one it has no owner
     savepoint = unpack(archive, directory, expected=expected)
     try:
         savepoints.publish(commit, savepoint)

@@ -1,8 +1,8 @@
-"""The headers of an archive: plain ``ustar``, one block per file, nothing else.
+"""Archive headers: plain ``ustar``, one block per file.
 
-Invariant: a header is one block of 512 bytes and says everything about its file. The extended headers of ``pax`` and
-GNU carry names and sizes of any length in extra blocks, which a reader has to take into memory before it can
-judge them; sparse files, links and devices need a judgement each. A savepoint needs none of them.
+Invariant: a header is one block of 512 bytes and describes its file completely. The extended headers of ``pax`` and GNU
+carry names and sizes of any length in extra blocks, which a reader must load into memory before it can check them;
+sparse files, links and devices each need their own check. A savepoint needs neither.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ END = bytes(2 * tarfile.BLOCKSIZE)
 class TarMember:
     """One file of an archive.
 
-    :param name: As the archive has it: not checked.
-    :param size: Bytes that follow, padding not counted.
+    :param name: As in the archive, unchecked.
+    :param size: Bytes of content, without padding.
     """
 
     name: str
@@ -34,7 +34,7 @@ def header(name: str, size: int, modified: int) -> bytes:
     """Return the header of a file.
 
     :param modified: Seconds since 1970; the same for equal savepoints.
-    :raises ConfigurationError: A header has no room for the name, or for the size.
+    :raises ConfigurationError: The name or the size does not fit into a header.
     """
     info = tarfile.TarInfo(name)
     info.size, info.mtime, info.mode = size, modified, 0o600
@@ -42,20 +42,20 @@ def header(name: str, size: int, modified: int) -> bytes:
         return info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
     except ValueError as error:
         raise ConfigurationError(
-            f"file {name!r} of {size} bytes cannot be put into an archive: {error}",
+            f"file {name!r} of {size} bytes cannot be archived: {error}",
             next_step="Copy the savepoint's directory instead",
         ) from None
 
 
 def padding(size: int) -> bytes:
-    """Return what follows the bytes of a file, up to the next block."""
+    """Return the padding after the content of a file, up to the next block."""
     return bytes(-size % tarfile.BLOCKSIZE)
 
 
 class MemberReader:
-    """Reads the files of an archive one after the other, in the order in which they lie there.
+    """Reader of the files of an archive, in archive order.
 
-    :param stream: Its bytes, unpacked; read once from front to end.
+    :param stream: The decompressed bytes; read once from start to end.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -64,22 +64,23 @@ class MemberReader:
         self._padding = 0
 
     def __iter__(self) -> Iterator[TarMember]:
-        """Yield each file from here on; what was not read of it is skipped.
+        """Yield each remaining file; skip content that was not read.
 
-        :raises CheckpointCorruptError: It is not an archive, is cut, or holds what is not a plain file.
+        :raises CheckpointCorruptError: The stream is not an archive, is truncated, or holds an entry that is not a
+            plain file.
         """
         while (member := self._next()) is not None:
             self._left, self._padding = member.size, len(padding(member.size))
             yield member
 
     def read(self, size: int) -> bytes:
-        """Return up to *size* bytes of the current file; nothing at its end.
+        """Return up to *size* bytes of the current file; empty at its end.
 
         :raises CheckpointCorruptError: The archive ends before the file does.
         """
         block = self._stream.read(min(size, self._left))
         if self._left and not block:
-            raise refused("it is cut")
+            raise refused("it is truncated")
         self._left -= len(block)
         return block
 
@@ -94,26 +95,26 @@ class MemberReader:
         try:
             info = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
         except (tarfile.HeaderError, ValueError) as error:
-            raise refused(f"it is not an archive, or damaged ({error})") from None
+            raise refused(f"it is not an archive, or is damaged ({error})") from None
         if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             raise refused(f"it holds {info.name!r}, which is not a plain file")
         if info.size < 0:
-            raise refused(f"it says that {info.name!r} has {info.size} bytes")
+            raise refused(f"it gives {info.size} bytes as the size of {info.name!r}")
         return TarMember(info.name, info.size)
 
     def _check_end(self) -> None:
-        """Read to the end: only so the checksum of a compressed stream is compared."""
+        """Read to the end: a compressed stream compares its checksum only there."""
         rest = b""
         while block := self._stream.read(tarfile.RECORDSIZE):
             rest += block
             if any(rest) or len(rest) > 2 * tarfile.RECORDSIZE:
-                raise refused("something follows its end")
+                raise refused("data follows its end")
 
 
 def refused(reason: str) -> CheckpointCorruptError:
-    """Return the error for an archive that is not taken."""
+    """Return the error for a refused archive."""
     return CheckpointCorruptError(
-        "archive", reason, next_step="Nothing of it was kept; fetch it again from where it was exported"
+        "archive", reason, next_step="No part was kept; fetch the archive again from where it was exported"
     )
 
 
@@ -122,6 +123,6 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
     while len(data) < size:
         block = stream.read(size - len(data))
         if not block:
-            raise refused("it is cut")
+            raise refused("it is truncated")
         data += block
     return data

@@ -1,8 +1,8 @@
-"""A savepoint from an archive of any author.
+"""Unpacking of an archive from an untrusted author.
 
-Invariants: a name becomes a path only when the archive's own manifest has it and the manifest was found to be one that
-a savepoint can have; every file is exactly as long as the manifest says, comes once, and has its digest. What does not
-fit ends the import, and nothing of it stays. The manifest is written last, as in every savepoint.
+Invariants: a name becomes a path only when the archive's manifest lists it and the manifest passed the checks of
+:mod:`~airflow_provider_ha.checkpoints.savepoints.manifest_names`. Every file has the length and digest of the manifest
+and occurs once. Any mismatch ends the import and leaves no files. The manifest is written last, as in every savepoint.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from airflow_provider_ha.errors import RecordCorruptError, StorageUnavailableErr
 from airflow_provider_ha.storage.durable import directories_as_above
 
 
-# About 200,000 files. It is the one part of an archive that is taken into memory.
+# About 200,000 files. The manifest is the only part of an archive that is loaded into memory.
 MANIFEST_BYTES = 64 * 1024 * 1024
 
 
 def described(archive: Path) -> Savepoint:
-    """Return the manifest of an archive, found to be one that a savepoint can have; raises as :func:`unpack`."""
+    """Return the checked manifest of an archive; raises as :func:`unpack`."""
     with _opened(archive) as stream:
         return _manifest(MemberReader(decompressing(stream)))[0]
 
 
 def unpack(archive: Path, target: Path, *, expected: Savepoint | None = None) -> Savepoint:
-    """Make the savepoint *target* of an archive.
+    """Unpack an archive into the savepoint *target*.
 
     :param archive: As :func:`export` writes it; its compression is detected from its content.
     :param target: Directory of the savepoint; must not exist.
-    :param expected: What :func:`described` said of it, when something was decided by that.
+    :param expected: The manifest that :func:`described` returned, when a decision relied on it.
     :raises CheckpointCorruptError: The archive is refused, with the reason.
-    :raises ConfigurationError: The target lies in no directory.
+    :raises ConfigurationError: The target has no parent directory.
     :raises ObjectExistsError: The target exists.
-    :raises StorageUnavailableError: Something could not be read or written, or there is no room.
+    :raises StorageUnavailableError: A read or write failed, or the disk has too little space.
     """
     check_target(target)
     with _opened(archive) as stream:
@@ -81,7 +81,7 @@ def _damage_refused() -> Iterator[None]:
 
 
 def _manifest(reader: MemberReader) -> tuple[Savepoint, bytes]:
-    """Read the first member; return it, and its bytes."""
+    """Read the first member; return the manifest and its bytes."""
     first = next(iter(reader), None)
     if first is None or first.name != MANIFEST:
         raise refused(f"it does not begin with {MANIFEST}")
@@ -96,7 +96,7 @@ def _write_files(reader: MemberReader, directory: Path, savepoint: Savepoint) ->
     for member in reader:
         expected = missing.pop(member.name, None)
         if expected is None:
-            raise refused(f"it holds {member.name!r}, which the manifest does not have, or which came before")
+            raise refused(f"it holds {member.name!r}, which is not in the manifest or occurred before")
         if member.size != expected.size:
             raise refused(f"{member.name!r} has {member.size} bytes, the manifest says {expected.size}")
         _write(reader, directory / member.name, member.name, expected)
@@ -119,7 +119,8 @@ def _check_room(savepoint: Savepoint, target: Path) -> None:
         free = shutil.disk_usage(target.parent).free
     if needed > free:
         raise StorageUnavailableError(
-            f"the savepoint needs {needed} bytes, and {target.parent} has {free}", next_step="Unpack it somewhere else"
+            f"the savepoint needs {needed} bytes, and {target.parent} has {free}",
+            next_step="Unpack it on a larger disk",
         )
 
 
@@ -137,4 +138,4 @@ def _write(reader: MemberReader, path: Path, name: str, expected: ManifestFile) 
         writer.flush()
         os.fsync(writer.fileno())
     if found != expected:
-        raise refused(f"{name!r} does not have the digest that is in the manifest")
+        raise refused(f"the digest of {name!r} differs from the manifest")

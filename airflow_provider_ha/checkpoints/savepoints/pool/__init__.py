@@ -1,1 +1,1 @@
-"""Savepoints of checkpoints on S3: manifests over one pool of objects that the server copied."""
+"""Savepoints of checkpoints on S3: manifests over one pool of server-side object copies."""

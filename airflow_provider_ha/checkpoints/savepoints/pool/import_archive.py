@@ -1,9 +1,8 @@
-"""A savepoint over a pool from an archive of any author.
+"""Import of an untrusted archive into a pool.
 
-Invariants: nothing of an archive reaches the bucket before all of it was unpacked on this host and found to be what its
-manifest says. A file goes into the pool by a conditional create, under the sha256 of its bytes: an object that already
-has that name is that file, whichever process uploaded it. The manifest is created last, once each query was judged from
-there.
+Invariants: no file reaches the bucket before the whole archive was unpacked on this host and matched its manifest. A
+conditional create puts each file into the pool under the sha256 of its bytes: an object that already has that name is
+that file, from any process. The manifest is created last, after each query was judged from the pool.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageError
 
 
-# One request up to this size, and this many bytes in memory for each of those that are under way.
+# Largest single-request upload, in bytes; each concurrent upload holds that much memory.
 WHOLE = 8 << 20
 
 
 def bring(
     pool: Pool, name: str, archive: Path, *, holder: str, scratch: Path | None = None, clock: Clock | None = None
 ) -> Savepoint:
-    """Make the savepoint *name* of an archive; it keeps the id and the time that the archive says.
+    """Make the savepoint *name* of an archive; it keeps the id and time of the archive.
 
-    :param archive: As ``savepoint export`` writes it, of a directory, of a job or of a savepoint on S3.
-    :param scratch: Directory in which it is unpacked and removed; that of the archive by default.
-    :raises CheckpointCorruptError: The archive is refused, with the reason; nothing of it was uploaded.
-    :raises ObjectExistsError: There is a savepoint of that name.
-    :raises StorageUnavailableError: Something could not be read or written, there is no room, or a sweep is under way.
+    :param archive: As ``savepoint export`` writes it, from a directory, a job or a savepoint on S3.
+    :param scratch: Directory for the temporary unpacked files; by default the directory of the archive.
+    :raises CheckpointCorruptError: The archive is refused, with the reason; no file was uploaded.
+    :raises ObjectExistsError: A savepoint with that name exists.
+    :raises StorageUnavailableError: A read or write failed, the disk has too little space, or a sweep is running.
     """
     pool.check_free(name)
     with scratch_directory((scratch or archive.parent) / archive.name) as folder:
@@ -44,7 +43,7 @@ def bring(
         savepoint = unpack(archive, directory)
         with using(pool.store, pool.leases, holder=holder, clock=clock) as held:
             made = savepoint.model_copy(
-                # It is its user's from here on, whichever schedule made it.
+                # From now on the savepoint is the user's, even if a schedule made it.
                 update={
                     "files": _uploaded(pool, directory, savepoint, held),
                     "digested": True,
@@ -56,7 +55,7 @@ def bring(
 
 
 def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: PoolLock) -> dict[str, ManifestFile]:
-    """Upload what the pool lacks; return what it has of every file."""
+    """Upload the files that the pool lacks; return all manifest entries."""
     digests = {name: _sha256(directory / name, file) for name, file in savepoint.files.items()}
     wanted = {digest_member(digest, savepoint.files[name].size): name for name, digest in digests.items()}
     present = pool.present()
@@ -73,19 +72,21 @@ def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: PoolLock)
         size = savepoint.files[name].size
         member = digest_member(digest, size)
         if member not in present:
-            raise CheckpointCorruptError(name, "it is not in the pool", next_step="Find out what removes objects there")
+            raise CheckpointCorruptError(
+                name, "it is not in the pool", next_step="Find the process or lifecycle rule that removes objects there"
+            )
         files[name] = ManifestFile(size=size, sha256=digest, member=member, etag=present[member].etag)
     return files
 
 
 def _create(pool: Pool, key: str, path: Path) -> None:
-    """Put a file under a free name. A file that another import puts there first has the same content."""
+    """Create a file under a free name. A file that another import creates first has the same content."""
     with suppress(ObjectExistsError):
         if path.stat().st_size <= WHOLE:
             pool.store.create(key, path.read_bytes())
             return
-        # An upload in parts replaces what is there. A process that is killed here leaves an object that no manifest can
-        # name.
+        # A multipart upload replaces an existing object. A process killed during it leaves an object that no manifest
+        # can name.
         aside = f"{key}.{new_id()}"
         try:
             pool.store.upload(aside, path)
@@ -96,7 +97,7 @@ def _create(pool: Pool, key: str, path: Path) -> None:
 
 
 def _sha256(path: Path, file: ManifestFile) -> str:
-    """Return the digest of what was unpacked; it was compared with that of the manifest, where that has one."""
+    """Return the sha256 of an unpacked file; a digest in the manifest was compared already."""
     if file.sha256:
         return file.sha256
     with path.open("rb", buffering=0) as reader:

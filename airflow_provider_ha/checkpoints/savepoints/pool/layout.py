@@ -1,9 +1,8 @@
-"""A savepoint over a pool: made of checkpoints in its bucket while their queries run, and read.
+"""Savepoints over a pool, copied from checkpoints in its bucket while their queries run.
 
-Invariant: no byte of a checkpoint passes through this process, and a file is copied as it was when it was listed, for
-the server copies only what still has that etag. The manifest is created last, once each query was judged to be
-restorable from the copies themselves. A process that is killed before leaves members that no manifest names: a sweep
-collects them.
+Invariant: the server copies all bytes, and only while the object still has the etag of the listing. The manifest is
+created last, after the copies proved that each query can be restored. A process killed earlier leaves members that no
+manifest names: a sweep collects them.
 """
 
 from __future__ import annotations
@@ -58,47 +57,47 @@ class SavepointInPool:
         return self.pool.uri(self.name)
 
     def tree(self, query: str) -> ObjectTree:
-        """Return the part of one query, as the pool was when the files were compared."""
+        """Return the part of a query, from the listing of the last comparison."""
         return self.pool.tree_of(self.savepoint.files, query, self._listed())
 
     def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:  # noqa: ARG002
-        """Return what is not in the pool as the manifest says, in the order of the manifest.
+        """Return the files that differ between pool and manifest, in manifest order.
 
-        A member is created once, and the store says by its etag whether it is still that object: no byte is read.
+        A member is created once, and its etag shows whether it is still the same object: no byte is read.
         """
         self._present = None
         found: list[CheckpointCorruptError] = []
         for name, file in self.savepoint.files.items():
             item = self._listed().get(file.member)
             if item is None:
-                found.append(CheckpointCorruptError(name, "it is in the manifest, and not in the pool"))
+                found.append(CheckpointCorruptError(name, "it is in the manifest but not in the pool"))
             elif item.size != file.size:
                 found.append(CheckpointCorruptError(name, f"it has {item.size} bytes, the manifest says {file.size}"))
             elif item.etag != file.etag:
-                found.append(CheckpointCorruptError(name, "it was replaced in the pool: its etag is another one"))
+                found.append(CheckpointCorruptError(name, "it was replaced in the pool: its etag differs"))
         return found
 
     def strangers(self) -> list[CheckpointCorruptError]:
-        """Return nothing: a pool holds the files of other savepoints as well."""
+        """Return an empty list: a pool also holds the files of other savepoints."""
         return []
 
     def use(self) -> AbstractContextManager[PoolLock]:
         """Keep sweeps away while the block runs.
 
-        :raises StorageUnavailableError: A sweep is under way.
+        :raises StorageUnavailableError: A sweep is running.
         """
         return using(self.pool.store, self.pool.leases, holder=self.holder)
 
     def at_hand(self, target: Path) -> AbstractContextManager[tuple[Path, Savepoint]]:
-        """Return a copy that is removed afterwards; what a killed process left of one is removed as well."""
+        """Return a temporary local copy; removes leftovers of a killed process too."""
         return fetched(self, target)
 
     @contextmanager
     def reader(self) -> Iterator[Bring]:
-        """Yield what downloads its files, once they were found to be as the manifest says.
+        """Yield a function that downloads files, after all of them matched the manifest.
 
-        :raises CheckpointCorruptError: One is not.
-        :raises StorageUnavailableError: It could not be found out, or a sweep is under way.
+        :raises CheckpointCorruptError: A file differs.
+        :raises StorageUnavailableError: The pool could not be read, or a sweep is running.
         """
         with self.use() as held:
             for problem in self.wrong_files():
@@ -124,7 +123,7 @@ def open_savepoint(pool: Pool, name: str, *, holder: str) -> SavepointInPool:
 
 
 class PoolDraft:
-    """A savepoint whose manifest is not there yet.
+    """A savepoint without a manifest yet.
 
     :param held: The lease of this process.
     """
@@ -136,8 +135,8 @@ class PoolDraft:
         self._present: dict[str, Listed] = {}
 
     def bring(self, files: Iterable[tuple[str, ObjectTree, str]]) -> dict[str, ManifestFile]:
-        """Let the server copy what the pool lacks."""
-        # Hidden checksums are Hadoop's for a disk: on S3 no reader compares them, and S3A writes none.
+        """Let the server copy the files that the pool lacks."""
+        # Hidden checksums belong to Hadoop on a disk: on S3 no reader compares them, and S3A writes none.
         found = {name: directory.listed(inner) for name, directory, inner in files if "/." not in f"/{inner}"}
         present = self._pool.present()
         wanted = {member_of(item.etag, item.size): item for item in found.values()}
@@ -151,18 +150,18 @@ class PoolDraft:
         return {name: _pooled(name, item, self._present, digests) for name, item in found.items()}
 
     def copied(self, files: Mapping[str, ManifestFile], query: str) -> ObjectTree:
-        """Return the copied part of one query."""
+        """Return the copied part of a query."""
         return self._pool.tree_of(files, query, self._present)
 
     def seal(self, savepoint: Savepoint) -> Savepoint:
         """Judge the copies in the pool, then create the manifest.
 
-        :raises ObjectExistsError: There is a savepoint of that name.
+        :raises ObjectExistsError: A savepoint with that name exists.
         """
         try:
             check(SavepointInPool(self._pool, self._name, savepoint, ""))
         except CheckpointCorruptError as error:
-            raise TornError(error.path, error.reason, next_step="Look with `spark-ha checkpoint verify`") from error
+            raise TornError(error.path, error.reason, next_step="Run `spark-ha checkpoint verify`") from error
         self._held.check()
         self._pool.store.create(self._pool.manifest_key(self._name), savepoint.to_bytes())
         return savepoint
@@ -173,7 +172,7 @@ class PoolDraft:
             try:
                 return self._pool.store.copy(item.key, key, if_absent=True, if_match=item.etag).checksum
             except ObjectExistsError:
-                pass  # another savepoint brought it first
+                pass  # another savepoint created it first
             except ObjectMissingError as error:
                 raise CheckpointMissingError(
                     f"{item.key} was purged or replaced while it was copied", next_step="Take a newer batch"
@@ -184,9 +183,9 @@ class PoolDraft:
 
 @dataclass(frozen=True, slots=True)
 class PoolLayout:
-    """A savepoint that is to be in a pool.
+    """Layout of a savepoint in a pool.
 
-    :param name: Its name; no other savepoint of the pool has it.
+    :param name: Its name; unique in the pool.
     :param holder: Name of this process, for the operator.
     """
 
@@ -195,35 +194,35 @@ class PoolLayout:
     holder: str
 
     def check(self, sources: Sequence[SavepointSource[Place]]) -> None:
-        """See that the savepoint can be made of *sources*.
+        """Check that the savepoint can be made of *sources*.
 
         :raises ConfigurationError: It cannot.
-        :raises ObjectExistsError: There is one of that name.
+        :raises ObjectExistsError: A savepoint with that name exists.
         """
         for source in sources:
             for place in (source.directory, source.sink):
                 if place is not None and place.bucket != self.pool.place.bucket:
                     raise ConfigurationError(
-                        f"{place} of query {source.query!r} lies in another bucket than {self.pool.place}",
+                        f"{place} of query {source.query!r} is in another bucket than {self.pool.place}",
                         next_step="Name a savepoint in the same bucket: its server copies the files",
                     )
             if self.pool.place.prefix.startswith(source.directory.prefix) and source.directory.prefix:
                 raise ConfigurationError(
-                    f"{self.pool.place} lies in the checkpoint that is to be saved",
+                    f"{self.pool.place} is inside the checkpoint to save",
                     next_step="Save it to another prefix",
                 )
         self.pool.check_free(self.name)
 
-    def named(self, created_at: datetime) -> str:  # noqa: ARG002  # as every layout
+    def named(self, created_at: datetime) -> str:  # noqa: ARG002  # interface
         """Return its name."""
         return self.name
 
     def tree(self, place: Place) -> ObjectTree:
-        """Return a prefix, with its own listing."""
+        """Return a prefix with a fresh listing."""
         return self.pool.tree_at(place)
 
     def sink_log(self, output: Place) -> ObjectTree:
-        """Return the log of a file sink, with its own listing."""
+        """Return the log of a file sink with a fresh listing."""
         return self.pool.tree_at(Place(output.bucket, f"{output.prefix}{LOG}/"))
 
     def uri(self, place: Place) -> str:
@@ -232,7 +231,7 @@ class PoolLayout:
 
     @contextmanager
     def drafts(self) -> Iterator[Callable[[], AbstractContextManager[PoolDraft]]]:
-        """Yield what begins an attempt, under the lease of this process."""
+        """Yield a factory of attempts, under the lease of this process."""
         with using(self.pool.store, self.pool.leases, holder=self.holder) as held:
             yield lambda: nullcontext(PoolDraft(self.pool, self.name, held))
 
@@ -242,7 +241,9 @@ def _pooled(name: str, item: Listed, present: dict[str, Listed], digests: dict[s
     copied, checksum = present.get(member), digests[member]
     if copied is None or copied.size != item.size:
         raise TornError(
-            name, "its copy is not in the pool as it was made", next_step="Find out what removes objects there"
+            name,
+            "its copy in the pool is missing or was replaced",
+            next_step="Find the process or lifecycle rule that removes objects there",
         )
     described = ManifestFile(size=item.size)
     if checksum is not None:

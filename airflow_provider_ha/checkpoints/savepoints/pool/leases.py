@@ -1,11 +1,11 @@
-"""The leases of users and sweeps of a pool, in the store itself, so that no ZooKeeper is needed.
+"""Leases of users and sweeps of a pool, kept in the store itself, so that no ZooKeeper is needed.
 
-Each process writes its own lease first and then looks for those of the other kind. The store shows a write in every
-later listing, so of two processes that start together at least one sees the other, and gives way.
+Each process writes its own lease first and then reads those of the other kind. The store shows a write in every later
+listing, so of two processes that start together at least one sees the other and gives way.
 
-Invariant: nothing is removed while a process uses the pool, and nothing by a sweep whose lease may be over.
+Invariant: a sweep removes nothing while a process uses the pool, or after its own lease may have expired.
 
-Whether a lease counts is decided by the store's clock alone: when it was written, and when ours was.
+Only the store's clock decides whether a lease counts: its write time against that of our own lease.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 USE, SWEEP = "use", "sweep"
 SECONDS = {USE: 3600.0, SWEEP: 900.0}
-# A request that was sent while the lease counted ends before it is over: no call takes longer (storage/limits.py).
+# A request sent under a valid lease ends before the lease expires: no call takes longer (storage/limits.py).
 _MARGIN = 150.0
 
 
 class PoolLease(Record):
-    """A process is at work. The lease counts from when the store wrote it: no two hosts compare their clocks.
+    """Lease of a working process, counted from the store's write time: no two hosts compare their clocks.
 
-    :param seconds: How long it counts.
+    :param seconds: Duration.
     :param purpose: ``"use"`` of members that may have no manifest yet, or ``"sweep"``.
     :param holder: Name of the process, for the operator.
     """
@@ -43,10 +43,10 @@ class PoolLease(Record):
 
 
 class PoolLock:
-    """A lease of this process; renewed by a caller that calls :meth:`check` often enough.
+    """A lease of this process, renewed as long as its owner calls :meth:`check` often enough.
 
-    :param key: Of its object.
-    :param now: The store's clock when it was written.
+    :param key: Key of its object.
+    :param now: The store's clock when the lease was written.
     """
 
     def __init__(self, store: ObjectStore, key: str, lease: PoolLease, clock: Clock) -> None:
@@ -59,14 +59,14 @@ class PoolLock:
         self.now = _written_at(store, key)
 
     def check(self) -> None:
-        """Assert that the lease counts for as long as one more request can take; renew it when half of it is over.
+        """Assert that the lease outlasts one more request; renew it after half of its duration.
 
-        :raises StorageUnavailableError: It may be over.
+        :raises StorageUnavailableError: It may have expired.
         """
         begun = self._clock.lease_time()
         if begun - self._written > self._lease.seconds - _MARGIN:
             raise StorageUnavailableError(
-                f"the lease {self._key} ran out: this process was paused for too long", next_step="Try again"
+                f"lease {self._key} expired: this process was paused for too long", next_step="Try again"
             )
         if begun - self._written > self._lease.seconds / 2:
             self._store.write(self._key, self._lease.to_bytes())
@@ -77,11 +77,11 @@ class PoolLock:
 def lease(
     store: ObjectStore, folder: str, purpose: str, *, holder: str, clock: Clock | None = None
 ) -> Iterator[tuple[PoolLock, list[str]]]:
-    """Hold a lease while the block runs; yield it, and the holders that it has to give way to.
+    """Hold a lease while the block runs; yield it and the holders that take precedence.
 
     :param folder: Prefix of the leases of this pool.
-    :param purpose: :data:`USE` or :data:`SWEEP`; many may use, and a sweep gives way to another one as well.
-    :raises RecordCorruptError: A lease cannot be read: it is unknown whether it counts.
+    :param purpose: :data:`USE` or :data:`SWEEP`; users share the pool, and a sweep also gives way to another sweep.
+    :raises RecordCorruptError: A lease cannot be read, so its validity is unknown.
     :raises StorageUnavailableError: The store did not answer.
     """
     key = f"{folder}{purpose}-{new_id()}.json"
@@ -99,19 +99,19 @@ def lease(
 def using(store: ObjectStore, folder: str, *, holder: str, clock: Clock | None = None) -> Iterator[PoolLock]:
     """Hold a lease to use the pool while the block runs; raises as :func:`lease` does.
 
-    :raises StorageUnavailableError: A sweep is at work.
+    :raises StorageUnavailableError: A sweep is running.
     """
     with lease(store, folder, USE, holder=holder, clock=clock) as (held, sweeping):
         if sweeping:
             raise StorageUnavailableError(
-                f"the pool is being swept by {', '.join(sweeping)}",
-                next_step="Try again in a minute; the lease of a sweep that was killed counts for a quarter of an hour",
+                f"{', '.join(sweeping)} is sweeping the pool",
+                next_step="Try again in a minute; the lease of a killed sweep expires after 15 minutes",
             )
         yield held
 
 
 def over(store: ObjectStore, folder: str, now: datetime) -> list[str]:
-    """Return the keys of the leases that no longer count."""
+    """Return the keys of the expired leases."""
     return [key for key, _, ends in _leases(store, folder) if ends <= now]
 
 
@@ -124,7 +124,7 @@ def _leases(store: ObjectStore, folder: str) -> Iterator[tuple[str, PoolLease, d
         try:
             found = PoolLease.from_bytes(store.read(item.key), source=f"{store.uri}/{item.key}")
         except ObjectMissingError:
-            continue  # its holder is done
+            continue  # its holder has finished
         yield item.key, found, item.modified + timedelta(seconds=found.seconds)
 
 
@@ -132,6 +132,7 @@ def _written_at(store: ObjectStore, key: str) -> datetime:
     info = store.info(key)
     if info is None:
         raise StorageUnavailableError(
-            f"the lease {key} is gone as soon as it was written", next_step="Find out what removes objects there"
+            f"lease {key} disappeared right after it was written",
+            next_step="Find the process or lifecycle rule that removes objects there",
         )
     return info.modified

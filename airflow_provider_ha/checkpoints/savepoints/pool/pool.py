@@ -1,15 +1,15 @@
-"""One place for savepoints in a bucket: a pool of objects, and the manifests that name them.
+"""Storage of savepoints in a bucket: a pool of objects, and the manifests that name them.
 
-Below the place, ``s3://bucket/savepoints``::
+Layout of ``s3://bucket/savepoints``::
 
-    _manifests/<savepoint>.json    written last, by a conditional create; what has none is no savepoint
-    _pool/<xx>/<etag>-<size>       a file as it was when it had that etag; created once, never changed
-    _pool/<xx>/sha256-<…>-<size>   a file that came in an archive
-    _leases/<purpose>-<id>.json    the lease of one process at work
+    _manifests/<savepoint>.json    written last, by a conditional create; without it there is no savepoint
+    _pool/<xx>/<etag>-<size>       content of a file with that etag; created once, never changed
+    _pool/<xx>/sha256-<…>-<size>   a file from an archive
+    _leases/<purpose>-<id>.json    the lease of one working process
 
-A member of the pool is named by the identity of what it was copied from, so a file that two savepoints have is there
-once. Invariant: a member is what its name says, because the server copies only what still has that etag, and what is
-uploaded was digested first. An etag of S3 is an MD5, so content that an attacker may have made is never named by one.
+A member is named by the identity of its source, so a file in two savepoints is stored once. Invariant: a member always
+matches its name, because the server copies only an object that still has that etag, and uploads are digested first. An
+S3 etag is an MD5, so it never names content that an attacker may have made.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MANIFEST = ".json"
 class Place:
     """A prefix of a bucket.
 
-    :param prefix: Empty, or it ends with a slash.
+    :param prefix: Empty, or ends with a slash.
     """
 
     bucket: str
@@ -57,7 +57,7 @@ class Place:
 
     @classmethod
     def of(cls, uri: str) -> Place:
-        """Return what a URI of S3 names.
+        """Parse an S3 URI.
 
         :raises ConfigurationError: It names no bucket.
         """
@@ -75,9 +75,9 @@ class Place:
 
 
 def savepoint_place(uri: str) -> tuple[Place, str]:
-    """Return where a savepoint lies, and its name: ``s3://bucket/savepoints/before-upgrade``.
+    """Return the place and name of a savepoint URI: ``s3://bucket/savepoints/before-upgrade``.
 
-    :raises ConfigurationError: It cannot be a savepoint's.
+    :raises ConfigurationError: It cannot name a savepoint.
     """
     place = Place.of(uri)
     parent, _, name = place.prefix.rstrip("/").rpartition("/")
@@ -91,14 +91,14 @@ def savepoint_place(uri: str) -> tuple[Place, str]:
 class Pool:
     """The savepoints of one place.
 
-    :param place: Where they lie.
-    :param options: How to reach S3; by default what the environment says.
+    :param place: Their prefix.
+    :param options: S3 connection options; from the environment by default.
     :param limits: Bounds of every request.
     """
 
     def __init__(self, place: Place, options: S3Options | None = None, limits: S3Limits | None = None) -> None:
         self.place = place
-        # At the root of the bucket: the checkpoints lie there as well.
+        # At the root of the bucket, because the checkpoints are outside the prefix.
         root, reached = f"s3://{place.bucket}", options or S3Options.from_env()
         self.store = S3Store(root, reached, limits)
         self.reader = S3Reader(root, reached, limits)
@@ -124,7 +124,7 @@ class Pool:
     def names(self) -> list[str]:
         """Return the names of all savepoints.
 
-        :raises StorageUnavailableError: They could not be listed.
+        :raises StorageUnavailableError: The listing failed.
         """
         prefix = self.manifest_key("").removesuffix(_MANIFEST)
         return [item.key.removeprefix(prefix).removesuffix(_MANIFEST) for item in self.store.list(prefix)]
@@ -132,8 +132,8 @@ class Pool:
     def read(self, name: str) -> Savepoint:
         """Return a savepoint's manifest.
 
-        :raises CheckpointMissingError: There is no such savepoint.
-        :raises CheckpointCorruptError: Its manifest is not what was written.
+        :raises CheckpointMissingError: The savepoint does not exist.
+        :raises CheckpointCorruptError: Its manifest is damaged.
         :raises StorageUnavailableError: It could not be read.
         """
         key = self.manifest_key(name)
@@ -142,24 +142,25 @@ class Pool:
             return _checked(Savepoint.from_bytes(data, source=f"{self.store.uri}/{key}"), key)
         except ObjectMissingError:
             raise CheckpointMissingError(
-                f"there is no savepoint {self.uri(name)}", next_step="One that was never completed has no manifest"
+                f"savepoint {self.uri(name)} does not exist",
+                next_step="A savepoint that never completed has no manifest",
             ) from None
         except RecordCorruptError as error:
             raise CheckpointCorruptError(key, error.message) from error
 
     def check_free(self, name: str) -> None:
-        """See that there is no savepoint of that name.
+        """Check that the name is free.
 
-        :raises ObjectExistsError: There is.
-        :raises StorageUnavailableError: It could not be found out.
+        :raises ObjectExistsError: A savepoint has it.
+        :raises StorageUnavailableError: The store could not be read.
         """
         if self.store.info(self.manifest_key(name)) is not None:
-            raise ObjectExistsError(f"savepoint {self.uri(name)} exists already", next_step="Choose another name")
+            raise ObjectExistsError(f"savepoint {self.uri(name)} already exists", next_step="Choose another name")
 
     def present(self) -> dict[str, Listed]:
-        """Return member -> object, of everything in the pool.
+        """Return member -> object for all members of the pool.
 
-        :raises StorageUnavailableError: It could not be listed.
+        :raises StorageUnavailableError: The listing failed.
         """
         return {item.key.removeprefix(self.members): item for item in self.reader.list(self.members)}
 
@@ -168,20 +169,22 @@ class Pool:
         return ObjectTree(self.reader, place.prefix)
 
     def tree_of(self, files: Mapping[str, ManifestFile], query: str, present: dict[str, Listed]) -> ObjectTree:
-        """Return one query's part of a savepoint as a directory.
+        """Return a query's part of a savepoint as a directory.
 
         :param files: The files of the savepoint.
-        :param present: What is in the pool.
+        :param present: The members of the pool.
         """
         return ObjectTree(_Named(self, files, present), f"{query}/")
 
 
 def _checked(savepoint: Savepoint, key: str) -> Savepoint:
-    """Return a manifest none of whose names leads elsewhere: they become keys and local paths."""
+    """Return the manifest after checking its names: they become keys and local paths."""
     for name, file in savepoint.files.items():
         check_path(name)
         if not _MEMBER.fullmatch(file.member):
-            raise CheckpointCorruptError(key, f"file {name!r} is said to be {file.member!r}, which no pool has")
+            raise CheckpointCorruptError(
+                key, f"file {name!r} refers to {file.member!r}, which is not a valid member name"
+            )
     for query, part in savepoint.queries.items():
         check_query(query)
         if not savepoint.files.keys() >= {f"{query}/{name}" for name in part.files}:
@@ -190,7 +193,7 @@ def _checked(savepoint: Savepoint, key: str) -> Savepoint:
 
 
 def member_of(etag: str, size: int) -> str:
-    """Return the name in the pool of what has this etag."""
+    """Return the name of the pool member with this etag."""
     plain = etag.strip('"')
     if not _ETAG.fullmatch(plain):
         plain = hashlib.sha256(etag.encode()).hexdigest()
@@ -198,12 +201,12 @@ def member_of(etag: str, size: int) -> str:
 
 
 def digest_member(sha256: str, size: int) -> str:
-    """Return the name in the pool of what has this digest: no other bytes that have it can be made."""
+    """Return the name of the pool member with this digest: sha256 allows no forged content."""
     return f"{sha256[:2]}/sha256-{sha256}-{size}"
 
 
 class _Named:
-    """The files of a savepoint by their own names; what is not in the pool is not there."""
+    """The files of a savepoint under their own names, without those missing from the pool."""
 
     def __init__(self, pool: Pool, files: Mapping[str, ManifestFile], present: dict[str, Listed]) -> None:
         self._pool = pool

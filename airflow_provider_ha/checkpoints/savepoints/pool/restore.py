@@ -1,7 +1,8 @@
-"""Checkpoints out of a savepoint over a pool, in another prefix of the bucket.
+"""Restore of checkpoints from a pool savepoint into another prefix of the bucket.
 
-Invariant: the savepoint stays as it is. S3 has no rename, so a prefix fills up file by file: what Spark looks for first
-comes last, the query id by a conditional create. What is killed before that is nothing that Spark would start from.
+Invariant: the savepoint stays unchanged. S3 has no rename, so a prefix fills up file by file: the files that Spark
+reads
+first come last, the query id by a conditional create. Spark does not start from an interrupted restore.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from airflow_provider_ha.errors import ConfigurationError, ObjectExistsError
 
 
 def restore_prefix(stored: SavepointInPool, target: Place, *, spark_version: str | None = None) -> None:
-    """Make ``<target>/<query>``, a checkpoint location that Spark can start from, for every query of a savepoint.
+    """Create ``<target>/<query>``, a checkpoint location for Spark, for every query of a savepoint.
 
-    :param target: Of the same bucket; nothing may lie below it.
-    :param spark_version: The release that is to start from it; the one in the manifest by default.
-    :raises CheckpointCorruptError: The savepoint is not what its manifest says, or a query could not go on from it.
-    :raises ConfigurationError: The target lies in another bucket.
-    :raises ObjectExistsError: Something lies below the target.
-    :raises StorageUnavailableError: Something could not be read or written, or a sweep is under way.
+    :param target: Prefix of the same bucket; must be empty.
+    :param spark_version: The release that will start from it; the one in the manifest by default.
+    :raises CheckpointCorruptError: The savepoint differs from its manifest, or a query could not continue from it.
+    :raises ConfigurationError: The target is in another bucket.
+    :raises ObjectExistsError: The target is not empty.
+    :raises StorageUnavailableError: A read or write failed, or a sweep is running.
     """
     pool = stored.pool
     if target.bucket != pool.place.bucket or not target.prefix:
         raise ConfigurationError(
-            f"{target} is not a prefix of bucket {pool.place.bucket}", next_step="Its server copies the files: name one"
+            f"{target} is not a prefix of bucket {pool.place.bucket}",
+            next_step="Choose one: the server copies within a bucket",
         )
     if next(iter(pool.store.list(target.prefix)), None) is not None:
-        raise ObjectExistsError(f"something lies below {target} already", next_step="Choose another prefix")
+        raise ObjectExistsError(f"{target} is not empty", next_step="Choose another prefix")
     with stored.use() as held:
         check(stored, spark_version=spark_version)
 
@@ -54,5 +56,5 @@ def _put(pool: Pool, savepoint: Savepoint, name: str, target: Place) -> None:
         moved = relocated(data, path, f"s3a://{target.bucket}/{target.prefix}{query}")
     if moved is None:
         pool.store.copy(source, key, if_absent=inner == METADATA)
-    elif not name.endswith(".crc"):  # Spark's checksum would be of the old bytes
+    elif not name.endswith(".crc"):  # Spark's checksum would cover the old bytes
         pool.store.write(key, moved)

@@ -1,8 +1,8 @@
-"""Removing what no savepoint names: a savepoint by its manifest, then the members of the pool that none needs.
+"""Removal of a savepoint's manifest and of pool members that no savepoint uses.
 
-Invariant: a member is removed only when every manifest was read and none names it, it is older than the grace, no
-process uses the pool, and our lease counts. A manifest or a lease that cannot be read ends the sweep before anything is
-gone.
+Invariant: a member is removed only when every manifest was read and none names it, it is older than the grace period,
+no process uses the pool, and our lease is valid. An unreadable manifest or lease ends the sweep before the first
+removal.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ GRACE = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """The result of a sweep.
+    """Result of a sweep.
 
-    :param removed: Members that are gone.
-    :param size: Size in bytes.
+    :param removed: Number of removed members.
+    :param size: Their size in bytes.
     :param kept: Members that a savepoint names.
-    :param young: Members that no savepoint names, and that are younger than the grace.
-    :param in_use_by: Holders that use or sweep the pool. While there are any, the sweep neither removes nor counts
+    :param young: Unnamed members younger than the grace period.
+    :param in_use_by: Holders that use or sweep the pool. If there are any, the sweep neither removes nor counts
         objects.
     """
 
@@ -41,17 +41,17 @@ class SweepResult:
 
 
 def sweep(pool: Pool, *, holder: str, grace: timedelta = GRACE, clock: Clock | None = None) -> SweepResult:
-    """Remove every member of the pool that no manifest names.
+    """Remove every pool member that no manifest names.
 
-    :param grace: How old a member must be, by the store's clock.
-    :raises CheckpointCorruptError: A manifest is not what was written; nothing was removed.
-    :raises RecordCorruptError: A lease is not; nothing was removed.
-    :raises StorageUnavailableError: Something could not be read, or removed.
+    :param grace: Minimum age of a removed member, by the store's clock.
+    :raises CheckpointCorruptError: A manifest is damaged; nothing was removed.
+    :raises RecordCorruptError: A lease is damaged; nothing was removed.
+    :raises StorageUnavailableError: A read or a removal failed.
     """
     with lease(pool.store, pool.leases, SWEEP, holder=holder, clock=clock) as (held, busy):
         if busy:
             return SweepResult(in_use_by=tuple(busy))
-        # The pool before the manifests: what is named in between is seen to be named.
+        # The pool before the manifests: a member named in between is then seen as named.
         members = list(pool.store.list(pool.members))
         named = set(_named(pool))  # guard: sweep-takes-what-a-manifest-names
         needless = [item for item in members if item.key.removeprefix(pool.members) not in named]
@@ -72,19 +72,19 @@ def sweep(pool: Pool, *, holder: str, grace: timedelta = GRACE, clock: Clock | N
 def _named(pool: Pool) -> Iterator[str]:
     for name in pool.names():
         # guard: sweep-passes-over-what-it-cannot-read
-        with suppress(CheckpointMissingError):  # disposed of since it was listed: it names nothing any more
+        with suppress(CheckpointMissingError):  # disposed of since the listing: it names no member now
             yield from (file.member for file in pool.read(name).files.values())
 
 
 def dispose(pool: Pool, name: str, *, holder: str, grace: timedelta = GRACE, clock: Clock | None = None) -> SweepResult:
-    """Remove a savepoint for good, and then what no other one names; others are never harmed.
+    """Remove a savepoint permanently, then the members that no other savepoint names.
 
-    :raises CheckpointMissingError: There is no such savepoint.
+    :raises CheckpointMissingError: The savepoint does not exist.
     """
     key = pool.manifest_key(name)
     if pool.store.info(key) is None:
         raise CheckpointMissingError(
-            f"there is no savepoint {pool.uri(name)}", next_step="One that was never completed has no manifest"
+            f"savepoint {pool.uri(name)} does not exist", next_step="A savepoint that never completed has no manifest"
         )
     pool.store.delete(key)
     return sweep(pool, holder=holder, grace=grace, clock=clock)
