@@ -1,8 +1,8 @@
-"""What Spark recorded about a batch, taken out of a checkpoint and put back: the basis of exact replay.
+"""Recorded batches, taken out of a checkpoint and put back: the basis of exact replay.
 
-Invariant: a batch is executed again only with the boundaries that it had. They are the bytes of its offsets entry and,
-for file sources, the source log's own lines of that batch; both are gone after Spark's purge, so they travel in the
-checkpoint payloads. Sources without a log (Kafka, rate) have everything in the offsets entry.
+Invariant: a batch is executed again only with its original boundaries. They are the bytes of its offsets entry and, for
+file sources, the source log's own lines of that batch; Spark's purge removes both, so checkpoint payloads carry them.
+For sources without a log (Kafka, rate), the offsets entry is complete.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ log = logging.getLogger(__name__)
 
 
 def record(directory: Tree, *, after: int) -> list[BatchEntry]:
-    """Return what is recorded of every batch above *after*, ascending.
+    """Return the records of all batches above *after*, ascending.
 
-    An entry that cannot be read ends the list, with a warning: what follows a gap cannot be replayed.
+    An unreadable entry ends the list, with a warning: batches after a gap cannot be replayed.
 
     :param directory: Checkpoint directory of one query.
-    :param after: Highest batch that is known already; -1 for none.
+    :param after: Highest known batch; -1 for none.
     :raises StorageUnavailableError: The directory could not be read.
     """
     entries = []
@@ -45,7 +45,7 @@ def record(directory: Tree, *, after: int) -> list[BatchEntry]:
 
 
 def readable(directory: Tree, *, after: int = -1) -> Iterator[BatchEntry]:
-    """Yield every batch above *after* whose record can be read; damaged ones are left out, with a warning."""
+    """Yield the readable records above *after*; skip damaged ones with a warning."""
     for batch in (found for found in batches(directory, OFFSETS) if found > after):
         try:
             yield read_entry(directory, batch)
@@ -54,12 +54,12 @@ def readable(directory: Tree, *, after: int = -1) -> Iterator[BatchEntry]:
 
 
 def read_entry(directory: Tree, batch: int) -> BatchEntry:
-    """Return what is recorded of one batch.
+    """Return the record of one batch.
 
-    :raises CheckpointCorruptError: Its offsets entry, or what it needs of a source's log, is damaged or gone.
+    :raises CheckpointCorruptError: Its offsets entry, or a needed source log entry, is damaged or missing.
     :raises CheckpointMissingError: It has no offsets entry.
     """
-    # The bytes are parsed that are kept: the entry cannot change between a check and the copy.
+    # The parsed bytes are the recorded bytes: the entry cannot change between check and copy.
     text = read_text(directory, f"{OFFSETS}/{batch}")
     entry = parse_offsets(batch, text)
     before = _previous(directory, batch)
@@ -77,7 +77,7 @@ def read_entry(directory: Tree, batch: int) -> BatchEntry:
 
 
 def put_offsets(directory: WritableTree, entry: BatchEntry) -> None:
-    """Plan exactly the recorded batch: Spark then executes it with its own boundaries before anything else.
+    """Plan exactly the recorded batch: Spark then executes it first, with its original boundaries.
 
     :raises CheckpointCorruptError: The checkpoint does not end just before that batch, or plans another one there.
     """
@@ -85,9 +85,7 @@ def put_offsets(directory: WritableTree, entry: BatchEntry) -> None:
     planned, committed = (max(batches(directory, log), default=-1) for log in (OFFSETS, COMMITS))
     if planned == entry.batch and committed < planned:
         if read_text(directory, name) != entry.offsets:
-            raise CheckpointCorruptError(
-                f"{OFFSETS}/{entry.batch}", "it is planned with other boundaries than recorded"
-            )
+            raise CheckpointCorruptError(f"{OFFSETS}/{entry.batch}", "its planned boundaries differ from the record")
         return
     if planned != entry.batch - 1 or committed != planned:
         reason = f"batch {entry.batch} cannot follow: {planned} is planned and {committed} is committed"
@@ -98,11 +96,11 @@ def put_offsets(directory: WritableTree, entry: BatchEntry) -> None:
 def write_sources(directory: WritableTree, entries: Iterable[BatchEntry], *, interval: int = 10) -> None:
     """Continue the file sources' logs of a fork up to the last of *entries*.
 
-    Spark may find the whole log there while batches are put back one at a time: a batch reads only its own range.
+    The complete log may precede the batches, which are put back one by one: a batch reads only its own range.
 
-    :param directory: A fork that ends before the first entry; its logs are its own or links that are not touched.
+    :param directory: A fork that ends before the first entry; its logs are own files, or links that stay unchanged.
     :param entries: Recorded batches, ascending, that follow the fork's last one without a gap.
-    :param interval: Compaction interval when the log has no compact entry yet
+    :param interval: Compaction interval for a log without a compact entry
         (``spark.sql.streaming.fileSource.log.compactInterval``).
     :raises CheckpointCorruptError: An entry of a log is not among the records.
     """
@@ -117,10 +115,10 @@ def write_sources(directory: WritableTree, entries: Iterable[BatchEntry], *, int
 
 
 def compact_interval(compact: Iterable[int], default: int) -> int:
-    """Return the interval that Spark derives from the compact entries that it finds (CompactibleFileStreamLog).
+    """Return the interval that Spark derives from existing compact entries (CompactibleFileStreamLog).
 
     :param compact: Numbers of the compact entries.
-    :param default: The configured interval, used when there is none.
+    :param default: The configured interval, used without compact entries.
     """
     found = sorted(compact)
     if not found:
@@ -143,7 +141,7 @@ def _continue_log(
     for number in range(existing.last() + 1, last + 1):
         own = lines.get(number)
         if own is None:
-            raise CheckpointCorruptError(f"{name}/{number}", "its lines are not among what was recorded")
+            raise CheckpointCorruptError(f"{name}/{number}", "the records do not contain its lines")
         past.extend(own)
         whole = (number + 1) % interval == 0
         content = "\n".join(["v1", *(past if whole else own)])
@@ -167,7 +165,7 @@ def _own_lines(directory: Tree, source: str, first: int, last: int) -> Iterator[
     for number in range(first, last + 1):
         holder = number
         if number not in existing.entries:
-            # Spark deletes what a later compact entry repeats; its lines still say which entry they belong to.
+            # Spark deletes entries that a later compact entry repeats; the repeated lines keep their entry number.
             later = [k for k, name in existing.entries.items() if k > number and name.endswith(COMPACT)]
             if not later:
                 raise FileGoneError(f"{SOURCES}/{source}/{number}", "it is needed and not there")
@@ -178,8 +176,8 @@ def _own_lines(directory: Tree, source: str, first: int, last: int) -> Iterator[
 
 
 def _previous(directory: Tree, batch: int) -> OffsetsEntry | None:
-    # Without it the lower end of the batch is not known. All lines from the beginning are then kept: a superset is
-    # harmless, because a log is rebuilt by entry, and an entry that is there already is not written again.
+    # Without it the lower end of the batch is unknown. All lines from the beginning are then kept: a superset is
+    # harmless, because a log is rebuilt by entry, and existing entries are not written again.
     try:
         return read_offsets(directory, batch - 1) if batch > 0 else None
     except CheckpointError:
@@ -194,7 +192,7 @@ def _log_offset(entry: OffsetsEntry | None, source: str) -> int:
 
 
 def _commits(directory: Tree, batch: int) -> str | None:
-    # A damaged commit does not hinder a replay, which commits by itself; it must only not be passed on.
+    # A damaged commit does not prevent a replay, which commits anew; it only must not be copied.
     try:
         text = read_text(directory, f"{COMMITS}/{batch}")
         parse_commits(batch, text)

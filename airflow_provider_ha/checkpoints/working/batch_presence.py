@@ -1,7 +1,7 @@
-"""Whether the logs of a query still have what a start after a batch needs. By name alone: no file is opened.
+"""Check that a query's logs still have the entries for a start after a batch. By name alone, without opening files.
 
-Spark, and the collector of a job, remove the entries of the logs before the state that they belong to. So a batch
-whose entries are there (``WorkArea.log_entries``) has not lost its state to either of them.
+Spark, and the collector of a job, remove log entries before the corresponding state. So a batch whose entries exist
+(``WorkArea.log_entries``) has not lost its state to either.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS
 
 
 def missing_entry(batch: int, *, offsets: Container[str], commits: Container[str]) -> str | None:
-    """Return the first entry that is needed and not there, relative to the query; ``None`` when all are. Pure.
+    """Return the first missing entry, relative to the query; ``None`` when all exist. Pure.
 
-    :param batch: N, of logs in which each batch has an entry; -1 for none, which needs nothing.
+    :param batch: N, of logs with an entry for each batch; -1 for none, which needs no entry.
     :param offsets: Names in the offset log.
     :param commits: Names in the commit log.
     """
@@ -22,6 +22,6 @@ def missing_entry(batch: int, *, offsets: Container[str], commits: Container[str
         return None
     if str(batch) not in commits:
         return f"{COMMITS}/{batch}"
-    # Spark reads the boundaries of the batch before it, too.
+    # Spark also reads the boundaries of the preceding batch.
     missing = (entry for entry in range(max(batch - 1, 0), batch + 1) if str(entry) not in offsets)
     return next((f"{OFFSETS}/{entry}" for entry in missing), None)

@@ -1,12 +1,12 @@
-"""Plan the last batch of a job that is terminated: no input, and the watermark at its maximum.
+"""Planning of the last batch of a terminated job: no input, and the watermark at its maximum.
 
-Invariant: written only into a fork, behind a sharp cut (offsets equal commits). The watermark never goes back, so the
-drained state is an end; the checkpoint to restore from stays the one before it. The batch has to be run with
-``Trigger.Once``: ``AvailableNow`` would read new files as late rows and drop them (spark-facts section 4).
+Invariant of a drain: written only into a fork, after a sharp cut (offsets equal commits). The watermark never goes
+back, so the drained state is an end; restores use the checkpoint before it. The batch must run with ``Trigger.Once``:
+``AvailableNow`` would read new files as late rows and drop them (spark-facts section 4).
 
-Invariant: written only into a copy that is thrown away. Spark executes exactly this batch, with ``Trigger.Once``: every
-stateful operator loads the state after N, gets no rows, and writes it as that of N + 1. The watermark stays that of
-N, so that nothing is emitted which N had not emitted.
+Invariant of an empty batch: written only into a temporary copy. Spark executes exactly this batch, with
+``Trigger.Once``: every stateful operator loads the state after N, gets no rows, and writes it as that of N + 1. The
+watermark stays that of N, so that nothing new is emitted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 
-# 9999-12-31 in milliseconds: above every event time, and still within what Spark's timestamps can hold.
+# 9999-12-31 in milliseconds: above every event time, and within the range of Spark's timestamps.
 MAXIMUM_WATERMARK = 253402300799000
 
 
@@ -33,7 +33,7 @@ def write_drain_entry(directory: WritableTree, *, clock: Clock | None = None) ->
 
     :param directory: Checkpoint directory of one query, a fork of a sharp cut.
     :param clock: Gives the batch its time.
-    :raises CheckpointMissingError: Nothing was ever committed: there is nothing to drain.
+    :raises CheckpointMissingError: The query has no committed batch to drain.
     :raises CheckpointCorruptError: A batch is in flight, or the last entry cannot be read.
     """
     at = progress(directory)
@@ -56,7 +56,7 @@ def plan_empty_batch(directory: Path) -> int:
     """Plan the batch after the last committed one, without input, and return its number.
 
     :param directory: Checkpoint directory of one query, a copy of a sharp cut.
-    :raises CheckpointMissingError: Nothing was ever committed.
+    :raises CheckpointMissingError: The query has no committed batch.
     :raises CheckpointCorruptError: A batch is in flight.
     """
     at = progress(LocalTree(directory))

@@ -1,9 +1,8 @@
-"""A checkpoint directory outside of the cluster: its query, and its removal once a job has claimed it.
+"""A checkpoint directory outside the cluster: its query id, and its removal after a job has claimed it.
 
-Invariant: only what Spark makes of one query is ever removed, by name, and only from a directory that still has the id
-of the query that was claimed, and no batch more than then. A path that has become something else since, that is in use
-again, or that a record names by mistake, loses nothing. The id goes last, so that a removal which dies in between is
-taken up again.
+Invariant: a removal deletes only Spark's files of the claimed query, by name, and only while the directory has the same
+query id and no later batch. A path that was replaced, is in use again, or is in a record by mistake, loses no file. The
+id goes last, so that an interrupted removal can continue.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ log = logging.getLogger(__name__)
 
 
 def query_id(directory: Tree) -> str:
-    """Return Spark's own id of the query of a checkpoint directory.
+    """Return Spark's own query id of a checkpoint directory.
 
-    :raises CheckpointCorruptError: It has none. Spark would make a new one, and sinks that go by it would take every
-        batch for a new one (SPARK-55058).
+    :raises CheckpointCorruptError: It has no id. Spark would create a new one, and sinks that identify batches by it
+        would
+        accept every batch as new (SPARK-55058).
     :raises StorageUnavailableError: It could not be read.
     """
     try:
@@ -46,18 +46,18 @@ def query_id(directory: Tree) -> str:
 
 def _without_id(reason: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
-        METADATA, reason, next_step="Put back the file that belongs to it; with a new id sinks would repeat batches"
+        METADATA, reason, next_step="Put back its metadata file; with a new id sinks would repeat batches"
     )
 
 
 def remove_adopted(claimed: AdoptedCheckpoint) -> None:
-    """Remove a checkpoint directory that was claimed. Repeatable; what is not Spark's stays, and its directory with it.
+    """Remove a claimed checkpoint directory. Repeatable; files that are not Spark's stay, with their directory.
 
-    :raises StorageUnavailableError: It could not be read or removed: the next call goes on.
+    :raises StorageUnavailableError: It could not be read or removed: the next call continues.
     """
     directory = Path(claimed.path)
     if directory.is_symlink() or not directory.is_dir():
-        log.info("%s is no directory any more: nothing of it is removed", directory)
+        log.info("%s is no longer a directory: no file is removed", directory)
         return
     other = _changed(directory, claimed) if names(LocalTree(directory)) else ""
     if other:
@@ -68,24 +68,24 @@ def remove_adopted(claimed: AdoptedCheckpoint) -> None:
     except OSError as error:
         raise StorageUnavailableError(
             f"claimed checkpoint {directory} could not be removed: {error}",
-            next_step="Look at the file system (rights, mounts); the job's leader tries again",
+            next_step="Check the file system (rights, mounts); the job's leader tries again",
         ) from error
 
 
 def _changed(directory: Path, claimed: AdoptedCheckpoint) -> str:
-    """Return why a directory is not what was claimed; nothing when it is, or is what a removal has left of it.
+    """Return why a directory differs from the claim; empty when it matches or is the remains of a removal.
 
-    A removal that was interrupted at its last step leaves an empty one.
+    A removal that was interrupted at its last step leaves an empty directory.
     """
     try:
         found = query_id(LocalTree(directory))
     except CheckpointCorruptError as error:
-        return f"it is no checkpoint of query {claimed.query_id} any more ({error.reason})"
+        return f"it is no longer a checkpoint of query {claimed.query_id} ({error.reason})"
     if found != claimed.query_id:
-        return f"it is a checkpoint of query {found} by now, not of {claimed.query_id}"
+        return f"it is now a checkpoint of query {found}, not of {claimed.query_id}"
     now = progress(LocalTree(directory))
     if now.planned > claimed.planned or now.committed > claimed.committed:
-        return f"its query has gone on from batch {claimed.committed} to {now.planned} since it was claimed"
+        return f"its query has advanced from batch {claimed.committed} to {now.planned} since it was claimed"
     return ""
 
 
@@ -99,7 +99,7 @@ def _remove_parts(directory: Path) -> None:
         path.unlink(missing_ok=True)
     left = sorted(path.name for path in directory.iterdir())
     if left:
-        log.warning("%s stays, because it holds what is not Spark's: %s", directory, ", ".join(left[:5]))
+        log.warning("%s stays, because it has files that are not Spark's: %s", directory, ", ".join(left[:5]))
         return
     directory.rmdir()
     flush_directory(directory.parent)

@@ -1,9 +1,9 @@
-"""Fence a working directory: rename it, so that a zombie's queries die at their next commit.
+"""Fence of a working directory: a rename that makes a zombie's queries die at their next commit.
 
-Invariant: the fence comes before anything of the directory is read, linked or compared with a sink. A zombie that was
-only stopped plans on: what it writes after the look would be missing in the fork (spark-facts section 1,
-condition 3). The rename is one atomic step, and the renamed directory is the truth from then on: a zombie may recreate
-an empty-looking directory under the old name.
+Invariant: the fence precedes every read, link or sink comparison. A zombie that is only paused keeps planning: batches
+that it writes after the read would be missing in the fork (spark-facts section 1, condition 3). The rename is one
+atomic step, and the renamed directory is authoritative from then on: a zombie may recreate a nearly empty directory
+under the old name.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ DEAD = ".dead"
 
 
 def fenced_name(root: Path) -> Path:
-    """Return the name that the working directory *root* has once it is fenced."""
+    """Return the name of the working directory *root* after its fence."""
     return root if root.name.endswith(DEAD) else root.with_name(root.name + DEAD)
 
 
 def resolve(root: Path) -> Path:
-    """Return where the content of the working directory *root* lies now: under its fenced name when there is one."""
+    """Return the current path of the working directory *root*: the fenced one if it exists."""
     fenced = fenced_name(root)
     return fenced if fenced.is_dir() else root
 
 
 def fence_directory(root: Path) -> Path:
-    """Rename ``e1-x`` to ``e1-x.dead`` and return the new path; finds it again when that was done before.
+    """Rename ``e1-x`` to ``e1-x.dead`` and return the new path; an earlier rename is found again.
 
-    :param root: Working directory of an epoch that is over, under its first name.
+    :param root: Working directory of an ended epoch, under its first name.
     :raises CheckpointMissingError: It exists under neither name.
-    :raises StorageUnavailableError: The file system does not answer: whether it is fenced is not known.
+    :raises StorageUnavailableError: The file system does not answer: the outcome is unknown.
     """
     with outages("fenced", root):
         return _fenced(root)

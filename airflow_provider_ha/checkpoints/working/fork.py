@@ -1,8 +1,8 @@
-"""A checkpoint directory made from another one: the closure of one batch, by hard links or by copy.
+"""Creation of a checkpoint directory from another: the closure of one batch, by hard links or by copy.
 
-Invariant: the source is never changed, and nothing but the closure comes along. State of a later version would be
-loaded silently by format 1, and source entries above the cut would merge their files into one batch with later ones
-(spark-facts section 1).
+Invariant: the source never changes, and only the closure is taken. Format 1 would silently load state of a later
+version, and source entries above the cut would merge their files into one batch with later ones (spark-facts
+section 1).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from airflow_provider_ha.errors import CheckpointMissingError
 
 
 def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: bool, copy: bool = False) -> int:
-    """Make *target* so that *batch* is its last committed batch; return the number of files.
+    """Create *target* with *batch* as its last committed batch; return the number of files.
 
     :param source: Checkpoint directory of one query; fenced, pinned or a savepoint: no process writes to it.
     :param target: Does not exist yet; appears complete or not at all.
     :param batch: N; by default the last committed one.
-    :param keep_planned: Whether the batch after N comes along when it is planned: Spark then executes exactly it.
+    :param keep_planned: Whether to include batch N + 1 when it is planned: Spark then executes exactly it.
     :param copy: Whether to share no file with the source, because it has another owner: links share inodes.
-    :raises CheckpointCorruptError: A file of the closure is damaged or gone.
-    :raises CheckpointMissingError: Batch N is not there.
+    :raises CheckpointCorruptError: A file of the closure is damaged or missing.
+    :raises CheckpointMissingError: Batch N does not exist.
     :raises ObjectExistsError: The target exists.
     """
     last = progress(LocalTree(source)).committed if batch is None else batch
@@ -43,9 +43,9 @@ def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: 
 
 
 def fetch(source: Tree, target: Path, *, batch: int | None = None) -> int:
-    """Make *target* from a checkpoint that is not on a file system of this host; otherwise as :func:`fork`.
+    """Create *target* from a checkpoint on remote storage; otherwise as :func:`fork`.
 
-    :raises CheckpointMissingError: Batch N is not there, or was purged during the copy.
+    :raises CheckpointMissingError: Batch N does not exist, or was purged during the copy.
     """
     last = progress(source).committed if batch is None else batch
     files = list(closure(source, last, with_planned=False).files)

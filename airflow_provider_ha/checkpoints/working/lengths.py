@@ -1,7 +1,7 @@
-"""Comparing a working directory with what a checkpoint that was taken in it has recorded: the lengths of its files.
+"""Comparison of a working directory with the file lengths recorded by its checkpoint.
 
-Spark writes no file of a committed batch again, so another length is damage. A file that is gone may have been purged:
-whether it is needed shows when the directory is forked.
+Spark never rewrites a file of a committed batch, so another length is damage. A missing file may have been purged: the
+fork of the directory shows whether it is needed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 def check_lengths(directory: Tree, recorded: Mapping[str, Mapping[str, int]]) -> None:
-    """Assert that files have the lengths that they had.
+    """Assert that files have their recorded lengths.
 
     :param directory: Working directory: one directory per query.
     :param recorded: Query -> relative path -> bytes.
-    :raises CheckpointCorruptError: One of them has another length.
-    :raises StorageUnavailableError: One could not be looked at.
+    :raises CheckpointCorruptError: The length of a file differs.
+    :raises StorageUnavailableError: A file could not be inspected.
     """
     for query, lengths in recorded.items():
         for name, expected in lengths.items():

@@ -1,6 +1,6 @@
-"""A work area on a file system: directories made by hard links, where the file system has them, else by copies.
+"""A work area on a file system: directories made by hard links where possible, otherwise by copies.
 
-A fence is a rename: the renamed directory is the truth from then on, under another key.
+A fence is a rename: the renamed directory, under another key, is authoritative from then on.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from airflow_provider_ha.storage.resolve import refuse_links, resolve_key
 from airflow_provider_ha.uris import file_uri
 
 
-# What ``building`` and ``remove_tree`` name what they are at work on.
+# Names that ``building`` and ``remove_tree`` give to unfinished work.
 _REMAINS = re.compile(rf"\.(?P<name>.+)\.[0-9a-f]+(\.tmp|{re.escape(REMOVED)})")
 
 
 class LinkedWorkArea:
     """A :class:`~airflow_provider_ha.checkpoints.working.work_area.WorkArea` below one directory of mounted storage.
 
-    :param root: Absolute directory of one cluster; never made by a read.
-    :ivar roots: The roots of that cluster. A root of it that is not mounted is not made by a write, and nothing in it
-        is known to be missing. Without them the first write makes it.
+    :param root: Absolute directory of one cluster; never created by a read.
+    :ivar roots: The roots of that cluster. A write does not create a root of the cluster that is not mounted, and its
+        files are never reported as missing. Without roots the first write creates it.
     """
 
     cheap_listing = True
@@ -57,16 +57,16 @@ class LinkedWorkArea:
         return file_uri(self._root)
 
     def admit(self, key: str, *, inside: tuple[str, ...], source: str) -> str:
-        """Return a key that was read from a record when it names one directory in *inside*.
+        """Return a key from a record when it names one directory in *inside*.
 
-        :raises RecordCorruptError: The key leads anywhere else, or through a symbolic link.
-        :raises StorageUnavailableError: The way to it could not be looked at.
+        :raises RecordCorruptError: The key leads elsewhere, or through a symbolic link.
+        :raises StorageUnavailableError: The path to it could not be inspected.
         """
         resolve_key(self._root, key, inside=inside, source=source)
         return key
 
     def touches(self, path: str) -> bool:
-        """Whether *path* lies in the area, or the area in it, through links as well."""
+        """Whether *path* is inside the area, or the area inside it, links included."""
         if not is_local(path):
             return False
         place, own = Path(path).resolve(), self._root.resolve()
@@ -77,7 +77,7 @@ class LinkedWorkArea:
         return file_uri(self._path(key))
 
     def capabilities(self) -> Capabilities:
-        """Return what the file system can do, by trying it.
+        """Return the capabilities of the file system, found by trying them.
 
         :raises StorageUnavailableError: It cannot be written, with the reason.
         """
@@ -94,9 +94,9 @@ class LinkedWorkArea:
         return Capabilities(links=not refusal, atomic_rename=True, refusal=refusal)
 
     def require(self) -> None:
-        """Assert that the root is there.
+        """Assert that the root exists.
 
-        :raises StorageUnavailableError: It is not.
+        :raises StorageUnavailableError: It does not.
         """
         self._require_root()
         if not self._root.is_dir():
@@ -105,7 +105,7 @@ class LinkedWorkArea:
             )
 
     def read(self, key: str, name: str) -> bytes | None:
-        """Return the bytes of a file; ``None`` when it is not there.
+        """Return the bytes of a file; ``None`` when it is missing.
 
         :raises StorageUnavailableError: It could not be read.
         """
@@ -119,7 +119,7 @@ class LinkedWorkArea:
             raise unavailable(f"{path} could not be read", error) from error
 
     def contains(self, key: str) -> bool:
-        """Whether the directory is there; raises as :meth:`tree` and its ``is_directory`` do."""
+        """Whether the directory exists; raises as :meth:`tree` and its ``is_directory`` do."""
         there = self.tree(key).is_directory()
         if not there:
             self._require_root()
@@ -133,11 +133,11 @@ class LinkedWorkArea:
         return queries(self.tree(key))
 
     def log_entries(self, query: str) -> Mapping[str, frozenset[str]]:
-        """Return log -> the names in it: Spark removes them before the state of their batches."""
+        """Return log -> its names: Spark removes them before the state of their batches."""
         return {log: frozenset(self.tree(f"{query}/{log}").names()) for log in (OFFSETS, COMMITS)}
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the names of directories directly below *prefix*, sorted, also those with nothing but remains left.
+        """Return the names of directories directly below *prefix*, sorted, including those with remains only.
 
         :raises StorageUnavailableError: They could not be listed.
         """
@@ -153,17 +153,17 @@ class LinkedWorkArea:
         return sorted({name for each in names if (name := _plain(each))})
 
     def tree(self, key: str) -> LocalTree:
-        """Return a directory, whether it is there or not.
+        """Return a directory; it need not exist.
 
-        :raises RecordCorruptError: There is a symbolic link on the way to it.
+        :raises RecordCorruptError: Its path has a symbolic link.
         """
         return LocalTree(self._path(key))
 
     def create(self, key: str) -> LocalTree:
-        """Make an empty directory, readable for its owner only.
+        """Create an empty directory, readable by its owner only.
 
-        :raises ObjectExistsError: It is there.
-        :raises StorageUnavailableError: It could not be made.
+        :raises ObjectExistsError: It exists.
+        :raises StorageUnavailableError: It could not be created.
         """
         self._require_root()
         path = self._path(key)
@@ -172,16 +172,16 @@ class LinkedWorkArea:
             try:
                 path.mkdir(PRIVATE_DIRECTORY)
             except FileExistsError as error:
-                raise ObjectExistsError(f"directory {path} exists already") from error
+                raise ObjectExistsError(f"directory {path} already exists") from error
         return LocalTree(path)
 
     def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
-        """Make a checkpoint from another one of this area, by links; raises as ``fork.fork`` does."""
+        """Create a checkpoint from another one of this area, by links; raises as ``fork.fork`` does."""
         self._require_root()
         return fork(self._path(source), self._path(target), batch=batch, keep_planned=keep_planned)
 
     def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
-        """Make a checkpoint from one with another owner, by copy: a link would share what that owner edits."""
+        """Create a checkpoint by copy from another owner's: a link would share files that the owner edits."""
         self._require_root()
         if source.local_path is None:
             return fetch(source, self._path(target), batch=batch)
@@ -192,27 +192,27 @@ class LinkedWorkArea:
         self._require_root()
         return Retained(target, pin(self._path(source), self._path(target), cut, sinks=sinks))
 
-    def fence(self, key: str, *, by: Successor | None = None) -> str:  # noqa: ARG002  # a name leaves no record
-        """Rename a working directory; return the key that it has from then on.
+    def fence(self, key: str, *, by: Successor | None = None) -> str:  # noqa: ARG002  # a rename leaves no record
+        """Rename a working directory; return its new key.
 
-        :raises CheckpointMissingError: It is there under neither name.
-        :raises StorageUnavailableError: Whether it is fenced is not known.
+        :raises CheckpointMissingError: It exists under neither name.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         self._require_root()
         return self._key(fence_directory(self._path(key)))
 
     def fenced(self, key: str) -> str:
-        """Return the key that a working directory has once it is fenced: that of the renamed one."""
+        """Return the key of a working directory after its fence: that of the renamed directory."""
         return self._key(fenced_name(self._path(key)))
 
     def current(self, key: str) -> str:
-        """Return the key under which a working directory is found: its own, or the one that the fence gave it."""
+        """Return the current key of a working directory: its own, or the key after its fence."""
         return self._key(resolve(self._path(key)))
 
     def remove(self, key: str) -> None:
         """Remove a directory and its remains. Repeatable.
 
-        :raises StorageUnavailableError: It could not be removed: the next call goes on.
+        :raises StorageUnavailableError: It could not be removed: the next call continues.
         """
         self._require_root()  # guard: what-is-not-mounted-counts-as-removed
         path = self._path(key)
@@ -226,7 +226,7 @@ class LinkedWorkArea:
             raise unavailable(f"{path} could not be removed", error) from error
 
     def _require_root(self) -> None:
-        """Before a write, and before an answer that something is missing: see whether the root is there."""
+        """Check that the root exists, before a write or a report of a missing file."""
         if self.roots is not None and not is_marked(self._root):
             self.roots.require()
 
@@ -240,7 +240,7 @@ class LinkedWorkArea:
 
 
 def _plain(name: str) -> str:
-    """Return the name of which a hidden one is the remains; the name itself when it is plain, else nothing."""
+    """Return the plain name for a hidden name of unfinished work; a plain name itself; otherwise empty."""
     if not name.startswith("."):
         return name
     found = _REMAINS.fullmatch(name)
@@ -248,7 +248,7 @@ def _plain(name: str) -> str:
 
 
 def _refusal_of_link(source: Path, target: Path) -> str:
-    """Return what the file system answers when it is asked for a second name; empty when it gives one."""
+    """Return the file system's error for a hard link; empty if it succeeds."""
     try:
         os.link(source, target)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""From a configuration to its work area: the one place that knows which URI scheme is which class."""
+"""Factory of work areas: the only place that maps a URI scheme to a class."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from airflow_provider_ha.storage.open import layered_files
 
 
 def open_work_area(config: HaConfig, roots: Roots | None = None) -> WorkArea:
-    """Return the work area of the cluster. Nothing is written.
+    """Return the work area of the cluster. Writes nothing.
 
-    The scheme was checked when the configuration was made.
+    The configuration has already checked the scheme.
 
-    :param roots: The roots of the cluster, which every writer gives: the area looks for the marker of its root.
+    :param roots: The roots of the cluster, required from writers: the area checks the marker of its root.
     """
     files = open_files(config)
     area: WorkArea = LinkedWorkArea(config.work_path) if files is None else LayeredWorkArea(files)
@@ -25,5 +25,5 @@ def open_work_area(config: HaConfig, roots: Roots | None = None) -> WorkArea:
 
 
 def open_files(config: HaConfig) -> FileStore | None:
-    """Return the files below the work root of the cluster, where they are layered; ``None`` where they are linked."""
+    """Return the files below the work root of a layered cluster; ``None`` for linked files."""
     return layered_files(config, config.work_uri)

@@ -1,8 +1,8 @@
-"""Python's search for cycles, paused for as long as one operation makes many lasting objects.
+"""Pause of Python's cycle collector while one operation creates many lasting objects.
 
-The search looks at all objects that survive, over and over while their number grows. A takeover of a checkpoint of
-10,000 files makes half a million of them, keeps them all until it is over, and has no cycles among them: a third of
-its processor time went into the search (`benchmarks/checkpoint_takeover.py`).
+The collector scans all surviving objects repeatedly as their number grows. A takeover of a checkpoint of 10,000 files
+creates half a million objects, keeps them all until it ends, and has no cycles among them: a third of its processor
+time went into the collector (`benchmarks/checkpoint_takeover.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 
 class _Pauses:
-    """Counts who has paused it: the search belongs to the process, operations to their threads."""
+    """Counter of current pauses: the collector belongs to the process, operations to their threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,9 +40,9 @@ _PAUSES = _Pauses()
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """Pause the search until the block is over, in all threads; objects without cycles are freed as always.
+    """Pause the collector until the block ends, in all threads; objects without cycles are still freed.
 
-    Where the search was off before, it stays off.
+    A collector that was disabled before stays disabled.
     """
     _PAUSES.begin()
     try:

@@ -1,11 +1,12 @@
-"""Pins: the closure of a cut under a checkpoint's own name, so that Spark's purge cannot take it away.
+"""Pins: the closure of a cut under a checkpoint's own name, out of reach of Spark's purge.
 
-Invariant: a pin is complete or not there, and it holds for each file sink the closure of the sink's log as well: a
-restore into another output directory needs it when Spark has long deleted the old entries. Links cost 2 to 5 ms, less
-than withdrawing a pointer would (spark-facts section 6), so every retained checkpoint is pinned.
+Invariant: a pin is complete or absent, and for each file sink it includes the closure of the sink's log: a restore into
+another output directory needs it long after Spark has deleted the old entries. Links cost 2 to 5 ms, less than
+withdrawing a pointer would (spark-facts section 6), so every retained checkpoint is pinned.
 
-Invariant: what a query needs to be started, or to be cut while it lies at rest, lies in the working directory. The pin
-that it was restored from goes with the checkpoints of the job that owns it, perhaps before the script comes to it.
+Invariant: the working directory has all files that a query needs to start, or to be cut while it is not running. The
+pin that it was restored from goes with the checkpoints of the job that owns it, perhaps before the script starts the
+query.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from airflow_provider_ha.query_names import RESERVED
 KEPT = ".restored"  # hidden: no query can have this name
 
 
-# Directory of the sinks' logs, beside the directories of the queries; so no query may have this name.
+# Directory of the sinks' logs, next to the directories of the queries; so no query may have this name.
 SINKS = "sinks"
 
 
@@ -35,7 +36,7 @@ AnyPlace = TypeVar("AnyPlace", Path, Tree, WritableTree)
 
 
 def sink_directory(root: AnyPlace, query: str) -> AnyPlace:
-    """Return where the pin or savepoint *root* keeps the log of a query's file sink."""
+    """Return the directory of a file sink's log in the pin or savepoint *root*."""
     return root / SINKS / query
 
 
@@ -47,7 +48,7 @@ def pin(
     :param live: Working directory, one directory per query; Spark may purge it at any time.
     :param target: Directory of the pin; must not exist.
     :param cut: Query -> N.
-    :param sinks: Query -> log of its file sink, of the queries that have one.
+    :param sinks: Query -> log of its file sink, for queries that have one.
     :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.
     :raises CheckpointCorruptError: A file of the closure is damaged.
     :raises ObjectExistsError: The target exists.
@@ -68,10 +69,10 @@ def pin(
 
 
 def closure_of(directory: Tree, batch: int) -> dict[str, int]:
-    """Return the closure of a batch in a directory that Spark works in: relative path -> size, in the order to copy.
+    """Return the closure of a batch in a live directory: relative path -> size, in copy order.
 
     :raises CheckpointMissingError: Spark purged the batch: take a newer one.
-    :raises CheckpointCorruptError: A file is damaged, or gone although the batch is not.
+    :raises CheckpointCorruptError: A file is damaged, or missing although the batch is not.
     """
     try:
         return dict(closure(directory, batch, with_planned=False).files)
@@ -84,7 +85,7 @@ def closure_of(directory: Tree, batch: int) -> dict[str, int]:
 
 
 def sink_files(cut: Mapping[str, int], sinks: Mapping[str, Tree]) -> Iterator[tuple[Tree, str, str]]:
-    """Yield the files of the sink logs that belong to a cut: the log, the name there, and that in a pin or savepoint.
+    """Yield the sink log files of a cut: the log, the name in it, and the name in a pin or savepoint.
 
     :raises CheckpointCorruptError: A log does not hold the closure of its query's batch.
     """
@@ -106,9 +107,9 @@ def read_entry(log: Tree, entry: str) -> bytes:
 
 
 def refuse_reserved(query: str) -> None:
-    """Refuse the names that a pin and a savepoint use themselves.
+    """Refuse the names that pins and savepoints use internally.
 
-    :raises ConfigurationError: It is one of them.
+    :raises ConfigurationError: The query has such a name.
     """
     if query in RESERVED:
         raise ConfigurationError(f"query name {query!r} is reserved", next_step="Give the query another name")
@@ -122,21 +123,21 @@ def _link(source: Path, target: Path) -> None:
 
 
 def purged(path: str | Path) -> CheckpointMissingError:
-    """Return the error for a file that went away while it was read: its caller takes a newer cut."""
+    """Return the error for a file that was purged during a read: its caller takes a newer cut."""
     return CheckpointMissingError(
         f"{path} was purged while it was linked or copied",
-        next_step="Take a newer cut; this one cannot be kept any more",
+        next_step="Take a newer cut; this one can no longer be kept",
     )
 
 
 def kept_in(working: Tree) -> Tree | None:
-    """Return where a working directory keeps them, as a pin does; ``None`` when it keeps none."""
+    """Return the directory of the sink logs in a working directory, as in a pin; ``None`` without any."""
     kept = working.fresh() / KEPT
     return kept if kept.is_directory() else None
 
 
 def keep_sink_logs(source: Tree, working: WritableTree) -> None:
-    """Copy the logs of the pin, savepoint or earlier copy *source* into a new working directory; none is no error."""
+    """Copy the logs of the pin, savepoint or earlier copy *source* into a new working directory, if any."""
     for query in names(source, SINKS):
         place = f"{SINKS}/{query}/{LOG}"
         for name in names(source, place):

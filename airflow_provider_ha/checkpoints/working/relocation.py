@@ -1,8 +1,8 @@
-"""Schema paths of a checkpoint that lies in another place than the one it was written in.
+"""Schema paths of a checkpoint that was moved.
 
-Invariant: nothing else in a checkpoint is absolute. ``transformWithState`` (and joins with operator metadata 2) name
+Invariant: no other part of a checkpoint is absolute. ``transformWithState`` (and joins with operator metadata 2) name
 their schema files by absolute path; a moved query dies with FileNotFoundException unless these point to its own files.
-The rewriting is done on the way to the new place; what it was made from keeps its bytes.
+The copy is rewritten; its source keeps its bytes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _DEPTH = 5  # state/<operator>/_metadata/v2/<batch>
 def relocate(directory: Path, place: Path) -> None:
     """Make the schema paths of a checkpoint name its own files.
 
-    :param directory: Where its files are now; they may be links, and are replaced, never edited.
-    :param place: Absolute path that it is going to have.
+    :param directory: Current directory of its files; they may be links, and are replaced, never edited.
+    :param place: Its future absolute path.
     :raises CheckpointCorruptError: The metadata of an operator cannot be read.
     """
     for path in sorted(directory.glob("state/*/_metadata/v2/*")):
@@ -36,13 +36,13 @@ def relocate(directory: Path, place: Path) -> None:
 
 
 def is_relocated(name: str) -> bool:
-    """Whether a file of a checkpoint holds absolute paths of it: *name* is relative to the checkpoint."""
+    """Whether a file has absolute paths of its checkpoint: *name* is relative to the checkpoint."""
     parts = name.split("/")
     return len(parts) == _DEPTH and parts[0] == "state" and parts[2:4] == ["_metadata", "v2"] and parts[4].isdigit()
 
 
 def checked_by(name: str) -> str:
-    """Return the file that *name* is a checksum of, Spark's or Hadoop's hidden one; *name* itself when it is none."""
+    """Return the file that the checksum *name* (Spark's or Hadoop's hidden one) belongs to; other names unchanged."""
     place, slash, own = name.rpartition("/")
     if not own.endswith(".crc"):
         return name
@@ -52,7 +52,7 @@ def checked_by(name: str) -> str:
 
 
 def relocated(data: bytes, name: str, place: str) -> bytes | None:
-    """Return the metadata of an operator with the schema paths of another place; ``None`` when nothing changes.
+    """Return operator metadata with the schema paths of another place; ``None`` without changes.
 
     :param name: Of the file, relative to the checkpoint.
     :param place: Absolute path, or URI, of the checkpoint.
@@ -71,7 +71,7 @@ def _relocate(path: Path, name: str, place: Path) -> None:
     moved = relocated(read(LocalTree(path.parent), path.name), name, str(place))
     if moved is not None:
         with outages("relocated", path):
-            # Spark's own checksum is of the old bytes; without one, nothing is compared.
+            # Spark's own checksum covers the old bytes; without a checksum, Spark compares nothing.
             checksum = path.with_name(f"{path.name}.crc")
             for stale in (checksum, hidden_checksum(checksum)):
                 stale.unlink(missing_ok=True)

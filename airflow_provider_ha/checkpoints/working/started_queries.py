@@ -1,7 +1,7 @@
-"""The queries that a run's script has started, kept in its working directory and copied to that of the next epoch.
+"""Record of the queries that a run's script has started, kept in its working directory and copied to the next epoch's.
 
-Invariant: a query is noted with its sink before it executes its first batch in an epoch. So a cut of a later
-epoch knows where each query writes, also while its script has not started it again.
+Invariant: a query is recorded with its sink before its first batch in an epoch. So a cut of a later epoch knows the
+sink of each query, even before its script has started it again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ FILE = ".started.json"  # hidden: no query can have this name
 
 
 class StartedBefore(Model):
-    """One query that the script of the run has started.
+    """A query that the script of the run has started.
 
-    :param sink: Where it writes; what it has is read when it is needed.
-    :param sources: What it reads, beside what its offsets say.
+    :param sink: Its target; its position is read when needed.
+    :param sources: Its sources, in addition to its offsets.
     """
 
     name: str
@@ -31,10 +31,10 @@ class StartedBefore(Model):
 
 
 class StartedQueries(Record):
-    """The queries that the script of one run has started, of all its epochs.
+    """The queries that the script of a run has started, in all its epochs.
 
-    :param queries: In the order in which they were started first.
-    :param complete: Whether the script has waited, or been quiet, since: then these are all that it starts by itself.
+    :param queries: In the order of their first start.
+    :param complete: Whether the script has since waited or been idle: then these are all that it starts unprompted.
     """
 
     kind: ClassVar[str] = "started-queries"
@@ -44,21 +44,21 @@ class StartedQueries(Record):
 
     @property
     def sinks(self) -> dict[str, QuerySink]:
-        """Query -> where it writes."""
+        """Query -> its sink."""
         return {query.name: query.sink for query in self.queries}
 
     def sources(self, name: str) -> QuerySources:
-        """Return what a query reads; nothing for one that is not named here."""
+        """Return the sources of a query; empty for an unknown query."""
         return next((query.sources for query in self.queries if query.name == name), QuerySources())
 
     def including(self, name: str, sink: QuerySink, sources: QuerySources | None = None) -> StartedQueries:
-        """Return the record with one more query, or with a new sink, and other sources, of one that it names."""
+        """Return the record with an added query, or with a new sink and sources for a known one."""
         made = StartedBefore(name=name, sink=sink, sources=sources or self.sources(name))
         known = {query.name: query for query in self.queries} | {name: made}
         return self.model_copy(update={"queries": tuple(known.values())})
 
     def with_topics(self, name: str, ids: Mapping[str, str]) -> StartedQueries:
-        """Return the record with the ids of the topics that a query reads."""
+        """Return the record with the ids of a query's topics."""
         queries = tuple(
             query.model_copy(update={"sources": query.sources.model_copy(update={"topics": dict(ids)})})
             if query.name == name
@@ -69,9 +69,9 @@ class StartedQueries(Record):
 
 
 def read_started(directory: Tree) -> StartedQueries | None:
-    """Return what a working directory says; ``None`` for one of an older release, or one without a query yet.
+    """Return the record of a working directory; ``None`` for an older release, or without a query yet.
 
-    :raises RecordCorruptError: The file is not what was written.
+    :raises RecordCorruptError: The file is damaged.
     :raises StorageUnavailableError: It could not be read.
     """
     try:
@@ -82,7 +82,7 @@ def read_started(directory: Tree) -> StartedQueries | None:
 
 
 def write_started(directory: WritableTree, started: StartedQueries) -> None:
-    """Write it into a working directory, durably.
+    """Write the record into a working directory, durably.
 
     :raises StorageUnavailableError: It could not be written.
     """

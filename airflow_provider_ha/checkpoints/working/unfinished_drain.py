@@ -1,12 +1,12 @@
-"""An unfinished drain: where its fork lies, and which batch it may have given to the sinks.
+"""Unfinished drain: its fork, and the batch that it may have given to the sinks.
 
-A finished drain is named in its run's result. One that died is known by its fork alone, which stays until the driver of
-a later run has begun (``retention.working_directories``).
+A finished drain is named in its run's result. An interrupted drain is known by its fork alone, which stays until the
+driver of a later run has begun (``retention.working_directories``).
 
-Invariant: a batch is taken for the drain's only where it was planned in the drain's fork and nowhere else. The same
-number of an ordinary batch means other rows: set aside, they would be lost.
+Invariant: a batch counts as the drain's only if it was planned in the drain's fork and nowhere else. The same number of
+an ordinary batch means other rows: set aside, they would be lost.
 
-A drained state is an end, wherever it is found: the watermark never goes back, and every later row would be late.
+A drained state is always an end: the watermark never goes back, and every later row would be late.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DRAIN = ".drain"
 
 
 class Drained(Protocol):
-    """What a drain wrote beyond the sharp checkpoint before it: finished (``jobs.model.DrainedQuery``) or not."""
+    """Output of a drain beyond the sharp checkpoint before it: finished (``jobs.model.DrainedQuery``) or not."""
 
     @property
     def batch(self) -> int:
@@ -41,18 +41,18 @@ class Drained(Protocol):
 
     @property
     def sink_entry_sha256(self) -> str | None:
-        """Digest of the sink's log entry of that batch."""
+        """Digest of the sink's log entry for that batch."""
 
     @property
     def wrote(self) -> bool:
-        """Whether the sink may have been given anything."""
+        """Whether the sink may have received rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedDrain:
-    """What an unfinished drain may have written (:class:`Drained`).
+    """Possible output of an unfinished drain (:class:`Drained`).
 
-    :param wrote: Always so: a sink without a log does not show what it was given.
+    :param wrote: Always true: a sink without a log does not show the rows it received.
     """
 
     batch: int
@@ -67,37 +67,37 @@ def drain_key(working: str) -> str:
 
 
 def is_drain(key: str) -> bool:
-    """Whether a key is that of such a fork."""
+    """Whether a key names such a fork."""
     return key.endswith(_DRAIN)
 
 
 def newest_drain(area: WorkArea, working: str) -> str | None:
-    """Return the key of the newest fork of a drain among the working directories of a job; ``None`` for none.
+    """Return the key of the newest drain fork among the working directories of a job; ``None`` for none.
 
-    Not only that of *working*: the epoch that should have cleaned up after a drain may have died before it could.
+    Not only the fork of *working*: the epoch that should have cleaned up after a drain may have died before it could.
 
-    :param working: Key of one of the working directories.
+    :param working: Key of any working directory of the job.
     """
     place, slash, _ = working.rpartition("/")
     forks = [f"{place}{slash}{name}" for name in area.list(f"{place}{slash}") if is_drain(name)]
-    # Not every storage says when a directory was made; then the epoch does, which only grows.
+    # Not every storage reports the creation time of a directory; the epoch serves instead, which only grows.
     made = {key: (area.tree(key).changed() or 0, epoch_of(key)) for key in forks if area.contains(key)}
     return max(made, key=made.__getitem__, default=None)
 
 
 def unfinished_batch(directory: Tree, fork: Tree, recorded: Collection[int]) -> int | None:
-    """Return the batch that only the drain can have given to a query's sink; ``None`` when there is none.
+    """Return the batch that only the drain can have given to a query's sink; ``None`` without one.
 
     :param directory: The query in the last working directory of the job.
     :param fork: The query in the fork of the drain.
-    :param recorded: Batches that are recorded as ordinary ones.
+    :param recorded: Batches recorded as ordinary ones.
     """
     last, drained = progress(directory).planned, progress(fork).planned
     return drained if drained == last + 1 and drained not in recorded else None
 
 
 def is_drained(entry: BatchEntry) -> bool:
-    """Whether a recorded batch is that of a drain, or one after it. What cannot be read says nothing."""
+    """Whether a recorded batch belongs to a drain or follows one. An unreadable entry is no evidence."""
     try:
         watermark = parse_offsets(entry.batch, entry.offsets).metadata.get("batchWatermarkMs")
     except CheckpointCorruptError:

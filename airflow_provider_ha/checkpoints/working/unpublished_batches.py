@@ -1,8 +1,8 @@
-"""Records of batches that a lost epoch had not published yet, carried into the directory of the next one.
+"""Records of batches that a lost epoch had not published, carried into the next epoch's directory.
 
-Invariant: every batch of a run since its newest checkpoint is recorded in the newest working directory. A fork brings
-only the last two batches along, so without this a restore to a checkpoint from before a loss would find a gap between
-the last payload of the lost epoch and the first one of the next.
+Invariant: every batch of a run since its newest checkpoint is recorded in the newest working directory. A fork takes
+only the last two batches, so without these records a restore to a checkpoint from before a loss would find a gap
+between the last payload of the lost epoch and the first one of the next.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILE = ".carried.json"  # hidden: no query can have this name
 
 
 class UnpublishedBatches(Record):
-    """The records that a working directory was given.
+    """The carried records of a working directory.
 
     :param queries: Query -> entries, ascending.
     """
@@ -33,9 +33,9 @@ class UnpublishedBatches(Record):
 
 
 def carry(fenced: Tree, target: WritableTree, published: Mapping[str, int]) -> None:
-    """Write into *target* what is recorded in *fenced*, the directory that it was forked from.
+    """Write the records of *fenced* into *target*, which was forked from it.
 
-    :param published: Query -> last batch that a payload of this run holds.
+    :param published: Query -> last batch in a payload of this run.
     """
     before = read_carried(fenced)
     found = {}
@@ -43,7 +43,7 @@ def carry(fenced: Tree, target: WritableTree, published: Mapping[str, int]) -> N
         last, first = progress(target / query).planned, published.get(query, 0)
         entries = {entry.batch: entry for entry in before.get(query, ())}
         for entry in readable(fenced / query, after=first - 1):
-            # The lower end of the oldest batch in a fork is not known there; the record made before knows it.
+            # The fork does not contain the lower end of its oldest batch; the earlier record does.
             if entry.batch not in entries or entries[entry.batch].commits is None:
                 entries[entry.batch] = entry.measured_as(entries.get(entry.batch))
         found[query] = tuple(entries[batch] for batch in sorted(entries) if first <= batch <= last)
@@ -51,9 +51,9 @@ def carry(fenced: Tree, target: WritableTree, published: Mapping[str, int]) -> N
 
 
 def read_carried(directory: Tree) -> Mapping[str, tuple[BatchEntry, ...]]:
-    """Return query -> entries that a working directory was given; nothing for one that was not forked.
+    """Return query -> carried entries of a working directory; empty for one that is not a fork.
 
-    :raises RecordCorruptError: The file is not what was written.
+    :raises RecordCorruptError: The file is damaged.
     :raises StorageUnavailableError: The file system does not answer.
     """
     try:

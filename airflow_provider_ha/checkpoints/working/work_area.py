@@ -1,9 +1,9 @@
-"""The interface to the place where jobs work: their checkpoint locations, and what is retained of them.
+"""Interface to the storage of working directories: the checkpoint locations of jobs, and retained cuts.
 
-A key names a directory; a cut names the batches. How an area makes a directory from a cut is its own affair: one that
-has hard links links, another may keep a list of names. So nothing above it knows a path.
+A key names a directory; a cut names the batches. Each area makes a directory from a cut in its own way: with hard
+links, or with a list of names. Callers therefore know no path.
 
-Invariant: a directory that is made from another one appears complete or not at all, and never changes its source.
+Invariant: a directory made from another one appears complete or not at all, and never changes its source.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from airflow_provider_ha.storage.marker import Roots
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a storage can do, as measured.
+    """Measured capabilities of a storage.
 
-    :param links: Whether a file can have a second name; without it, what is retained or forked is copied.
-    :param names_suffice: Whether a directory can name files of another one: nothing is linked or copied.
-    :param refusal: What the storage answered when it was asked for a second name; empty when it gave one.
+    :param links: Whether a file can have a second name; without it, retained and forked files are copied.
+    :param names_suffice: Whether a directory can name files of another one, without links or copies.
+    :param refusal: The storage's error for a hard link; empty if it succeeded.
     :param atomic_rename: Whether a directory gets its name in one step.
     """
 
@@ -35,7 +35,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """Who fences a working directory, for the record that a fence may leave.
+    """The process that fences a working directory, for the record that a fence may leave.
 
     :param epoch: Of the new leader.
     :param submission: Of the new leader, for people.
@@ -47,11 +47,11 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """A cut that Spark's purge cannot take away.
+    """A cut out of reach of Spark's purge.
 
-    :param key: Directory in which it lies: its own, or the one that it was cut from.
-    :param files: Query -> relative path -> bytes of every file of the closure; empty where no file was looked up,
-        because the directory itself is kept.
+    :param key: Its directory: a separate one, or the directory that it was cut from.
+    :param files: Query -> relative path -> bytes for all files of the closure; empty when no file was read, because the
+        directory itself is kept.
     """
 
     key: str
@@ -59,7 +59,7 @@ class Retained:
 
 
 class WorkArea(Directories, Protocol):
-    """Directories that Spark works in. Keys of queries are those of their directory and their name.
+    """Spark's working directories. The key of a query is its directory's key and its name.
 
     :ivar roots: The roots of the cluster, for a writer.
     """
@@ -72,26 +72,26 @@ class WorkArea(Directories, Protocol):
 
     @property
     def cheap_listing(self) -> bool:
-        """Whether the names of a directory can be asked for all the time; else each time costs money or a network."""
+        """Whether frequent listings are cheap; otherwise each costs money or a network request."""
 
     def capabilities(self) -> Capabilities:
-        """Return what the storage can do. Writes, and removes what it wrote.
+        """Return the capabilities of the storage. Writes and removes probes.
 
         :raises StorageUnavailableError: It cannot be written, with the reason.
         """
 
     def tree(self, key: str) -> WritableTree:
-        """Return a directory, whether it is there or not."""
+        """Return a directory; it need not exist."""
 
     def create(self, key: str) -> WritableTree:
-        """Make an empty directory, for the queries of one epoch.
+        """Create an empty directory, for the queries of one epoch.
 
-        :raises ObjectExistsError: It is there.
-        :raises StorageUnavailableError: It could not be made.
+        :raises ObjectExistsError: It exists.
+        :raises StorageUnavailableError: It could not be created.
         """
 
     def queries(self, key: str) -> Sequence[str]:
-        """Return the names of the queries in a working directory, sorted: every one that Spark began to fill.
+        """Return the names of all queries that Spark began in a working directory, sorted.
 
         :raises StorageUnavailableError: They could not be listed.
         """
@@ -99,62 +99,62 @@ class WorkArea(Directories, Protocol):
     def log_entries(self, query: str) -> Mapping[str, frozenset[str]]:
         """Return ``"offsets"`` and ``"commits"`` -> the names in this log of a query directory.
 
-        Those of batches whose state may have been removed are left out.
+        Entries of batches whose state may have been removed are omitted.
 
         :param query: Key of a query directory.
-        :raises CheckpointCorruptError: Which files it inherits cannot be read.
+        :raises CheckpointCorruptError: Its list of inherited files cannot be read.
         :raises StorageUnavailableError: They could not be listed.
         """
 
     def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
-        """Make the checkpoint of a query whose last committed batch is *batch*; return the number of its files.
+        """Create the checkpoint of a query with last committed batch *batch*; return its number of files.
 
-        :param source: Key of a checkpoint of one query; fenced or retained: no process writes to it.
+        :param source: Key of a query's checkpoint; fenced or retained: no process writes to it.
         :param target: Key of the new one, which does not exist.
         :param batch: N; by default the last committed one.
-        :param keep_planned: Whether the batch after N comes along when it is planned: Spark then executes exactly it.
-        :raises CheckpointCorruptError: A file of the closure is damaged or gone.
-        :raises CheckpointMissingError: Batch N is not there.
+        :param keep_planned: Whether to include batch N + 1 when it is planned: Spark then executes exactly it.
+        :raises CheckpointCorruptError: A file of the closure is damaged or missing.
+        :raises CheckpointMissingError: Batch N does not exist.
         :raises ObjectExistsError: The target exists.
         """
 
     def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
-        """Make the checkpoint of a query from one that has another owner: nothing is shared with it.
+        """Create the checkpoint of a query from another owner's, without shared files.
 
         :param source: Of this area or elsewhere; raises as :meth:`fork` does.
         :raises ConfigurationError: The area cannot read it.
         """
 
     def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Tree]) -> Retained:
-        """Keep a cut of a directory that Spark works in.
+        """Keep a cut of a live directory.
 
         :param source: Key of the working directory; Spark may purge it at any time.
-        :param target: Key that the cut has where it gets its own directory.
+        :param target: Key of the cut, if it gets a separate directory.
         :param cut: Query -> N.
-        :param sinks: Query -> log of its file sink, of the queries that have one.
+        :param sinks: Query -> log of its file sink, for queries that have one.
         :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.
         :raises CheckpointCorruptError: A file of the closure is damaged.
         :raises ObjectExistsError: The target exists.
         """
 
     def fence(self, key: str, *, by: Successor | None = None) -> str:
-        """Make every later commit of a zombie in a working directory fail; return the key of what it had until then.
+        """Make all later commits of a zombie in a working directory fail; return the key of its content.
 
-        :param key: Working directory of an epoch that is over, under its first name. Repeatable.
-        :param by: Who does it.
-        :raises CheckpointMissingError: It is not there.
-        :raises StorageUnavailableError: Whether it is fenced is not known.
+        :param key: Working directory of an ended epoch, under its first name. Repeatable.
+        :param by: The process that fences it.
+        :raises CheckpointMissingError: It does not exist.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
 
     def fenced(self, key: str) -> str:
-        """Return the key that :meth:`fence` returns for a working directory, whether it is fenced or not."""
+        """Return the key that :meth:`fence` returns for a working directory, fenced or not."""
 
     def current(self, key: str) -> str:
-        """Return the key under which the content of a working directory lies now: another one when it is fenced."""
+        """Return the current key of a working directory's content: another one after a fence."""
 
 
 def costs(area: WorkArea) -> tuple[str, ...]:
-    """Return what an area does slowly, as measured now: one sentence each.
+    """Return the slow operations of an area, as measured now: one sentence each.
 
     :raises StorageUnavailableError: It cannot be written, with the reason.
     """

@@ -271,7 +271,7 @@ def test_bases_are_read_before_a_file_is_listed(world: World) -> None:
 def test_a_directory_that_is_retained_and_not_there_ends_the_search(world: World) -> None:
     world.cuts = {THIRD: {QUERY: {1}}}
 
-    with pytest.raises(CheckpointCorruptError, match="retained or current, and not there"):
+    with pytest.raises(CheckpointCorruptError, match="retained or current, but missing"):
         world.search()
 
 

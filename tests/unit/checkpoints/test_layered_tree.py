@@ -85,7 +85,7 @@ def test_a_file_that_was_written_again_under_its_name_is_refused(job: LayeredFil
     state.write_bytes(b"as it is." if same_size else b"another one")
     os.utime(state, (1, 1))
 
-    with pytest.raises(CheckpointCorruptError, match="is not the file that the base names"):
+    with pytest.raises(CheckpointCorruptError, match="differs from its base entry"):
         (job.area.tree(SECOND) / QUERY).read("state/0/0/3.delta")
 
 

@@ -1,1 +1,1 @@
-"""Working directories on storage without links and renames: names of a base, a slot in the old log."""
+"""Working directories on storage without links and renames: the names in a base, a slot in the old log."""

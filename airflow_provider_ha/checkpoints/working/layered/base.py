@@ -1,9 +1,9 @@
 """``_ha_base``: the files that a query directory inherits, by name and place. Written once, before the first start.
 
-Invariant: a base is whole or refused. Every name in it stays in its directory, every place below the storage root; a
-file with a line missing, a line too many, or of another version is never read in part.
+Invariant: a base is complete or refused. Every name in it stays in its directory, every place below the storage root; a
+file with a line missing, an extra line, or of another version is never read in part.
 
-Both sides read it: this package, and the component in the JVM. Names and places percent-encode ``%``, TAB, LF and CR.
+Both this package and the component in the JVM read it. Names and places percent-encode ``%``, TAB, LF and CR.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ESCAPES = {"%": "%25", "\t": "%09", "\n": "%0A", "\r": "%0D"}
 _MEANT = {escape: plain for plain, escape in _ESCAPES.items()}
 _ESCAPE = re.compile("%.{0,2}", re.DOTALL)
 _PLAIN = re.compile("[%\t\n\r]")
-_NUMBER = re.compile("0|[1-9][0-9]{0,17}")  # as many digits as always fit into a long of Java
+_NUMBER = re.compile("0|[1-9][0-9]{0,17}")  # the most digits that always fit into a Java long
 # Written by number alone: another attempt at the version writes the same name again.
 _REPLACEABLE = re.compile(r"[0-9]+\.(zip|delta|snapshot|changelog)(\.crc)?")
 _FIELDS = 5
@@ -40,8 +40,8 @@ class BaseEntry:
     :param name: Relative to the query directory.
     :param place: Of the file itself, relative to the storage root: never in another base.
     :param length: Bytes.
-    :param mtime: Milliseconds since 1970, as the storage says; 0 when it does not.
-    :param etag: As the store says, without quotes; empty when it has none.
+    :param mtime: Milliseconds since 1970, from the storage; 0 if unknown.
+    :param etag: From the store, without quotes; empty if it has none.
     """
 
     name: str
@@ -52,16 +52,16 @@ class BaseEntry:
 
     @property
     def replaceable(self) -> bool:
-        """Whether another process may write a file of this name again: then length, and etag or time, are compared."""
+        """Whether another process may rewrite a file of this name: then length, and etag or time, are compared."""
         return _REPLACEABLE.fullmatch(self.name.rpartition("/")[2]) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What one query directory inherits.
+    """The inherited files of a query directory.
 
-    :param entries: By name, ascending, each name once.
-    :param about: Who made it and of what, for people: ``epoch``, ``submission``, ``source``, ``batch``.
+    :param entries: Sorted by name, each name once.
+    :param about: Origin of the base, for people: ``epoch``, ``submission``, ``source``, ``batch``.
     """
 
     entries: tuple[BaseEntry, ...]
@@ -69,16 +69,16 @@ class Base:
 
     @classmethod
     def of(cls, entries: Iterable[BaseEntry], **about: Any) -> Base:
-        """Return the base of these files, in their order.
+        """Return the base of these files, sorted.
 
-        :raises CheckpointCorruptError: A name or place cannot be in a base, or a name comes twice.
+        :raises CheckpointCorruptError: A name or place is not allowed in a base, or a name occurs twice.
         """
         base = cls(tuple(sorted(entries)), about)
         for number, entry in enumerate(base.entries, start=2):
             _check_path(number, entry.name, "name")
             _check_path(number, entry.place, "place")
             if any(character in entry.etag for character in "\t\n\r"):
-                raise _refused(number, f"its etag {entry.etag!r} is none")
+                raise _refused(number, f"{entry.etag!r} is not a valid etag")
         _check_order(base.entries)
         return base
 
@@ -93,9 +93,9 @@ class Base:
 
 
 def parse_base(data: bytes) -> Base:
-    """Read the content of a base.
+    """Parse the content of a base.
 
-    :raises CheckpointCorruptError: It is not whole, of another version, or names what no base may name.
+    :raises CheckpointCorruptError: It is incomplete, of another version, or has names that no base may have.
     """
     try:
         text = data.decode()
@@ -104,7 +104,7 @@ def parse_base(data: bytes) -> Base:
     first, *lines = text.split("\n")
     about = _head(first)
     if len(lines) < 2 or lines[-1] != "" or lines[-2] != f"end {len(lines) - 2}":  # noqa: PLR2004  # "end", and its LF
-        raise _refused(len(lines), "it has no last line with the number of its entries: it was cut")
+        raise _refused(len(lines), "it has no last line with the number of its entries: it is truncated")
     entries = tuple(_entry(number, line) for number, line in enumerate(lines[:-2], start=2))
     _check_order(entries)
     return Base(entries, about)
@@ -139,16 +139,16 @@ def _entry(number: int, line: str) -> BaseEntry:
     _check_path(number, place, "place")
     for value in fields[2:4]:
         if not _NUMBER.fullmatch(value):
-            raise _refused(number, f"{value[:40]!r} is no number")
+            raise _refused(number, f"{value[:40]!r} is not a number")
     if "\r" in fields[4]:
-        raise _refused(number, f"its etag {fields[4][:40]!r} is none")
+        raise _refused(number, f"{fields[4][:40]!r} is not a valid etag")
     return BaseEntry(name, place, int(fields[2]), int(fields[3]), fields[4])
 
 
 def _check_order(entries: tuple[BaseEntry, ...]) -> None:
     for number, (one, other) in enumerate(pairwise(entries), start=3):
         if one.name >= other.name:
-            raise _refused(number, f"{other.name!r} comes again, or is not in its order")
+            raise _refused(number, f"{other.name!r} is a duplicate or out of order")
 
 
 def _check_path(number: int, path: str, what: str) -> None:
@@ -162,11 +162,11 @@ def _encoded(text: str) -> str:
 
 def _decoded(number: int, text: str) -> str:
     if "\r" in text:
-        raise _refused(number, "it holds a character that has to be encoded")
+        raise _refused(number, "it has a character that must be encoded")
 
     def plain(match: re.Match[str]) -> str:
         if match[0] not in _MEANT:
-            raise _refused(number, f"{match[0]!r} stands for no character")
+            raise _refused(number, f"{match[0]!r} encodes no character")
         return _MEANT[match[0]]
 
     return _ESCAPE.sub(plain, text)
@@ -174,5 +174,5 @@ def _decoded(number: int, text: str) -> str:
 
 def _refused(line: int, reason: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
-        FILE, f"line {line}: {reason}", next_step="Restore the job from a checkpoint; nothing of the base is used"
+        FILE, f"line {line}: {reason}", next_step="Restore the job from a checkpoint; the base is not used"
     )

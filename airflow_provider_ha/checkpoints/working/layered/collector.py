@@ -1,8 +1,8 @@
-"""Removes what a search has found, as the leader of the job or under its epoch.
+"""Removal of the files that a search found, as the leader of the job or under its epoch.
 
-Invariant: the right to remove is proven before the first file and again after so many. A process that was frozen
-between a proof and a removal removes what was garbage already, and garbage stays garbage: a base that is made later
-names files of directories that are not over, which need none of it.
+Invariant: the right to remove is proven before the first file and again after a fixed number. A process that was frozen
+between a proof and a removal removes existing garbage, and garbage stays garbage: a later base names files of
+directories that are not over, and these need none of the garbage.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ REMOVALS_PER_PROOF = 50
 
 
 def remove(files: FileStore, garbage: Iterable[Garbage], prove: Callable[[], None]) -> Iterator[Garbage]:
-    """Remove files in their order, and yield each that is gone.
+    """Remove files in order, and yield each removed one.
 
-    :param prove: Raises when this process may no longer remove anything of the job.
-    :raises LeadershipError: It may not.
-    :raises StorageUnavailableError: Whether a file was removed is not known; the next pass goes on.
+    :param prove: Raises when this process may no longer remove files of the job.
+    :raises LeadershipError: The right is lost.
+    :raises StorageUnavailableError: The outcome of a removal is unknown; the next pass continues.
     """
     for position, item in enumerate(garbage):
         if position % REMOVALS_PER_PROOF == 0:  # guard: files-go-without-a-proof
@@ -35,14 +35,14 @@ def remove(files: FileStore, garbage: Iterable[Garbage], prove: Callable[[], Non
 
 
 def note_needs(files: FileStore, known: Mapping[str, KnownNeeds], prove: Callable[[], None]) -> None:
-    """Write down what the current directory needs: the next takeover leaves out the rest.
+    """Record the needs of the current directory: the next takeover omits all other files.
 
-    What a frozen process writes late was true before, so it leaves out less.
+    A late write by a frozen process was true earlier, so it omits fewer files.
 
-    :param known: Key of a query directory -> what is known of it.
+    :param known: Key of a query directory -> its known needs.
     :param prove: Raises when this process may no longer write for the job.
-    :raises LeadershipError: It may not.
-    :raises StorageUnavailableError: Whether it was written is not known; the next pass writes it again.
+    :raises LeadershipError: The right is lost.
+    :raises StorageUnavailableError: The outcome of a write is unknown; the next pass writes again.
     """
     for directory, needs in known.items():
         prove()
@@ -50,9 +50,9 @@ def note_needs(files: FileStore, known: Mapping[str, KnownNeeds], prove: Callabl
 
 
 def time_of(files: FileStore) -> int:
-    """Return the storage's time in milliseconds since 1970: ages are differences of its times, never of two clocks.
+    """Return the storage's time in milliseconds since 1970: ages compare its times, never two clocks.
 
-    A probe is written and removed for it.
+    It writes and removes a probe.
 
     :raises StorageUnavailableError: The probe could not be written.
     """
@@ -64,6 +64,7 @@ def time_of(files: FileStore) -> int:
         files.delete(key)
     if probe is None:
         raise StorageUnavailableError(
-            f"storage {files.uri} does not return what was just written", next_step="Use a store that is consistent"
+            f"storage {files.uri} does not return a fresh object",
+            next_step="Use a store that is consistent",
         )
     return probe.mtime

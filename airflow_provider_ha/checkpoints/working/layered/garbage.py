@@ -1,13 +1,13 @@
-"""Which files of a job's working directories nothing needs any more. Reads, and changes nothing.
+"""Search for files in a job's working directories that are no longer needed. Reads only.
 
 A file stays while the base of a directory that is not over names it, or such a directory needs it itself: for one of
-its last batches, or for a cut that is retained. A directory that is over needs nothing. Tables of RocksDB that a base
-names go as well when none of these batches and cuts has them: a takeover names those that are too young to be judged.
+its last batches, or for a retained cut. A directory that is over needs no file. RocksDB tables named by a base are
+garbage too when these batches and cuts do not use them: a takeover also names tables that are too young to judge.
 
-Invariants: bases are read before files are listed, so a file of a later directory is no candidate. One thing that
-cannot be read ends the search with its error: nothing is known then. So does damage of a directory that is current or
-retained; of another one that is not whole, no file is judged. The record of a takeover stays until no process of
-the old driver can be expected to wake up, and so does the mark that its directory is over.
+Invariants: bases are read before files are listed, so a file of a later directory is no candidate. A read error ends
+the search, because the needs are unknown then. So does damage of a current or retained directory; in another incomplete
+directory, no file is judged. The record of a takeover, and the mark that its directory is over, stay until no process
+of the old driver can be expected to wake up.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ Cuts = Mapping[str, Mapping[str, AbstractSet[int]]]
 """Key of a working directory -> query -> batches at which it is retained."""
 
 GRACE = timedelta(hours=24)
-"""How old a file has to be: longer than any upload, and than a task is frozen between two of them."""
+"""Minimum age of a file: longer than any upload, and than a task freezes between two uploads."""
 SLOT_GRACE = timedelta(days=30)
-"""How long a directory is over before its fence goes. A driver that wakes up later still has no lease."""
+"""Time from the end of a directory to the removal of its fence. A driver that wakes up later still has no lease."""
 
 
 class Why(str, Enum):
-    """Why nothing needs a file."""
+    """Reason why a file is garbage."""
 
     PURGED = "purged"  # Spark would have removed it
-    OVER = "over"  # its directory is over, and no base names it
+    OVER = "over"  # its directory is over, and no base names the file
     UNFINISHED = "unfinished"  # its writer died before it was complete
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """A file that nothing needs.
+    """A file that is not needed.
 
     :param key: Relative to the storage root.
     :param size: Bytes.
-    :param why: Why.
+    :param why: Reason.
     """
 
     key: str
@@ -69,15 +69,15 @@ class Search:
 
     :param files: Holds them.
     :param live: Prefix of the job's working directories, with a final slash.
-    :param cuts: What is retained.
-    :param current: Key of the current working directory; ``None`` for none. It is never over.
+    :param cuts: Retained cuts.
+    :param current: Key of the current working directory, which is never over; ``None`` for none.
     :param now: The storage's time, in milliseconds since 1970.
-    :param kept: How many of the last batches of a query stay beside the last one.
-    :param grace: How old a file has to be.
-    :ivar known: Key of a query directory of the current one -> what is known of it for a takeover, after the last step.
-    :ivar garbage: The outcome, in the order in which it is to be removed: complete after the last step.
-    :ivar directories: How many working directories there are.
-    :ivar seen: How many files there are.
+    :param kept: Number of batches to keep per query, in addition to the last one.
+    :param grace: Minimum age of a removed file.
+    :ivar known: Key of a query directory of the current one -> its known needs for a takeover, after the last step.
+    :ivar garbage: The outcome, in the order of removal: complete after the last step.
+    :ivar directories: Number of working directories.
+    :ivar seen: Number of files.
     :ivar size: Their bytes.
     """
 
@@ -94,14 +94,14 @@ class Search:
     seen: int = 0
     size: int = 0
     _needed: set[str] = field(default_factory=set)  # keys of files
-    _purged: dict[str, int] = field(default_factory=dict)  # own files, before it is known what other bases name
+    _purged: dict[str, int] = field(default_factory=dict)  # own files, before the names in other bases are known
 
     def steps(self) -> Iterator[None]:
         """Search, and yield after each closure.
 
-        :raises CheckpointCorruptError: What a directory needs is not known.
-        :raises CheckpointMissingError: A batch that is needed is gone.
-        :raises StorageUnavailableError: Something could not be read.
+        :raises CheckpointCorruptError: The needs of a directory are unknown.
+        :raises CheckpointMissingError: A needed batch is missing.
+        :raises StorageUnavailableError: A read failed.
         """
         keys = [f"{self.live}{name}" for name in self.files.names(self.live)]
         self.directories = len(keys)
@@ -131,7 +131,7 @@ class Search:
 
     def _require_cuts(self, keys: list[str]) -> None:
         for key in {*self.cuts, *filter(None, [self.current])}.difference(keys):
-            raise CheckpointCorruptError(key, "it is retained or current, and not there")
+            raise CheckpointCorruptError(key, "it is retained or current, but missing")
 
     def _read_bases(self, key: str, bases: Bases) -> None:
         for query in self.files.names(f"{key}/"):
@@ -143,7 +143,7 @@ class Search:
         self.size += sum(sizes)
 
     def _look_into(self, key: str, tree: LayeredTree) -> Iterator[None]:
-        """Note what a directory that is not over needs, and which of the files that it owns Spark would have purged."""
+        """Note the needs of a directory that is not over, and its own files that Spark would have purged."""
         entries = tree.entries()
         own = {name for name, entry in entries.items() if entry.place == f"{key}/{name}"}
         self._count([entries[name].length for name in own])
@@ -157,22 +157,22 @@ class Search:
             except CheckpointError as error:
                 if self._is_held(key):  # guard: damaged-checkpoints-are-left-to-the-collector
                     raise
-                # Its maker died before it was whole, and it never became current.
-                log.info("nothing of %s/%s is judged: %s", key, query, error)
+                # Its creator died before it was complete, and it never became current.
+                log.info("no file of %s/%s is judged: %s", key, query, error)
                 continue
             if needs is not None:
                 needless.update(f"{query}/{name}" for name in self._needless(needs, query, entries))
                 if key == self.current:
                     self.known[f"{key}/{query}"] = KnownNeeds.of(needs, now=self.now, grace=self.grace)
         self._purged.update((entries[name].place, entries[name].length) for name in needless & own)
-        # Spark lists what a base names, and opens old versions of it when it looks for what to purge. Tables it only
-        # opens by the names in a version.
+        # Spark lists the names in a base, and opens old versions among them when it looks for files to purge. It opens
+        # tables only through the names in a version.
         spared = {name for name in needless if is_table(name)}
         # guard: files-of-bases-go
         self._needed.update(entry.place for name, entry in entries.items() if name not in own and name not in spared)
 
     def _needless(self, needs: Needs, query: str, entries: Mapping[str, BaseEntry]) -> Iterator[str]:
-        """Yield the files of a query, own or inherited, that are old and that Spark would have purged."""
+        """Yield the old files of a query, own or inherited, that Spark would have purged."""
         prefix = f"{query}/"
         limit = needs.judged_before(self.now, self.grace)
         for name, entry in entries.items():
@@ -185,7 +185,7 @@ class Search:
         self.garbage += [Garbage(key, self._purged[key], Why.PURGED) for key in left]
 
     def _judge_over(self, key: str, tree: LayeredTree, mark: StoredFile) -> None:
-        """Judge the files of a directory that is over, once it has been over for as long as a file has to be old."""
+        """Judge the files of a directory that has been over for the minimum age of a file."""
         own = list(self.files.list(f"{key}/"))
         self._count([file.size for file in own])
         limit = self.now - _milliseconds(self.grace)
@@ -198,7 +198,7 @@ class Search:
             Garbage(file.key, file.size, Why.OVER) for file in sorted(garbage, key=lambda file: _logs_first(file.key))
         ]
         if len(garbage) == len(rest) and mark.mtime < self.now - _milliseconds(SLOT_GRACE):
-            # The mark goes last: without it, what a crash leaves would be a working directory again.
+            # The mark goes last: without it, the remains of a crash would count as a working directory again.
             left = sorted((file for file in own if file.key in marks), key=lambda file: file.key == mark.key)
             self.garbage += [Garbage(file.key, file.size, Why.OVER) for file in left]
 
@@ -218,7 +218,7 @@ def _slots(key: str, tree: LayeredTree) -> Iterator[str]:
 
 
 def _logs_first(key: str) -> tuple[int, int, str]:
-    """Order removals as Spark does: the logs before the state, old entries first. A base goes after all."""
+    """Order removals as Spark does: logs before state, old entries first. A base goes last."""
     place, _, own = checked_by(key).rpartition("/")
     stem = own.partition(".")[0]
     is_log = place.rpartition("/")[2] in (OFFSETS, COMMITS)

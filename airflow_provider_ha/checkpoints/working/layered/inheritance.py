@@ -1,11 +1,11 @@
-"""What a takeover inherits of a fenced query directory: a filtered listing; one log entry is read for it.
+"""Selection of the files that a takeover inherits from a fenced query directory: a filtered listing and one log entry.
 
-Invariant: what the old driver planned or wrote beyond the cut is left out, also what it writes later: entries of the
-logs above L and C, entries of source logs above the offset of L, state above the version that C wrote. State of
-format 1 is loaded by its number alone, so a file that is named here is a file that is read. To name too many older
-files is harmless: Spark removes nothing here. What is known to be needless is left out (``needs_record``).
+Invariant: files that the old driver planned or wrote beyond the cut are omitted, even if written later: log entries
+above L and C, source log entries above the offset of L, state above the version that C wrote. State of format 1 is
+loaded by its number alone, so a named file is a file that Spark reads. Naming too many older files is harmless: Spark
+removes no file here. Files that are known to be unneeded are omitted (``needs_record``).
 
-Files that hold absolute paths are named in no base: they are written again for their new place.
+No base names files with absolute paths: they are rewritten for their new place.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from airflow_provider_ha.checkpoints.working.relocation import checked_by, is_re
 
 
 VERSION_FILE = re.compile(r"([0-9]+)(_[^.]+)?\.(zip|changelog|delta|snapshot)")
-"""Name of a file with one version of a state."""
+"""Name of a file with a single version of a state."""
 _WRITTEN_AT = re.compile(r"([0-9]+)(_.*)?")
 _IN_STATE = 2  # state/<operator>/...
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How much of a query directory is inherited.
+    """The inherited part of a query directory.
 
-    :param planned: L; -1 for nothing.
-    :param committed: C; -1 for nothing.
-    :param logged: Directory of a source's log, as ``sources/0`` -> the highest entry that belongs to the cut.
+    :param planned: L; -1 for no batch.
+    :param committed: C; -1 for no batch.
+    :param logged: Directory of a source's log, as ``sources/0`` -> the highest entry of the cut.
     """
 
     planned: int
@@ -45,7 +45,7 @@ class Cut:
 def cut_of(directory: Tree, planned: int, committed: int) -> Cut:
     """Return the cut of a fenced query directory.
 
-    :raises CheckpointCorruptError: The entry of its last planned batch is damaged or gone.
+    :raises CheckpointCorruptError: The entry of its last planned batch is damaged or missing.
     :raises StorageUnavailableError: It could not be read.
     """
     if planned < 0:
@@ -74,7 +74,7 @@ def belongs(name: str, cut: Cut) -> bool:
 
 
 def is_own(name: str) -> bool:
-    """Whether a file has to be written again for its new place, and is inherited by no base."""
+    """Whether a file must be rewritten for its new place, and is inherited by no base."""
     return is_relocated(checked_by(name))
 
 
@@ -93,5 +93,5 @@ def _in_state(parts: list[str], path: str, committed: int) -> bool:
 
 
 def _number(text: str) -> float:
-    """Return the number of an entry; infinite for what is none, which belongs to no cut."""
+    """Return the number of an entry; infinite for other names, which belong to no cut."""
     return int(text) if text.isascii() and text.isdigit() else float("inf")

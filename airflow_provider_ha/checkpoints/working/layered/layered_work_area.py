@@ -1,10 +1,10 @@
 """A work area on storage without links and renames: S3, HDFS, or a directory.
 
-A new epoch's directory names what it inherits, and owns what it writes. The directory that it was made from stays where
-it is, fenced by a record in the slot that its driver needs next; so a retained cut is that directory and a batch.
+A new epoch's directory names its inherited files, and owns the files it writes. The directory it was made from stays in
+place, fenced by a record in the slot that its driver needs next; so a retained cut is that directory and a batch.
 
-Invariant: a file that Spark wrote is removed by the collector alone, when no base names it. So nothing here removes a
-file of a working directory: ``remove`` only says that it is over.
+Invariant: only the collector removes a file that Spark wrote, when no base names it. ``remove`` therefore removes no
+file of a working directory: it only marks the directory as over.
 """
 
 from __future__ import annotations
@@ -81,18 +81,18 @@ class LayeredWorkArea:
 
     @property
     def place(self) -> str:
-        """URI of the root, as it is configured."""
+        """Configured URI of the root."""
         return self._files.uri
 
     def admit(self, key: str, *, inside: tuple[str, ...], source: str) -> str:
-        """Return a key that was read from a record when it names one directory in *inside*.
+        """Return a key from a record when it names one directory in *inside*.
 
-        :raises RecordCorruptError: The key leads anywhere else.
+        :raises RecordCorruptError: The key leads elsewhere.
         """
         return check_inside(key, inside=inside, source=source)
 
     def touches(self, path: str) -> bool:
-        """Whether *path* lies in the area, or the area in it."""
+        """Whether *path* is inside the area, or the area inside it."""
         if is_local(path) != is_local(self._files.uri):
             return False
         if is_local(path):
@@ -102,21 +102,21 @@ class LayeredWorkArea:
         return there.startswith(here) or here.startswith(there)
 
     def uri(self, key: str) -> str:
-        """Return the place of a directory, as the component's file system is given it."""
+        """Return the URI of a directory for the component's file system."""
         return f"{self._spark_root}/{check_key(key)}"
 
     def capabilities(self) -> Capabilities:
-        """Return what the storage can do, by trying it.
+        """Return the capabilities of the storage, found by trying them.
 
-        :raises ConfigurationError: It removes files by a rule.
-        :raises StorageUnavailableError: It cannot be written, or lets two create one file, with the reason.
+        :raises ConfigurationError: It removes files by a lifecycle rule.
+        :raises StorageUnavailableError: It cannot be written, or lets two processes create one file, with the reason.
         """
         self._files.check_lasting()
         probe_races(self._files, f"probe/{new_id()}")
         return Capabilities(links=False, atomic_rename=False, names_suffice=True)
 
     def require(self) -> None:
-        """Assert that the root answers, and is that of a cluster.
+        """Assert that the root answers and belongs to a cluster.
 
         :raises StorageUnavailableError: It does not, or has no marker.
         """
@@ -124,7 +124,7 @@ class LayeredWorkArea:
         self._require_root()
 
     def read(self, key: str, name: str) -> bytes | None:
-        """Return the bytes of an own file of a directory; ``None`` when it is not there.
+        """Return the bytes of a directory's own file; ``None`` when it is missing.
 
         :raises StorageUnavailableError: It could not be read.
         """
@@ -134,9 +134,9 @@ class LayeredWorkArea:
             return None
 
     def contains(self, key: str) -> bool:
-        """Whether anything of the directory is there, and it is not over.
+        """Whether the directory has any file and is not over.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: The storage could not be read.
         """
         names = self._files.names(f"{check_key(key)}/")
         return bool(names) and REMOVED not in names
@@ -150,7 +150,7 @@ class LayeredWorkArea:
         return [name for name in found if self._files.info(f"{prefix}{name}/{REMOVED}") is None]
 
     def queries(self, key: str) -> Sequence[str]:
-        """Return the names of the queries in a working directory, sorted; nothing below them is listed.
+        """Return the names of the queries in a working directory, sorted, without listing their files.
 
         :raises CheckpointCorruptError: A base is refused.
         :raises StorageUnavailableError: They could not be listed.
@@ -161,7 +161,7 @@ class LayeredWorkArea:
         return [name for name in found if not BEGUN.isdisjoint(self._names(f"{key}/{name}"))]
 
     def log_entries(self, query: str) -> Mapping[str, frozenset[str]]:
-        """Return log -> the names in it, without what the collector knows to be needless.
+        """Return log -> its names, without those that the collector knows to be unneeded.
 
         A base names entries of batches whose tables are gone: only entries that are own files go before their state.
 
@@ -177,14 +177,14 @@ class LayeredWorkArea:
         return found
 
     def tree(self, key: str) -> LayeredTree:
-        """Return a directory, whether it is there or not."""
+        """Return a directory; it need not exist."""
         return LayeredTree(LayeredReader(self._files, self._bases, query_directory_of), f"{check_key(key)}/")
 
     def create(self, key: str) -> LayeredTree:
-        """Make an empty directory.
+        """Create an empty directory.
 
-        :raises ObjectExistsError: It is there, or was.
-        :raises StorageUnavailableError: Whether it was made is not known.
+        :raises ObjectExistsError: It exists, or did.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         self._require_root()
         self._files.create(f"{check_key(key)}/{MARKER}", b"", writer=new_id())
@@ -192,18 +192,19 @@ class LayeredWorkArea:
 
     @paused_gc()
     def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
-        """Make a checkpoint that names the files of another one; return how many.
+        """Create a checkpoint that names the files of another one; return their number.
 
-        After a loss (no batch is named, the planned one is kept) a filtered listing is taken, without what the
-        collector knows to be needless: no file of the state is opened. Else it is the closure of the batch.
+        After a loss (no named batch, the planned one is kept) it is a filtered listing, without files that the
+        collector
+        knows to be unneeded: no state file is opened. Otherwise it is the closure of the batch.
 
-        :raises CheckpointCorruptError: A file of the closure is damaged or gone.
-        :raises CheckpointMissingError: Batch N is not there.
+        :raises CheckpointCorruptError: A file of the closure is damaged or missing.
+        :raises CheckpointMissingError: Batch N does not exist.
         :raises ObjectExistsError: The target exists.
         """
         origin = self.tree(source)
         if working_directory_of(source) is None:
-            return self.bring_in(origin, target, batch=batch)  # a savepoint goes with its files
+            return self.bring_in(origin, target, batch=batch)  # a savepoint is removed with its files
         if job_of(source) != job_of(target):
             return self.bring_in(origin, target, batch=batch)  # its collector does not read bases of this job
         files = origin.entries()
@@ -229,7 +230,7 @@ class LayeredWorkArea:
         return len(chosen)
 
     def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
-        """Make a checkpoint whose files are all its own; raises as :meth:`fork` does."""
+        """Create a checkpoint that owns all its files; raises as :meth:`fork` does."""
         last = progress(source).committed if batch is None else batch
         names = closure(source, last, with_planned=False).files
         self._refuse_existing(target)
@@ -243,13 +244,13 @@ class LayeredWorkArea:
                 self._copy(source, name, f"{target}/{name}")
         return len(names)
 
-    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Tree]) -> Retained:  # noqa: ARG002  # nothing is made
-        """Keep a cut where it is: only the collector removes files, and it knows what is retained.
+    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Tree]) -> Retained:  # noqa: ARG002  # no target is created
+        """Keep a cut in place: only the collector removes files, and it knows the retained cuts.
 
-        The log of a file sink is purged by its query, so its entries are copied beside the queries.
+        The query of a file sink purges the sink's log, so the log's entries are copied next to the queries.
 
-        :raises CheckpointMissingError: A batch of the cut is not there.
-        :raises CheckpointCorruptError: The log of a file sink is not whole.
+        :raises CheckpointMissingError: A batch of the cut is missing.
+        :raises CheckpointCorruptError: The log of a file sink is incomplete.
         """
         tree = self.tree(source)
         for query, batch in cut.items():
@@ -267,11 +268,11 @@ class LayeredWorkArea:
     def fence(self, key: str, *, by: Successor | None = None) -> str:
         """Take the next slot of every query's log, downstream queries first; return the same key.
 
-        Between two of them the old driver may finish batches of the second: it is ahead of nothing that it reads.
+        In between, the old driver may finish batches of an upstream query: that query is ahead of none that it reads.
 
-        :raises CheckpointMissingError: The directory is not there.
+        :raises CheckpointMissingError: The directory does not exist.
         :raises CheckpointCorruptError: A log cannot be fenced.
-        :raises StorageUnavailableError: Whether it is fenced is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         if not self.contains(key):
             self._require_root()
@@ -294,10 +295,10 @@ class LayeredWorkArea:
         return check_key(key)
 
     def remove(self, key: str) -> None:
-        """Say that working directories are over, and remove what lies elsewhere. Repeatable.
+        """Mark working directories as over, and remove other directories. Repeatable.
 
-        :raises ConfigurationError: It is a part of a working directory: another one may name its files.
-        :raises StorageUnavailableError: It could not be removed: the next call goes on.
+        :raises ConfigurationError: The key is a part of a working directory: another one may name its files.
+        :raises StorageUnavailableError: It could not be removed: the next call continues.
         """
         working = working_directory_of(check_key(key))
         if working is not None and working != key:
@@ -315,7 +316,7 @@ class LayeredWorkArea:
             self.roots.require()
 
     def _relocated(self, chosen: Sequence[BaseEntry], origin: Tree, target: str) -> Iterable[BaseEntry]:
-        """Write what holds absolute paths for its new place; return what can be named as it is."""
+        """Rewrite files with absolute paths for their new place; return the files that can be named unchanged."""
         written = set()
         for entry in chosen:
             if self._write_relocated(origin, entry.name, target):
@@ -323,7 +324,7 @@ class LayeredWorkArea:
         return [entry for entry in chosen if checked_by(entry.name) not in written]
 
     def _write_relocated(self, origin: Tree, name: str, target: str) -> bool:
-        """Write a file for its new place when it holds absolute paths; whether it did."""
+        """Rewrite a file for its new place if it has absolute paths; return whether it did."""
         if not is_own(name) or name != checked_by(name):
             return False
         data = relocated(read(origin, name), name, self.uri(target))
@@ -335,8 +336,8 @@ class LayeredWorkArea:
     def _refuse_existing(self, target: str) -> None:
         if self._files.names(f"{check_key(target)}/"):
             raise ObjectExistsError(
-                f"directory {target} exists already in {self.place}",
-                next_step="Each epoch makes a new directory",
+                f"directory {target} already exists in {self.place}",
+                next_step="Each epoch creates a new directory",
             )
 
     def _make_base(self, target: str, base: Base) -> None:
@@ -349,9 +350,9 @@ class LayeredWorkArea:
         return own | {entry.name.partition("/")[0] for entry in (base.entries if base is not None else ())}
 
     def _downstream_first(self, key: str) -> Sequence[str]:
-        """Return the queries of a working directory, the one that was started last at first.
+        """Return the queries of a working directory in reverse start order.
 
-        Also those that its script was about to start: nothing of such a one may appear once its successor reads.
+        Includes queries that its script was about to start: such a query may write no file once its successor reads.
         """
         data = self.read(key, STARTED)
         started = StartedQueries.from_bytes(data, source=f"{key}/{STARTED}") if data is not None else None

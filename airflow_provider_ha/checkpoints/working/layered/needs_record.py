@@ -1,10 +1,10 @@
-"""``_ha_needs``: what the collector has found a query directory to need, for the next takeover of it.
+"""``_ha_needs``: the collector's finding about the needs of a query directory, for its next takeover.
 
-A takeover reads no state, so it can name all files that there are, and its base would grow from one takeover to the
-next. What nothing needs once, nothing needs later: later batches are made of the last ones, and of nothing older.
+A takeover reads no state, so it could name all existing files, and bases would grow from takeover to takeover. A file
+that is unneeded once stays unneeded: later batches build on the last ones only.
 
-Invariant: a file that is left out of a base is one that the collector would remove, were it a file of the directory.
-A record that is absent, or is not what was written, leaves out nothing.
+Invariant: a file omitted from a base is a file that the collector would remove if the directory owned it. A missing or
+damaged record omits no file.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 
 class NeedsRecord(Record):
-    """What a query directory needed when the collector looked at it.
+    """Needs of a query directory at the collector's last visit.
 
     :param first: Lowest of the last batches.
-    :param tables_before: Milliseconds since 1970: nothing is known of tables that are not older.
-    :param names: What the last batches and the retained ones need, sorted, relative to the query directory.
-    :param logged: Directory of a source's log -> the highest entry of it that is needed.
+    :param tables_before: Milliseconds since 1970: younger tables were not judged.
+    :param names: Files of the last and the retained batches, sorted, relative to the query directory.
+    :param logged: Directory of a source's log -> its highest needed entry.
     """
 
     kind: ClassVar[str] = "needs"
@@ -44,9 +44,9 @@ class NeedsRecord(Record):
 
 @dataclass(frozen=True, slots=True)
 class KnownNeeds:
-    """What is known of a query directory.
+    """Known needs of a query directory.
 
-    :param needs: Complete when they were looked at.
+    :param needs: Complete at the last visit.
     :param tables_before: As in the record.
     """
 
@@ -55,15 +55,15 @@ class KnownNeeds:
 
     @classmethod
     def of(cls, needs: Needs, *, now: int, grace: timedelta) -> KnownNeeds:
-        """Return what complete needs say.
+        """Return the known needs from complete needs.
 
         :param now: The storage's time, in milliseconds since 1970.
-        :param grace: How old a table has to be: a task may have uploaded a younger one that no batch names yet.
+        :param grace: Minimum age of a judged table: a task may have uploaded a younger one that no batch names yet.
         """
         return cls(needs, needs.judged_before(now, grace))
 
     def needless(self, entry: BaseEntry) -> bool:
-        """Whether a file is needed by no batch that is there or is to come. Pure.
+        """Whether no existing or future batch needs a file. Pure.
 
         :param entry: Its name is relative to the query directory.
         """
@@ -81,7 +81,7 @@ class KnownNeeds:
 
 
 def read_needs(files: FileStore, directory: str) -> KnownNeeds | None:
-    """Return what is known of a query directory; ``None`` for nothing.
+    """Return the known needs of a query directory; ``None`` if unknown.
 
     :param directory: Its key.
     :raises StorageUnavailableError: It could not be read.

@@ -1,10 +1,10 @@
-"""What Spark would have purged in a query directory: there its deletes are left to the collector.
+"""Files that Spark would have purged in a query directory whose deletes are left to the collector.
 
-Invariant: the closures of the last batches and of every retained cut are computed, and what is in one of them stays.
-Nothing is judged that was written less than a grace before the last commit, or after it: a task may have uploaded
-tables that no committed version names yet, and it may go on for as long as its batch does.
+Invariant: the closures of the last batches and of every retained cut are computed, and their files stay. Files written
+less than a grace period before the last commit, or after it, are not judged: a task may have uploaded tables that no
+committed version names yet, and it may run as long as its batch.
 
-Names that are none of Spark's logs and state versions are never judged.
+Names other than Spark's logs and state versions are never judged.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _NONE = -1
 
 @dataclass(slots=True)
 class Needs:
-    """What a query directory needs of its files, own and inherited.
+    """Files that a query directory needs, own and inherited.
 
-    :ivar first: Lowest of the last batches; -1 while nothing is committed: then everything is needed.
-    :ivar committed_at: When the last batch was committed, in milliseconds since 1970; 0 while none is.
+    :ivar first: Lowest of the last batches; -1 without a commit: then every file is needed.
+    :ivar committed_at: Time of the last commit, in milliseconds since 1970; 0 without a commit.
     :ivar names: Files of all closures, relative to the query directory.
-    :ivar logged: Directory of a source's log -> the highest entry of it that is in a closure.
+    :ivar logged: Directory of a source's log -> its highest entry in a closure.
     """
 
     first: int = _NONE
@@ -44,7 +44,7 @@ class Needs:
     logged: dict[str, int] = field(default_factory=dict)
 
     def add(self, names: Collection[str]) -> None:
-        """Add the files of one closure."""
+        """Add the files of a closure."""
         self.names.update(names)
         for name in names:
             place, _, entry = name.rpartition("/")
@@ -52,15 +52,15 @@ class Needs:
                 self.logged[place] = max(number, self.logged.get(place, _NONE))
 
     def judged_before(self, now: int, grace: timedelta) -> int:
-        """Return how old a file has to be, in milliseconds since 1970, for a task not to have uploaded it just now.
+        """Return the time in milliseconds since 1970 before which a file cannot be a recent upload of a running task.
 
         :param now: The storage's time, in milliseconds since 1970.
-        :param grace: Longer than any upload, and than a task is frozen between two of them.
+        :param grace: Longer than any upload, and than a task freezes between two uploads.
         """
         return min(now, self.committed_at) - grace // timedelta(milliseconds=1)
 
     def would_purge(self, name: str) -> bool:
-        """Whether Spark would have removed a file by now. Pure.
+        """Whether Spark would have removed a file. Pure.
 
         :param name: Relative to the query directory.
         """
@@ -71,7 +71,7 @@ class Needs:
         place, _, own = file.rpartition("/")
         if log in (OFFSETS, COMMITS):
             number = _number(rest)
-            # A later one may be the record of a takeover.
+            # A later entry may be the record of a takeover.
             return number is not None and number < self.first
         if log == SOURCES:
             number = _number(own)
@@ -83,23 +83,23 @@ class Needs:
 
 
 def is_table(name: str) -> bool:
-    """Whether a file is a table of RocksDB, or a log of it: found by its name in a version, and never by listing.
+    """Whether a file is a RocksDB table or log: found by its name in a version, never by listing.
 
-    :param name: Relative to the query directory, or to one above.
+    :param name: Relative to the query directory or a parent of it.
     """
     return checked_by(name).rpartition("/")[0].rpartition("/")[2] in _TABLES
 
 
 def needs_of(directory: LayeredTree, cuts: Collection[int], *, kept: int = KEPT_BATCHES) -> Iterator[Needs]:
-    """Yield what a query directory needs, after each closure that was added to it; it is complete after the last.
+    """Yield the needs of a query directory after each added closure; complete after the last one.
 
-    Nothing is yielded while no batch is committed: then everything is needed.
+    Without a committed batch it yields none: then every file is needed.
 
-    :param directory: The query directory, listed now.
+    :param directory: The query directory, freshly listed.
     :param cuts: Batches at which it is retained.
-    :param kept: How many of the last batches are needed beside the last one.
-    :raises CheckpointCorruptError: A closure is not whole: what it needs is not known.
-    :raises CheckpointMissingError: A batch is gone.
+    :param kept: Number of needed batches in addition to the last one.
+    :raises CheckpointCorruptError: A closure is incomplete: its needs are unknown.
+    :raises CheckpointMissingError: A batch is missing.
     :raises StorageUnavailableError: A file could not be read.
     """
     needs, committed = Needs(), batches(directory, COMMITS)
@@ -107,7 +107,7 @@ def needs_of(directory: LayeredTree, cuts: Collection[int], *, kept: int = KEPT_
         return
     lowest = max(committed[-1] - kept, 0)
     if not directory.names(STATE):
-        lowest = min([lowest, *cuts])  # logs with a gap would look like those of asynchronous progress
+        lowest = min([lowest, *cuts])  # logs with a gap would look like asynchronous progress tracking
     last = [batch for batch in committed if batch >= lowest]
     needs.first = last[0]
     needs.committed_at = directory.entries()[f"{COMMITS}/{committed[-1]}"].mtime

@@ -1,10 +1,11 @@
-"""The fence of a query directory without renames: its new owner takes the entry that the old driver needs next.
+"""Fence of a query directory without renames: the new owner takes the entry that the old driver needs next.
 
-Invariant: an entry of a log is made once. Where L is committed the old driver has to plan L + 1, else it has to commit
-L: who takes that entry first decides whether the old driver goes on. When it was faster, it is looked at again. With
-the record in the slot, nothing can follow in this directory, whenever a frozen process wakes up.
+Invariant: a log entry is created once. If L is committed the old driver must plan L + 1, otherwise it must commit L:
+whichever process creates that entry first decides whether the old driver continues. If the old driver was faster, the
+next entry is tried. With the record in the slot, no entry can follow in this directory, even when a frozen process
+wakes up.
 
-Logs in which more than one batch is planned and not committed have no such entry: they are refused.
+Logs with more than one planned but uncommitted batch have no such entry: they are refused.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ ATTEMPTS = 100  # each lost one means that the old driver finished half a batch
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The outcome of a fence.
+    """Outcome of a fence.
 
-    :param at: Where the query stands from now on.
-    :param entry: Name of the entry that holds the record.
-    :param attempts: How often the old driver was faster, and one.
+    :param at: Final progress of the query.
+    :param entry: Name of the entry with the record.
+    :param attempts: Number of attempts: the old driver won all but the last.
     """
 
     at: Progress
@@ -38,9 +39,9 @@ class Slot:
 
 
 def next_entry(at: Progress) -> str:
-    """Return the entry that a query which stands at *at* needs next. Pure.
+    """Return the entry that a query with progress *at* needs next. Pure.
 
-    :raises CheckpointCorruptError: There is no single one.
+    :raises CheckpointCorruptError: There is no single next entry.
     """
     if at.planned == at.committed:  # guard: slots-behind-a-planned-batch
         return f"{OFFSETS}/{at.planned + 1}"
@@ -60,10 +61,10 @@ def occupy(files: FileStore, key: str, directory: Tree, record: FenceRecord) -> 
 
     :param files: Holds it.
     :param key: Key of the query directory.
-    :param directory: The same, to be read.
-    :param record: Goes into the slot.
+    :param directory: The same directory, for reads.
+    :param record: Content of the slot.
     :raises CheckpointCorruptError: Its log cannot be fenced.
-    :raises StorageUnavailableError: Whether it is fenced is not known.
+    :raises StorageUnavailableError: The outcome is unknown.
     """
     for attempt in range(1, ATTEMPTS + 1):
         at, taken = look(directory)
@@ -74,7 +75,7 @@ def occupy(files: FileStore, key: str, directory: Tree, record: FenceRecord) -> 
         try:
             files.create(f"{key}/{entry}", record.to_bytes(), writer=writer)
         except ObjectExistsError:
-            log.info("%s of %s was written by its driver before the fence; it is looked at again", entry, directory)
+            log.info("the driver wrote %s of %s before the fence; trying the next entry", entry, directory)
             continue
         after, taken = look(directory)
         if taken is not None and after == at:
@@ -86,14 +87,14 @@ def occupy(files: FileStore, key: str, directory: Tree, record: FenceRecord) -> 
 
 
 def look(directory: Tree) -> tuple[Progress, str | None]:
-    """Return where a query stands, and the entry that holds the record of a fence; ``None`` when there is none.
+    """Return the progress of a query, and the entry with the record of a fence; ``None`` without one.
 
-    The record is looked for after the progress was: what stands between the two is met again.
+    The record is read after the progress, so an entry written in between is seen.
     """
     fresh = directory.fresh()
     at = progress(fresh)
     for log_of, entry in ((OFFSETS, at.planned + 1), (COMMITS, at.planned)):
-        # The log alone is listed: beside it lie the files of the state, thousands of them.
+        # Only the log is listed: the directory also has the state files, by the thousands.
         if fence_at((fresh / log_of).fresh(), str(entry)) is not None:
             return at, f"{log_of}/{entry}"
     return at, None

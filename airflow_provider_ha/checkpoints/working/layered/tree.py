@@ -1,7 +1,7 @@
-"""A working directory as it is read: own files first, then the names of the base of each query.
+"""Read view of a working directory: own files first, then the names in the base of each query.
 
-Invariant: a file that may have been replaced under its name is compared with what the base says of it before a byte of
-it is believed. What is written goes to the own directory, and into no other.
+Invariant: a file that may have been replaced under its name is compared with its base entry before any byte counts.
+Writes go to the own directory only.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from airflow_provider_ha.storage.reading import Listed
 
 
 MARKER = "_ha_directory"
-"""An empty directory is one that holds this file."""
+"""Marks an empty directory."""
 REMOVED = "_ha_removed"
-"""A directory with this file is gone for its readers; its files go when no base names them."""
+"""Marks a directory as removed for its readers; its files go when no base names them."""
 NEEDS = "_ha_needs"
-"""What the collector has found a query directory to need (``needs_record``)."""
+"""The collector's finding about the needs of a query directory (``needs_record``)."""
 OURS = frozenset({FILE, MARKER, REMOVED, NEEDS})
 
 
 class Bases:
-    """Reads bases, each once: they never change. Safe in several threads.
+    """Reader of bases, each read once: they never change. Thread-safe.
 
-    A base is written before any other file of its directory, so one that has files and no base never gets one.
+    A base is written before any other file of its directory, so a directory with files but without a base never gets
+    one.
     """
 
     def __init__(self, files: FileStore) -> None:
@@ -43,7 +44,7 @@ class Bases:
     def of(self, directory: str, *, begun: bool = False) -> Base | None:
         """Return the base of a query directory; ``None`` when it has none.
 
-        :param begun: Whether another file of it was seen before this call; else it may get a base later.
+        :param begun: Whether another of its files was seen before this call; otherwise it may still get a base.
         :raises CheckpointCorruptError: It is refused.
         :raises StorageUnavailableError: It could not be read.
         """
@@ -62,11 +63,11 @@ class Bases:
 
 
 class LayeredReader:
-    """An :class:`~airflow_provider_ha.storage.reading.ObjectReader` of the files of one directory, own and inherited.
+    """An :class:`~airflow_provider_ha.storage.reading.ObjectReader` of the own and inherited files of a directory.
 
-    :param files: Holds all of them.
+    :param files: Holds all files.
     :param bases: Reads the bases.
-    :param query_of: Returns the query directory that a key lies in, or is; ``None`` when it lies above them.
+    :param query_of: Returns the query directory that contains, or is, a key; ``None`` for a key above them.
     """
 
     def __init__(self, files: FileStore, bases: Bases, query_of: Callable[[str], str | None]) -> None:
@@ -83,7 +84,7 @@ class LayeredReader:
         return self.files.uri
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        """Yield every file below *prefix*, own ones first.
+        """Yield every file below *prefix*, own files first.
 
         :raises CheckpointCorruptError: A base is refused.
         :raises StorageUnavailableError: The listing could not be completed.
@@ -115,8 +116,8 @@ class LayeredReader:
     def read(self, key: str) -> bytes:
         """Return the bytes of a file.
 
-        :raises ObjectMissingError: It is not there.
-        :raises CheckpointCorruptError: It is another one than the base names.
+        :raises ObjectMissingError: It does not exist.
+        :raises CheckpointCorruptError: It differs from its base entry.
         :raises StorageUnavailableError: It could not be read.
         """
         entry = self._inherited.get(key)
@@ -128,8 +129,8 @@ class LayeredReader:
     def read_range(self, item: Listed, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset* of a file as it was when it was listed; fewer at its end.
 
-        :raises ObjectMissingError: It is not there.
-        :raises CheckpointCorruptError: It is another one than the base names.
+        :raises ObjectMissingError: It does not exist.
+        :raises CheckpointCorruptError: It differs from its base entry.
         :raises StorageUnavailableError: It could not be read, or was replaced since.
         """
         entry = self._inherited.get(item.key)
@@ -137,15 +138,15 @@ class LayeredReader:
         return self.files.read_range(file, offset, length)
 
     def lists(self, key: str) -> bool:
-        """Whether a file of ours, which no listing shows, was there at the last listing."""
+        """Whether an internal file, hidden from listings, existed at the last listing."""
         return key in self._ours
 
     def entry(self, key: str) -> BaseEntry | None:
-        """Return what the base says of a listed file; ``None`` for an own one."""
+        """Return the base entry of a listed file; ``None`` for an own file."""
         return self._inherited.get(key)
 
     def identity(self, key: str) -> Hashable:
-        """Return where a listed file lies, and its size, time and etag: a file that was replaced has another one."""
+        """Return place, size, time and etag of a listed file: a replaced file has another identity."""
         entry = self._inherited.get(key)
         if entry is not None:
             return self.uri, entry.place, entry.length, entry.mtime, entry.etag
@@ -153,13 +154,13 @@ class LayeredReader:
         return self.uri, own.key, own.size, own.mtime, own.etag
 
     def entries(self, prefix: str) -> dict[str, BaseEntry]:
-        """Return path relative to *prefix* -> what a base says of every file of the last listing."""
+        """Return path relative to *prefix* -> base entry for all files of the last listing."""
         own = (BaseEntry(key, key, file.size, file.mtime, file.etag) for key, file in self._own.items())
         known = {**self._inherited, **{entry.name: entry for entry in own}}
         return {key.removeprefix(prefix): replace(entry, name=key.removeprefix(prefix)) for key, entry in known.items()}
 
     def _check(self, entry: BaseEntry) -> StoredFile:
-        """Return the file of an entry as it is now, when it is the one that the base names."""
+        """Return the current file of an entry if it still matches the entry."""
         found = self.files.info(entry.place)
         if found is None:
             raise ObjectMissingError(f"file {entry.place!r} is not in {self.uri}")
@@ -168,7 +169,7 @@ class LayeredReader:
         if entry.replaceable and (found.size != entry.length or changed):
             raise CheckpointCorruptError(
                 entry.name,
-                f"{entry.place} is not the file that the base names: it has {found.size} bytes instead of "
+                f"{entry.place} differs from its base entry: it has {found.size} bytes instead of "
                 f"{entry.length}, or was written again",
                 next_step="Restore the job from its latest checkpoint",
             )
@@ -178,10 +179,10 @@ class LayeredReader:
 class LayeredTree(ObjectTree):
     """A :class:`~airflow_provider_ha.checkpoints.trees.tree.WritableTree` of own and inherited files.
 
-    Names are those of one listing, made when the first of them is needed; what is written here is in it.
+    Names come from one listing, made on first use and updated by writes through this tree.
 
-    :param reader: Reads the files; no other tree uses it.
-    :param prefix: Of their keys; it ends with a slash.
+    :param reader: Reads the files; used by no other tree.
+    :param prefix: Of their keys; ends with a slash.
     """
 
     def __init__(self, reader: LayeredReader, prefix: str) -> None:
@@ -190,7 +191,7 @@ class LayeredTree(ObjectTree):
         self._prefix = prefix
 
     def __truediv__(self, place: str) -> LayeredTree:
-        """Return a directory below this one, of the same listing."""
+        """Return a directory below this one, from the same listing."""
         below = LayeredTree.__new__(LayeredTree)
         below._listing, below._place = self._listing, self._path(place)
         below._reader, below._prefix = self._reader, self._prefix
@@ -198,13 +199,13 @@ class LayeredTree(ObjectTree):
 
     @property
     def may_be_fenced(self) -> bool:
-        """Whether a log may end with the record of a takeover: it is what fences where there is no rename."""
+        """Whether a log may end with the record of a takeover, the fence of storage without renames."""
         return True
 
     @property
     def has_needs(self) -> bool:
-        """Whether the collector has noted what this query directory needs (``needs_record``)."""
-        self.names()  # lists it when that was not done yet
+        """Whether the collector has recorded the needs of this query directory (``needs_record``)."""
+        self.names()  # lists it unless done before
         return self._reader.lists(f"{self._prefix}{self._path(NEEDS)}")
 
     def fresh(self) -> LayeredTree:
@@ -214,17 +215,17 @@ class LayeredTree(ObjectTree):
         return LayeredTree(again, self._prefix + place)
 
     def identity(self, name: str) -> Hashable | None:
-        """Return what is equal for one stored file in every directory that owns or inherits it.
+        """Return a value that is equal for one stored file in every directory that owns or inherits it.
 
-        :raises FileGoneError: It is not there.
+        :raises FileGoneError: It does not exist.
         :raises UnreadableError: It could not be listed.
         """
         return self._reader.identity(self.listed(name).key)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write an own file durably, replacing one that exists; an inherited one of this name is hidden by it.
+        """Write an own file durably and replace an existing one; it hides an inherited file of this name.
 
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         path = self._path(check_name(name))
         self._reader.files.write(f"{self._prefix}{path}", data)
@@ -240,29 +241,29 @@ class LayeredTree(ObjectTree):
         self._listing.forget()
 
     def upload(self, name: str, source: Path) -> None:
-        """Write an own file from one of this host; otherwise as :meth:`write`."""
+        """Write an own file from a local one; otherwise as :meth:`write`."""
         path = self._path(check_name(name))
         self._reader.files.upload(f"{self._prefix}{path}", source)
         self._listing.forget()
 
     def remove(self, name: str) -> None:
-        """Remove an own file; of no effect when it is not there.
+        """Remove an own file; no effect when it is missing.
 
-        :raises StorageUnavailableError: Whether it was removed is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         path = self._path(check_name(name))
         self._reader.files.delete(f"{self._prefix}{path}")
         self._listing.forget()
 
     def entries(self) -> dict[str, BaseEntry]:
-        """Return name -> what a base would say of each file below it, own or inherited.
+        """Return name -> base entry for all files below it, own or inherited.
 
         :raises CheckpointCorruptError: A base is refused.
         :raises UnreadableError: It could not be listed.
         """
-        self.names()  # lists it when that was not done yet
+        self.names()  # lists it unless done before
         return self._reader.entries(f"{self._prefix}{self._place}/" if self._place else self._prefix)
 
     def place_of(self, name: str) -> BaseEntry | None:
-        """Return what the base says of a file; ``None`` for an own one. The listing has to have been made."""
+        """Return the base entry of a file; ``None`` for an own file. Requires an earlier listing."""
         return self._reader.entry(f"{self._prefix}{self._path(name)}")
