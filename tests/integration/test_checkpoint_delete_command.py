@@ -96,8 +96,8 @@ def begun_from(job: Job) -> str:
 
 
 REFUSED: list[tuple[Callable[[Job], str], str]] = [
-    (newest, "is the newest one, from which the job would go on"),
-    (proven, "is the newest one that is proven"),
+    (newest, "is the newest one, from which the job would continue"),
+    (proven, "is the newest proven one"),
     (read, "is being read by a drill"),
     (begun_from, "begins from checkpoint 1"),
     (lambda _: "7", "it has 3, 2, 1"),
@@ -150,7 +150,7 @@ def test_without_a_terminal_it_asks_for_yes(spark_ha: Any, flights: Job) -> None
 
 
 def test_what_was_proven_and_is_gone_since_keeps_the_checkpoint(flights: Job) -> None:
-    with leading(flights) as led, pytest.raises(JobStateError, match="were changed at this moment"):
+    with leading(flights) as led, pytest.raises(JobStateError, match="were changed concurrently"):
         led.checkpoints.dispose(led.leadership, 1, proven="checkpoint-9")
 
     assert (pointers(flights), pins(flights)) == ([1, 2, 3], [1, 2, 3])
@@ -169,7 +169,7 @@ def test_a_run_that_is_made_at_the_last_moment_keeps_the_checkpoint(
 
     code, _, err = spark_ha(*COMMAND, "1", "--yes")
 
-    assert (code, "were changed at this moment" in err) == (NO, True)
+    assert (code, "were changed concurrently" in err) == (NO, True)
     assert (pointers(flights), pins(flights)) == ([1, 2, 3], [1, 2, 3])
 
 

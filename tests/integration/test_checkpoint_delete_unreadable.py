@@ -168,7 +168,7 @@ def of_a_newer_release(job: Job) -> str:
 
 
 REFUSED: list[tuple[Callable[[Job], str], str]] = [
-    (newest, "is the newest one, from which the job would go on"),
+    (newest, "is the newest one, from which the job would continue"),
     (read, "is being read by a drill"),
     (begun_from, "begins from checkpoint 2"),
     (unproven, "none of 3 candidate(s)"),
@@ -205,7 +205,7 @@ def test_other_bytes_than_those_that_were_seen_stay(
 
     code, _, err = spark_ha(*COMMAND, "2", "--yes")
 
-    assert (code, "is not the one that was seen" in err) == (NO, True)
+    assert (code, "has changed since it was read" in err) == (NO, True)
     assert (pointers(flights), pointer_bytes(flights, 2), kept(flights)) == ([1, 2, 3], b"other garbage", [])
 
 
@@ -223,7 +223,7 @@ def test_a_pointer_that_changes_under_the_removal_stays(flights: Job, monkeypatc
 
     monkeypatch.setattr(CheckpointStore, "latest_number", changed)
 
-    with leading(flights) as led, pytest.raises(JobStateError, match="were changed at this moment"):
+    with leading(flights) as led, pytest.raises(JobStateError, match="were changed concurrently"):
         led.checkpoints.dispose(led.leadership, 2, proven="checkpoint-3", unreadable=seen)
 
     assert pointer_bytes(flights, 2) == b"other garbage"

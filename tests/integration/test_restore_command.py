@@ -93,7 +93,7 @@ def test_what_is_refused_says_why_and_changes_nothing(spark_ha: Any, copy: JobCo
     [
         ("before 2013-01-01T00:00Z", 1, "has no checkpoint and no savepoint from before 2013-01-01"),
         ("checkpoint-7", 1, "has no checkpoint 7"),
-        ("yesterday", 64, "'yesterday' names no checkpoint and no savepoint"),
+        ("yesterday", 64, "'yesterday' names neither a checkpoint nor a savepoint"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(spark_ha: Any, start_from: str, code: int, reason: str) -> None:

@@ -159,7 +159,7 @@ def test_a_restore_names_the_query_that_would_begin_from_nothing(
 
     assert code == 1
     said = " ".join(shown.split())
-    assert "LOSS_POSSIBLE: late: the cut does not hold it, so it begins from nothing" in said
+    assert "LOSS_POSSIBLE: late: the cut does not have it, so it begins anew" in said
 
 
 def test_a_query_without_a_batch_loses_nothing_by_a_restore(spark_ha: Any, copy: JobContext, tmp_path: Path) -> None:
@@ -170,4 +170,4 @@ def test_a_query_without_a_batch_loses_nothing_by_a_restore(spark_ha: Any, copy:
 
     _, shown, _ = spark_ha("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}")
 
-    assert "late: the cut does not hold it" not in " ".join(shown.split())
+    assert "late: the cut does not have it" not in " ".join(shown.split())

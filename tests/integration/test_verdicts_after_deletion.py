@@ -207,7 +207,7 @@ def test_a_plan_names_the_run_that_did_not_go_on_from_its_cut(spark_ha: Any, cop
 
     [reason] = planned(spark_ha)["reasons"]
 
-    assert f"run 2 did not go on from this cut: its batches up to {BATCH}" in reason
+    assert f"run 2 did not continue from this cut: its batches up to {BATCH}" in reason
 
 
 def test_a_deletion_notes_which_run_did_not_go_on_from_a_kept_savepoint(
@@ -215,7 +215,7 @@ def test_a_deletion_notes_which_run_did_not_go_on_from_a_kept_savepoint(
 ) -> None:
     deleted(spark_ha, copy, tmp_path, run_that_began_anew)
 
-    assert f"run 2 did not go on from this cut: its batches up to {BATCH}" in str(planned(spark_ha)["reasons"])
+    assert f"run 2 did not continue from this cut: its batches up to {BATCH}" in str(planned(spark_ha)["reasons"])
 
 
 def test_a_submit_does_not_go_back_behind_a_run_that_began_anew(copy: JobContext, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_submit_does_not_go_back_behind_a_run_that_began_anew(copy: JobContext
     run_that_began_anew(whole_job(copy, script, stopped=True))
     request = replace(helpers.request(script), job_id=copy.job_id, start_from=f"savepoint-{SAVEPOINT}")
 
-    with pytest.raises(RestoreRefusedError, match="run 2 did not go on from this cut"):
+    with pytest.raises(RestoreRefusedError, match="run 2 did not continue from this cut"):
         submit_job(copy, request)
 
 

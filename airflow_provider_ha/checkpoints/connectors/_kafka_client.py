@@ -108,7 +108,7 @@ def _offsets(client: Any, topics: Collection[str], timeout: float) -> dict[Parti
 def _unanswered(servers: str, topics: Collection[str], reason: str) -> RestoreUnknownError:
     return RestoreUnknownError(
         f"Kafka at {servers} did not return the offsets of {', '.join(sorted(topics))}: {reason}",
-        next_step="See that it is up, reachable from here, and that this client may describe the topics",
+        next_step="Check that it is up, reachable from here, and that this client may describe the topics",
     )
 
 

@@ -1,4 +1,4 @@
-"""Sources that count: rate generates the same rows again; sockets and the driver's memory cannot."""
+"""Sources with counters as offsets: rate generates the same rows again; sockets and the driver's memory cannot."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from airflow_provider_ha.checkpoints.model import SourceInput, Verdict
 
 
 class CountedSource(SourceType):
-    """Seconds, or rows."""
+    """A source whose offset is a number of seconds or rows."""
 
     label = "`rate`, sockets, memory"
     asked = "when it began, as the checkpoint has it: `rate` makes the same rows again"
     silence = "`LOSS_POSSIBLE`: what keeps no such note has its rows in memory only"
 
     def takes(self, reading: Reading) -> bool:
-        """A number; without the first offsets it could be any source's."""
+        """Match a number, with the first offsets; without these it could be any source's."""
         return reading.end is not None and reading.end.isdecimal() and reading.facts.initial is not None
 
     def input(self, reading: Reading) -> SourceInput:
         """Return how far it has counted since the cut."""
         start = int(reading.before) if reading.before is not None and reading.before.isdecimal() else 0
         amount = max(0, int(reading.end or 0) - start) if reading.is_replayed else 0
-        # A generator notes when it began, and makes the same rows again. What keeps no such note has only memory.
+        # A generator notes its start, and generates the same rows again. A source without such a note has only memory.
         if reading.name in (reading.facts.initial or {}):
             return SourceInput(source=reading.name, unit="seconds", amount=amount, gone=0)
         return SourceInput(source=reading.name, unit="rows", amount=amount, gone=amount)

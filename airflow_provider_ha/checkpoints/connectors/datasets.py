@@ -1,6 +1,6 @@
 """Inputs and outputs of a query, as OpenLineage names datasets (https://openlineage.io/docs/spec/naming).
 
-Only recorded facts are used: a name that would have to be guessed is left out. Names never contain credentials.
+Only recorded facts are used: a name that would be a guess is omitted. Names never contain credentials.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KAFKA_PORT = 9092
 class DatasetName:
     """The name of a dataset.
 
-    :param namespace: Where it is: ``kafka://broker:9092``, ``s3://bucket``, ``file``.
+    :param namespace: Its system: ``kafka://broker:9092``, ``s3://bucket``, ``file``.
     :param name: Its name there: a topic, a key, an absolute path.
     """
 
@@ -33,9 +33,9 @@ class DatasetName:
 
 
 def read_by(entries: Iterable[BatchEntry], brokers: str | None) -> tuple[DatasetName, ...]:
-    """Return what some recorded batches have read: topics, and directories of files. Pure.
+    """Return the inputs of recorded batches: topics, and directories of files. Pure.
 
-    :param brokers: ``host:port,host:port`` of the query; without it, topics have no namespace and are left out.
+    :param brokers: ``host:port,host:port`` of the query; without it, topics have no namespace and are omitted.
     """
     known = list(entries)
     topics = kafka_topics(known, {})
@@ -45,14 +45,14 @@ def read_by(entries: Iterable[BatchEntry], brokers: str | None) -> tuple[Dataset
 
 
 def written_by(sink: QuerySink) -> tuple[DatasetName, ...]:
-    """Return where a recorded sink writes: the directory of a file sink or of a table. Pure."""
+    """Return the output of a recorded sink: the directory of a file sink or of a table. Pure."""
     place = sink.table or sink.path
     name = place_name(place) if place else None
     return () if name is None else (name,)
 
 
 def topic_name(brokers: str, topic: str) -> DatasetName:
-    """Return the name of a topic; OpenLineage takes the first of the brokers. Pure."""
+    """Return the name of a topic; OpenLineage uses the first broker. Pure."""
     first = brokers.partition(",")[0].strip().rpartition("@")[2]
     host, _, port = first.rpartition("://")[2].partition(":")
     return DatasetName(f"kafka://{host}:{port or _KAFKA_PORT}", topic)
@@ -68,7 +68,7 @@ def place_name(place: str) -> DatasetName | None:
     if parts.scheme in LOCAL:
         path = unquote(parts.path) if parts.scheme else place
         return DatasetName("file", path) if path.startswith("/") else None
-    said, _, path = place.partition("://")[2].partition("/")  # Hadoop takes "?" and "#" as parts of a name
+    said, _, path = place.partition("://")[2].partition("/")  # Hadoop treats "?" and "#" as parts of a name
     authority = said.rpartition("@")[2]
     if parts.scheme in SCHEMES:
         return DatasetName(f"s3://{authority}", path.strip("/") or "/")
@@ -90,7 +90,7 @@ def _files(entries: Iterable[BatchEntry]) -> Iterator[str]:
 
 
 def _directory(path: str) -> str:
-    """Return the directory that a file was found in, above the directories of partitions (``day=1``)."""
+    """Return the directory of a file, above partition directories (``day=1``)."""
     directory = posixpath.dirname(path if urlsplit(path).scheme in LOCAL else unquote(path))
     while "=" in posixpath.basename(directory):
         directory = posixpath.dirname(directory)

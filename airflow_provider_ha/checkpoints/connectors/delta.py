@@ -54,7 +54,7 @@ class DeltaSink(SinkType):
     table = "Delta table"
 
     def takes(self, source: str) -> bool:
-        """The format, in any case."""
+        """Match the format, in any case."""
         return source.lower() == DELTA
 
     def sink(self, source: str, path: str | None) -> QuerySink:
@@ -66,12 +66,12 @@ class DeltaSink(SinkType):
         return place_of(options)
 
     def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:
-        """Refuse a table on S3 whose commits a driver that was taken for dead could write over."""
+        """Refuse a table on S3 whose commits a driver taken for dead could overwrite."""
         store = unfenced_on_s3(path, conf)
         if store is not None:  # guard: delta-on-s3-without-a-fence
             reason = (
                 f"writes to the Delta table {path} with {store}, which keeps apart the writers of one JVM only: a "
-                "driver that was taken for dead would write over commits of its successor, and their rows be lost"
+                "driver that was taken for dead would overwrite commits of its successor, and their rows would be lost"
             )
             return reason, _FENCED_STORE
         return None
@@ -80,13 +80,13 @@ class DeltaSink(SinkType):
         """Return the log of the table."""
         return DeltaLog(sink.table, reach) if sink.table is not None else None
 
-    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # the same for all tables
         """Return that the table skips batches it has."""
         return SKIPS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Judge by the highest batch of the table: it skips every batch that is not above it."""
-        if case.top is not None and case.is_known:  # what is not known is a separate finding
+        """Judge by the highest batch of the table: it skips every batch up to that one."""
+        if case.top is not None and case.is_known:  # an unknown batch is a separate finding
             judge_table(sink, case, case.top, findings)
         return {}
 
@@ -95,7 +95,7 @@ class DeltaLog:
     """The log of a table.
 
     :param table: Directory of the table: a path, or a URI.
-    :param reach: How its file system is reached; as the environment says by default.
+    :param reach: Access to its file system; by default from the environment.
     """
 
     def __init__(self, table: Path | str, reach: Reach | None = None) -> None:
@@ -103,9 +103,9 @@ class DeltaLog:
         self._reach = reach or Reach()
 
     def exists(self) -> bool:
-        """Return whether there is a table: a directory with a commit or a checkpoint in its log.
+        """Return whether the table exists: a directory with a commit or a checkpoint in its log.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: It could not be read.
         """
         return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names(self._log()))
 
@@ -124,7 +124,7 @@ class DeltaLog:
         return -1 if found is None else found
 
     def table_id(self) -> str:
-        """Return the id of the table; raises as :meth:`last_batch` does, also where the log says none."""
+        """Return the id of the table; raises as :meth:`last_batch` does, also for a log without an id."""
 
         def named(action: Mapping[str, Any]) -> str | None:
             metadata = action.get("metaData")
@@ -132,7 +132,7 @@ class DeltaLog:
 
         found = self._newest(named, "metaData", ("id",))
         if found is None:
-            raise self._unknown("its log does not say its id", _REPAIR)
+            raise self._unknown("its log does not contain its id", _REPAIR)
         return found
 
     def versions(self) -> tuple[frozenset[int], frozenset[int]]:
@@ -163,7 +163,7 @@ class DeltaLog:
         if version < 0:
             return None
         if version not in checkpoints:
-            raise self._unknown(f"commit {version} is not there, and no checkpoint stands for it", _REPAIR)
+            raise self._unknown(f"commit {version} is missing, and no checkpoint replaces it", _REPAIR)
         rows = (
             row
             for name in checkpoints[version]
@@ -204,13 +204,15 @@ class DeltaLog:
         return ObjectTree(FileStoreReader(self._reach.files(place)), f"{LOG}/")
 
     def _unknown(self, reason: str, next_step: str) -> HaError:
-        return RestoreUnknownError(f"what Delta table {self.table} has is unknown: {reason}", next_step=next_step)
+        return RestoreUnknownError(
+            f"the batches of Delta table {self.table} are unknown: {reason}", next_step=next_step
+        )
 
 
 def unfenced_on_s3(table: str, conf: Conf) -> str | None:
-    """Return which log store would let two drivers write one commit of a table on S3; ``None`` where none would.
+    """Return the log store that would let two drivers write one commit of a table on S3; ``None`` if safe.
 
-    :param table: As the script names it.
+    :param table: As named by the script.
     :param conf: Returns a value of the session's conf.
     """
     scheme = split(table).scheme

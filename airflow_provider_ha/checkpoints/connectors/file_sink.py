@@ -1,6 +1,6 @@
-"""The connector of Spark's file sinks (parquet, orc, json, csv, text), which keep a log in their output directory.
+"""Connector of Spark's file sinks (parquet, orc, json, csv, text), which keep a log in their output directory.
 
-Invariant: Spark skips a batch that is in the log without executing its plan. So a batch in it without recorded
+Invariant: Spark skips a batch that is in the log without executing its plan. So a batch in the log without recorded
 boundaries may hide rows, and is never called safe.
 """
 
@@ -47,7 +47,7 @@ class FileSinks(SinkType):
         return source.lower() in FORMATS
 
     def owns(self, sink: QuerySink) -> bool:
-        """Of any format."""
+        """Match any format."""
         return sink.kind is SinkKind.FILE
 
     def sink(self, source: str, path: str | None) -> QuerySink:
@@ -66,7 +66,7 @@ class FileSinks(SinkType):
             )
         return None
 
-    def name(self, source: str, path: str | None) -> str | None:  # noqa: ARG002  # the directory says it
+    def name(self, source: str, path: str | None) -> str | None:  # noqa: ARG002  # the directory determines it
         """Return the output directory; ``None`` for a relative path or another file system."""
         place = split(path or "")
         return place.path if place.scheme in LOCAL and place.path.startswith("/") else None
@@ -79,12 +79,12 @@ class FileSinks(SinkType):
         """Return the log of the output."""
         return FileSink(sink.path, reach)
 
-    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # the same for all formats
         """Return that the sink skips batches it has."""
         return SKIPS
 
-    def remembers_unseen(self, sink: QuerySink) -> bool:  # noqa: ARG002  # all are alike
-        """The driver looks at its log."""
+    def remembers_unseen(self, sink: QuerySink) -> bool:  # noqa: ARG002  # the same for all formats
+        """Return ``False``: the driver reads its log."""
         return False
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
@@ -106,7 +106,7 @@ class FileSink:
 
     @property
     def needs_proof(self) -> bool:
-        """Return whether the name of a set-aside entry is free again: a request on its way would take it."""
+        """Return whether the name of a set-aside entry is free again: a delayed request could take it."""
         return self.output is not None and not is_local(output_place(self.output))
 
     def reached(self) -> int:
@@ -144,13 +144,13 @@ class FileSink:
         return self._log().set_aside(batch, digest)
 
     def seed(self, batch: int, mode: str, source: Tree) -> None:
-        """Make the log that Spark looks for at its next compaction."""
+        """Create the log that Spark looks for at its next compaction."""
         self._log().seed(batch, mode, source)
 
     def judge(self, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge the log's batches beyond the recorded ones, and its missing batches."""
         if self.output is None:
-            return {}  # restored from another job, and stopped before its script named its own output
+            return {}  # restored from another job, and stopped before its script named its output
         if case.top is None:
             _judge_another_output(case, findings)
             return {}
@@ -165,13 +165,13 @@ class FileSink:
                 f"entry {max(set_aside)} of the file sink {self.output} is set aside, and a driver that is not proven "
                 "dead may write it again: then the next batch of that number is skipped",
                 "wait until the end of the last driver is recorded, then plan again",
-                "see that none of its processes runs any more, then accept LOSS_POSSIBLE by name",
+                "check that its processes have ended, then accept LOSS_POSSIBLE by name",
                 OWN_OUTPUT,
             )
         return set_aside
 
     def judge_record(self, case: SinkCase, findings: Findings) -> None:
-        """Judge the log's missing batches up to *top*; batches set aside above it are no longer read."""
+        """Judge the missing batches of the log up to *top*; batches set aside above it are no longer read."""
         if case.state.gone:
             self._judge_missing_output(case, findings)
             return
@@ -228,7 +228,7 @@ class FileSink:
     def _named(self) -> str:
         if self.output is None:
             raise ConfigurationError(
-                "the output of a file sink is not known", next_step="Wait until the script has named it"
+                "the output of a file sink is unknown", next_step="Wait until the script has named it"
             )
         return self.output
 

@@ -1,8 +1,8 @@
 """Log of a file sink: the batches that an output directory already has.
 
 Invariant: Spark skips a batch that is in this log without executing its plan, and compacts the log every tenth entry.
-So its content belongs to every cut (spark-facts section 0), an entry is only ever set aside from the top, and a
-new directory that continues old batch numbers needs the entries since the last compact one, or Spark dies at its next
+So its content belongs to every cut (spark-facts section 0), an entry is only ever set aside from the top, and a new
+directory that continues old batch numbers needs the entries since the last compact one, or Spark dies at its next
 compaction.
 """
 
@@ -32,14 +32,14 @@ from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.outage import outages
 
 
-# Formats of FileStreamSink: the ones that keep a log.
+# Formats of FileStreamSink: those that keep a log.
 FORMATS = frozenset({"json", "csv", "parquet", "orc", "text"})
 LOG = "_spark_metadata"
 EMPTY_ENTRY = b"v1"
 
 
 SEEDING = ".seeding"
-"""Name in a log that is being made, on storage where it cannot appear at once: what it is going to hold."""
+"""Name in an incomplete log, on storage without renames: records the future content."""
 
 
 def sink_log(output: str, reach: Reach | None = None) -> Tree:
@@ -69,7 +69,7 @@ def check_mode(mode: str) -> None:
     :raises ConfigurationError: The mode is unknown.
     """
     if mode not in ("continue", "fresh"):
-        raise ConfigurationError(f"output mode {mode!r} is not known", next_step="Use 'continue' or 'fresh'")
+        raise ConfigurationError(f"output mode {mode!r} is unknown", next_step="Use 'continue' or 'fresh'")
 
 
 def log_files(log: Tree, batch: int) -> list[str]:
@@ -90,7 +90,7 @@ def log_files(log: Tree, batch: int) -> list[str]:
 
 
 def needed_entries(log: CompactibleLog) -> dict[int, str]:
-    """Return entry -> name of what readers and the next compaction read: the newest compact entry and all after it."""
+    """Return entry -> name read by readers and the next compaction: the newest compact entry and all later ones."""
     newest = max(log.newest_compact(log.last()), 0)
     return {entry: name for entry, name in log.entries.items() if entry >= newest}
 
@@ -102,7 +102,7 @@ def missing_entries(log: CompactibleLog) -> dict[int, str]:
     for entry, name in needed.items():
         if entry > expected and not (name.endswith(COMPACT) and entry == min(needed)):
             last = f" to {entry - 1}" if entry - 1 > expected else ""
-            found[expected] = f"batch {expected}{last} is not there, neither by itself nor in a compact entry"
+            found[expected] = f"batch {expected}{last} is missing, both as an entry and in a compact entry"
         expected = entry + 1
     return found
 
@@ -117,7 +117,7 @@ def files_of_entry(output: Tree, log: CompactibleLog, entry: int) -> dict[str, i
         status = json.loads(line)
         path, size = status.get("path"), status.get("size")
         if not isinstance(path, str) or not isinstance(size, int):
-            raise CheckpointCorruptError(log.path(entry), "it holds a line without path and size")
+            raise CheckpointCorruptError(log.path(entry), "it has a line without path and size")
         if status.get("action", "add") == "delete":
             named.pop(path, None)
         elif not status.get("isDir"):
@@ -137,7 +137,7 @@ def damaged_entries(record: Tree) -> dict[int, str]:
     for entry in needed_entries(log):
         try:
             files_of_entry(record, log, entry)
-        except CheckpointCorruptError as error:  # noqa: PERF203  # each entry for itself
+        except CheckpointCorruptError as error:  # noqa: PERF203  # continue with the next entry
             found[entry] = f"batch {entry} ({error.path}): {error.reason}"
     return dict(sorted(found.items()))
 
@@ -173,15 +173,15 @@ class FileSinkLog:
         return [Path(path).name for path in self._log().closure(batch)] if batch >= 0 else []
 
     def set_aside(self, batch: int, sha256: str) -> bool:
-        """Take one entry out of the log, when it is exactly that one; readers no longer see its files.
+        """Remove one entry from the log, if its digest matches; readers no longer see its files.
 
-        The entry is kept under a hidden name that Spark and its readers ignore. Found again after a crash.
+        The entry is kept under a hidden name that Spark and its readers ignore. Repeatable after a crash.
 
-        :param batch: Has to be the highest one.
-        :param sha256: Digest of the entry that may be taken out.
-        :returns: Whether it was there; ``False`` when the log ends before it already.
-        :raises RestoreRefusedError: Another entry has that number, or the log continues behind it.
-        :raises CheckpointCorruptError: Without it the log would not be whole.
+        :param batch: Must be the highest one.
+        :param sha256: Digest of the entry to remove.
+        :returns: Whether it existed; ``False`` when the log already ends before it.
+        :raises RestoreRefusedError: Another entry has that number, or the log continues after it.
+        :raises CheckpointCorruptError: Without it the log would be incomplete.
         :raises StorageUnavailableError: The file system does not answer.
         """
         log = self._log()
@@ -189,7 +189,7 @@ class FileSinkLog:
             return False
         if log.last() > batch or self.digest(batch) != sha256:
             raise RestoreRefusedError(
-                f"batch {batch} in {self.path / LOG} is not the entry that the plan takes out of the output",
+                f"batch {batch} in {self.path / LOG} is not the entry that the plan removes from the output",
                 next_step="Plan the restore again: another process has written to this output since",
             )
         self.closure_names(batch - 1)

@@ -33,28 +33,28 @@ class ForeachBatchSink(SinkType):
     has_notes = True
 
     def takes(self, source: str) -> bool:
-        """The name of pyspark's method."""
+        """Match the name of pyspark's method."""
         return source == FOREACH_BATCH
 
     def owns(self, sink: QuerySink) -> bool:
-        """Also of an older release, which did not note a format."""
+        """Match also sinks of an older release, which did not note a format."""
         return sink.kind is SinkKind.FOREACH_BATCH
 
-    def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # it has none
-        """Return the function's sink; where that writes, nothing shows."""
+    def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # a function has no path
+        """Return the function's sink; its output is unknown."""
         return QuerySink(kind=SinkKind.FOREACH_BATCH, format=source)
 
     def again(self, sink: QuerySink) -> str:
-        """Its function is called again, unless its notes say that it has finished the batch."""
+        """Return that the function is called again, unless its notes show that it has finished the batch."""
         if sink.repeatable:
             return BY_KEY
         return (
-            "its foreachBatch function is called again with a batch that comes again, unless it is fenced and has "
-            "finished it; what it does not write by key may be there twice"
+            "its foreachBatch function is called again with a repeated batch, unless it is fenced and has "
+            "finished it; rows that it does not write by key may be duplicated"
         )
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Judge the batches that the function may have and gets again: all but those noted as finished."""
+        """Judge the batches that the function may have and receives again: all but those noted as finished."""
         if case.top is not None:
             judge_given(case, case.top, findings)
             reached = case.top if case.noted_to is None else min(case.top, case.noted_to)
@@ -66,10 +66,10 @@ class ForeachBatchSink(SinkType):
 class ForeachBatchRecord(Record):
     """One epoch's note about one query.
 
-    :param run: Run of the epoch; 0 when it is not known.
-    :param begun: Highest batch that the function was called with.
-    :param finished: Highest batch that it has returned from. The batch of a drain is no such one: the next run executes
-        other rows under its number.
+    :param run: Run of the epoch; 0 if unknown.
+    :param begun: Highest batch passed to the function.
+    :param finished: Highest batch that the function has finished, except a drain's batch: the next run executes other
+        rows under its number.
     """
 
     kind: ClassVar[str] = "given-batches"
@@ -90,16 +90,16 @@ class GivenLog:
         self._directory = directory
 
     def open(self, epoch: int, run: int = 0) -> None:
-        """Note that the function of this epoch keeps notes, before it is given anything."""
+        """Note that the function of this epoch keeps notes, before its first batch."""
         self._write(self._of(epoch).model_copy(update={"run": run}))
 
     def begin(self, epoch: int, batch: int) -> None:
-        """Note that the function is about to be called with *batch*."""
+        """Note that the function will be called with *batch*."""
         now = self._of(epoch)
         self._write(now.model_copy(update={"begun": max(batch, now.begun)}))
 
     def finish(self, epoch: int, batch: int) -> None:
-        """Note that it has returned from *batch*."""
+        """Note that the function has finished *batch*."""
         now = self._of(epoch)
         self._write(now.model_copy(update={"finished": max(batch, now.finished)}))
 
@@ -113,10 +113,11 @@ class GivenLog:
         return {int(match[1]): self._read(match[0]) for match in found}
 
     def finished_in(self, run: int) -> int:
-        """Return the highest batch that the function has returned from in the epochs of a run; -1 for none.
+        """Return the highest batch that the function has finished in the epochs of a run; -1 for none.
 
-        A run continues the batches that it has planned. So each number represents one batch, which may be another one
-        than in the runs before.
+        A run continues the batches that it has planned. So each number represents one batch, which may differ from that
+        of
+        earlier runs.
 
         :raises StorageUnavailableError, RecordCorruptError: As :meth:`epochs` does.
         """
@@ -140,7 +141,7 @@ class GivenLog:
     def forget(self, epoch: int) -> None:
         """Remove the note of an epoch.
 
-        :raises StorageUnavailableError: Whether it was removed is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         self._directory.remove(f"e{epoch}.json")
 
@@ -160,8 +161,7 @@ def summary(notes: Mapping[int, ForeachBatchRecord], turns: Mapping[int, int] | 
     """Return a summary of the function's batches in all epochs; ``None`` without a note.
 
     :param turns: First batch that a run planned anew, by epoch. From there on, the batches finished by earlier epochs
-        were
-        different ones.
+        were different ones.
     """
     if not notes:
         return None

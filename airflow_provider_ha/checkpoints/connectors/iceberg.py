@@ -3,12 +3,12 @@
 Iceberg's sink executes a batch, then looks for the newest snapshot of the query from the current one backwards, and
 drops the rows of a batch that is not above that snapshot's batch (``SparkWrite.BaseStreamingWrite`` of Iceberg 1.12,
 apache/iceberg#10892). A query that is set back loses the rows of as many batches as the table is ahead; it does not
-double them.
+duplicate them.
 
 Invariant: only current metadata is used. A table of a Hadoop catalog, or a table named by its path, contains the
 pointer to it (Iceberg specification, "File System Tables"). For every other table its catalog does, which is not
-accessed from here. Where snapshots have expired and the remaining ones lack the query, the batches are unknown. Only
-metadata is read, never the data.
+accessed from here. If snapshots have expired and the remaining ones do not name the query, its batches are unknown.
+Only metadata is read, never the data.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _REPAIR = "Repair the table, then plan again"
 
 
 class IcebergSink(SinkType):
-    """Iceberg tables. The place of an is known where it is named by its path, or its driver has found it."""
+    """Iceberg tables. The place of a table is known if it is named by its path, or its driver has found it."""
 
     table = "Iceberg table"
 
     def takes(self, source: str) -> bool:
-        """The format, in any case."""
+        """Match the format, in any case."""
         return source.lower() == ICEBERG
 
     def sink(self, source: str, path: str | None) -> QuerySink:
-        """Return the directory of a table that is named by its path; of another one only the driver knows it."""
+        """Return the directory of a table that is named by its path; otherwise only the driver knows it."""
         return QuerySink(kind=SinkKind.OTHER, format=source, table=readable_place(path) if is_path(path) else None)
 
     def identity(self, options: Mapping[str, str]) -> str | None:
@@ -69,22 +69,22 @@ class IcebergSink(SinkType):
         """Return the metadata of the table."""
         return IcebergMetadata(sink.table, reach) if sink.table is not None else None
 
-    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # the same for all tables
         """Return that the table skips batches it has."""
         return SKIPS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Judge by the highest batch of the table: it drops the rows of every batch that is not above it."""
-        if case.top is not None and case.is_known:  # what is not known is a separate finding
+        """Judge by the highest batch of the table: it drops the rows of every batch up to that one."""
+        if case.top is not None and case.is_known:  # an unknown batch is a separate finding
             judge_table(sink, case, case.top, findings)
         return {}
 
 
 class IcebergMetadata:
-    """The metadata of a table whose directory says which version is current.
+    """The metadata of a table whose directory identifies the current version.
 
     :param table: Directory of the table: a path, or a URI.
-    :param reach: How its file system is reached; as the environment says by default.
+    :param reach: Access to its file system; by default from the environment.
     """
 
     def __init__(self, table: Path | str, reach: Reach | None = None) -> None:
@@ -92,9 +92,9 @@ class IcebergMetadata:
         self._reach = reach or Reach()
 
     def exists(self) -> bool:
-        """Return whether there is a table: a directory with metadata.
+        """Return whether the table exists: a directory with metadata.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: It could not be read.
         """
         return any(_VERSION.fullmatch(name) or _OF_A_CATALOG.fullmatch(name) for name in names(self._tree()))
 
@@ -108,8 +108,8 @@ class IcebergMetadata:
         for at, snapshot in self._chain():
             if snapshot is None:  # guard: expired-snapshots-have-nothing
                 raise self._unknown(
-                    f"snapshot {at} and those before it have expired, and none of those left names the query",
-                    "Look into the table for the last rows of the query",
+                    f"snapshot {at} and those before it have expired, and no remaining one names the query",
+                    "Check the table for the last rows of the query",
                 )
             try:
                 summary = snapshot.get("summary") or {}
@@ -120,9 +120,9 @@ class IcebergMetadata:
         return -1
 
     def ancestors(self) -> tuple[tuple[int, ...], int | None]:
-        """Return the ids of the current snapshot and those before it, newest first; and the first that has expired.
+        """Return the ids of the current snapshot and its ancestors, newest first; and the first expired ancestor.
 
-        :raises RestoreUnknownError: The metadata is not what Iceberg writes, or only a catalog knows which is current.
+        :raises RestoreUnknownError: The metadata is not Iceberg's, or only a catalog knows the current version.
         :raises StorageUnavailableError: It could not be read.
         """
         chain = list(self._chain())
@@ -130,7 +130,7 @@ class IcebergMetadata:
         return tuple(at for at, snapshot in chain if snapshot is not None), expired
 
     def _chain(self) -> Iterator[tuple[int, Any]]:
-        """Yield the current snapshot and those before it, with their ids; the first one expired is ``None``."""
+        """Yield the current snapshot and its ancestors, with their ids; the first expired one is ``None``."""
         current = self._current() or {}
         try:
             snapshots = {one["snapshot-id"]: one for one in current.get("snapshots") or ()}
@@ -148,18 +148,18 @@ class IcebergMetadata:
         versions = {int(match[1]): name for name in found if (match := _VERSION.fullmatch(name))}
         if not versions:
             if any(_OF_A_CATALOG.fullmatch(name) for name in found):
-                raise self._unknown("its catalog says which metadata is current, and is not asked from here", "")
+                raise self._unknown("only its catalog knows the current metadata, and is not queried from here", "")
             return None
         newest = max(versions)
         if _HINT in found and (hinted := self._hint(tree)) > newest:
-            raise self._unknown(f"version {hinted} of its metadata is not there", _REPAIR)
+            raise self._unknown(f"version {hinted} of its metadata is missing", _REPAIR)
         return self._parsed(tree, versions[newest])
 
     def _hint(self, tree: Tree) -> int:
         try:
             return int(read(tree, _HINT))
         except (CheckpointCorruptError, ValueError):
-            return -1  # Iceberg lists the directory then, as is done here at all times
+            return -1  # Iceberg then lists the directory, like this module always
 
     def _parsed(self, tree: Tree, name: str) -> dict[str, Any]:
         unpack: Callable[[bytes], bytes] = gzip.decompress if ".gz" in name else bytes
@@ -168,7 +168,7 @@ class IcebergMetadata:
         except (CheckpointCorruptError, ValueError, OSError, EOFError) as error:
             raise self._unknown(f"{name} cannot be read: {error}", _REPAIR) from error
         if not isinstance(document, dict):
-            raise self._unknown(f"{name} is no metadata of a table", _REPAIR)
+            raise self._unknown(f"{name} is not table metadata", _REPAIR)
         return document
 
     def _tree(self) -> Tree:
@@ -178,22 +178,24 @@ class IcebergMetadata:
         return ObjectTree(FileStoreReader(self._reach.files(place)), f"{METADATA}/")
 
     def _unknown(self, reason: str, next_step: str) -> HaError:
-        return RestoreUnknownError(f"what Iceberg table {self.table} has is unknown: {reason}", next_step=next_step)
+        return RestoreUnknownError(
+            f"the batches of Iceberg table {self.table} are unknown: {reason}", next_step=next_step
+        )
 
     def _not_understood(self, error: Exception) -> HaError:
         return self._unknown(f"its metadata cannot be understood ({error!r})", _REPAIR)
 
 
 def is_path(named: str | None) -> bool:
-    """Return whether a writer's ``path`` is one; without a slash Iceberg takes it for the name of a table."""
+    """Return whether a writer's ``path`` is a path; Iceberg treats a value without a slash as a table name."""
     return named is not None and "/" in named
 
 
 def unfenced(table: str) -> tuple[str, str]:
-    """Return why a table on S3 without a catalog that keeps writers apart is refused, and the next step."""
+    """Return the reason to refuse a table on S3 whose catalog allows concurrent writers, and the next step."""
     reason = (
-        f"writes to the Iceberg table {table}, whose versions are files that two drivers can write over each other on "
-        "S3: a driver that was taken for dead would undo commits of its successor, and their rows be lost"
+        f"writes to the Iceberg table {table}, whose versions are files that two drivers can overwrite on S3: a "
+        "driver that was taken for dead would undo commits of its successor, and their rows would be lost"
     )
     next_step = (
         "Keep the table in a catalog that swaps versions at once (REST, Hive, Glue, JDBC), set lock-impl of the Hadoop "

@@ -1,7 +1,7 @@
-"""File sources: they record the files of each batch with their time; a file can be unchanged, replaced, or gone.
+"""File sources: they record the files of each batch with their times; a file can be unchanged, replaced, or gone.
 
 Spark records no length. The driver reads it from the file system when a batch is planned (:func:`measure`), and it is
-recorded with the batch if the file still has the time that Spark has seen.
+recorded with the batch if the file still has the time recorded by Spark.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from airflow_provider_ha.storage.s3_reader import S3Reader
 _SECOND = 1000  # milliseconds
 _PAGE = 1000  # keys of a listing
 MEASURED_AT_MOST = 1000
-"""Files of a batch: the lengths of more are not asked for."""
+"""Files per batch: the lengths of larger batches are not requested."""
 
 
 class InputFile(NamedTuple):
-    """One input file, as a source's log has it.
+    """One input file, from a source's log.
 
     :param path: Its URI.
-    :param timestamp: When it was changed last, in milliseconds since 1970; ``None`` when that is not recorded.
-    :param length: Its bytes; ``None`` when that is not recorded.
+    :param timestamp: Modification time, in milliseconds since 1970; ``None`` if unrecorded.
+    :param length: Its bytes; ``None`` if unrecorded.
     """
 
     path: str
@@ -46,7 +46,7 @@ class InputFile(NamedTuple):
     length: int | None = None
 
     def is_same(self, now: Found) -> bool:
-        """Return whether the file that is there now is this one: some clocks have whole seconds only."""
+        """Return whether the existing file is this one: some clocks have whole seconds only."""
         if self.length is not None and now.length != self.length:
             return False
         if self.timestamp is None or now.mtime == self.timestamp:
@@ -56,9 +56,9 @@ class InputFile(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A file as it is now.
+    """An existing file.
 
-    :param mtime: When it was changed last, in milliseconds since 1970.
+    :param mtime: Modification time, in milliseconds since 1970.
     :param length: Its bytes.
     """
 
@@ -93,11 +93,11 @@ class FileSource(SourceType):
     )
 
     def takes(self, reading: Reading) -> bool:
-        """An offset in a log of files."""
+        """Match an offset in a log of files."""
         return reading.has_log
 
     def input(self, reading: Reading) -> SourceInput:
-        """Return how many files are read again; those on other file systems were not looked for."""
+        """Return the number of files that are read again; files on other file systems were not checked."""
         gone = {
             path for batch in {batch for batch, _ in reading.lines} for path in reading.facts.missing.get(batch, ())
         }
@@ -126,7 +126,7 @@ def judge_files(
                 Verdict.IMPOSSIBLE,  # guard: replays-without-their-input
                 f"batch {entry.batch} has to be replayed, but its input {gone[0]} {what}",
                 "put the file back where it was, unchanged and with its time of change",
-                "restore a newer cut: what it has behind it is not read again",
+                "restore a newer cut: the input before it is not read again",
                 "restore as another job with its own output: nothing is replayed there",
             )
             return
@@ -139,14 +139,14 @@ def judge_unasked(replay: Iterable[BatchEntry], asked: frozenset[str], findings:
         findings.add_unknown(
             f"input files of the batches that are replayed lie on a file system ({scheme}:) that cannot be asked from "
             "here",
-            "look whether these files are there, unchanged",
+            "check that these files exist, unchanged",
         )
 
 
 def look_for(entries: Iterable[BatchEntry], reach: Reach | None = None) -> InputFiles:
-    """Ask for every input file of some batches: one request for each that is on S3 or HDFS.
+    """Check every input file of some batches: one request per file on S3 or HDFS.
 
-    :param reach: How S3 and HDFS are reached; as the environment says by default.
+    :param reach: Access to S3 and HDFS; by default from the environment.
     """
     reach = reach or Reach()
     recorded = {entry.batch: tuple(_files(entry)) for entry in entries}
@@ -183,7 +183,7 @@ def measure(entry: BatchEntry, reach: Reach) -> dict[str, tuple[int | None, ...]
     A batch of more files than :data:`MEASURED_AT_MOST` is not measured.
 
     :raises StorageUnavailableError: A file system does not answer.
-    :raises ConfigurationError: A file system cannot be reached from here.
+    :raises ConfigurationError: A file system is not accessible from here.
     """
     files = list(_files(entry))
     if len(files) > MEASURED_AT_MOST:
@@ -226,13 +226,13 @@ def _files_of(source: str, entry: BatchEntry) -> Iterator[InputFile]:
         try:
             said = json.loads(line)
         except ValueError:
-            said = {}  # a line that Spark would not read either: there is no such file
+            said = {}  # a line that Spark would not read either: the file does not exist
         timestamp = said.get("timestamp")
         yield InputFile(str(said.get("path", "")), timestamp if isinstance(timestamp, int) else None, length)
 
 
 def _here(file: InputFile) -> Found | None:
-    """Return a file of this host; ``None`` when it is not there."""
+    """Return a local file; ``None`` when it is missing."""
     place = unquote(urlsplit(file.path).path)
     try:
         status = Path(place).stat() if place else None
@@ -250,19 +250,19 @@ def _on_s3(files: list[InputFile], options: S3Options) -> list[Found | None]:
 
     def ask(file: InputFile) -> Found | None:
         bucket, key = _place(file)
-        first = next(reader(bucket).list(key), None)  # of all that begin so, the shortest key comes first
+        first = next(reader(bucket).list(key), None)  # of all keys with this prefix, the shortest comes first
         return Found(first.mtime, first.size) if first is not None and first.key == key else None
 
     return each(ask, files)
 
 
 def _listed_on_s3(files: list[InputFile], options: S3Options) -> dict[InputFile, Found | None]:
-    """Return what listings say of files: they cost a request for each thousand keys, and never more than one a file."""
+    """Return the listed files: one request per thousand keys, and never more than one per file."""
     wanted = {_place(file): file for file in files}
     found: dict[InputFile, Found | None] = {}
     for bucket in {bucket for bucket, _ in wanted}:
         keys = {key for of, key in wanted if of == bucket}
-        listed = S3Reader(f"s3://{bucket}", options).list(commonprefix(sorted(keys)))  # noqa: RUF071  # keys begin alike
+        listed = S3Reader(f"s3://{bucket}", options).list(commonprefix(sorted(keys)))  # noqa: RUF071  # a common key prefix
         for item in islice(listed, _PAGE * len(keys)):
             if item.key in keys:
                 found[wanted[bucket, item.key]] = Found(item.mtime, item.size)

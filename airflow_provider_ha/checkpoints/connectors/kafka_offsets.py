@@ -1,7 +1,7 @@
-"""Kafka's part of a restore: the rows after the cut, and which of these rows the brokers no longer have.
+"""Kafka's part of a restore: the rows after the cut, and those that the brokers no longer have.
 
-Spark's offset log is the truth about the rows read: consumer groups are not used. An offset there is the next one to
-read, so a partition whose earliest offset equals it has lost nothing, and unread rows are not part of the replay.
+Spark's offset log is authoritative for the rows read: consumer groups are not used. An offset there is the next one to
+read, so a partition whose earliest offset equals it has lost no row, and unread rows are not part of the replay.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.model import KafkaPartition
 Partition = tuple[str, int]
 """Topic and number."""
 
-# {"topic": {"0": 17}}: what Kafka's source writes, and no other that we know.
+# {"topic": {"0": 17}}: written by Kafka's source, and by no other that we know.
 _OFFSETS: TypeAdapter[dict[str, dict[Annotated[str, StringConstraints(pattern=r"^[0-9]+$")], int]]] = TypeAdapter(
     dict[str, dict[Annotated[str, StringConstraints(pattern=r"^[0-9]+$")], int]]
 )
@@ -58,8 +58,7 @@ def partitions_after(
     :param start: Next offset at the cut, by partition.
     :param end: Next offset after the replay, by partition; the same as *start* without a replay.
     :param held: The brokers' offsets of the existing partitions. Spark reads a new partition from its beginning, which
-        must
-        be offset 0.
+        must be offset 0.
     :param ids: Topic ids at the time the rows were read, by topic.
     """
     known = sorted({*start, *end, *(partition for partition in held if partition not in end)})

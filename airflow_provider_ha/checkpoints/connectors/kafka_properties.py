@@ -1,9 +1,9 @@
-"""Client properties file for the login to Kafka: checks of its owner and its content.
+"""Client properties file for the Kafka login: checks of its owner and content.
 
-The path comes from the author of a job, and the file is opened by the user who plans a restore. Some properties of
-librdkafka run code as that user: ``sasl.kerberos.kinit.cmd`` is a shell command, into which the principal and the
-keytab are pasted; ``plugin.library.paths``, ``ssl.engine.location`` and ``ssl.providers`` load shared objects. So only
-properties known to be data are accepted, and only from a file of the reader.
+The path comes from the author of a job, and the user who plans a restore opens the file. Some properties of librdkafka
+run code as that user: ``sasl.kerberos.kinit.cmd`` is a shell command, into which the principal and the keytab are
+pasted; ``plugin.library.paths``, ``ssl.engine.location`` and ``ssl.providers`` load shared objects. So only properties
+known to be data are accepted, and only from a file that the reading user owns.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from airflow_provider_ha.errors import ConfigurationError
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ROOT = 0
-_MOST = 1 << 20  # bytes: a chain of certificates has some ten thousand
+_MOST = 1 << 20  # bytes: a chain of certificates takes some ten thousand
 
-# CONFIGURATION.md of librdkafka 2.16: what a client needs to reach brokers and to log in.
+# CONFIGURATION.md of librdkafka 2.16: properties that a client needs to reach brokers and to log in.
 _ALLOWED = frozenset(
     {
         "broker.address.family",
@@ -65,7 +65,7 @@ _ALLOWED = frozenset(
     }
 )
 _ALLOWED_PREFIX = "sasl.oauthbearer."  # endpoints, ids, secrets, files of assertions
-# Pasted into a shell command: no character that a shell reads as more than a letter.
+# Pasted into a shell command: only characters without a special meaning in a shell.
 _IN_SHELL = frozenset({"sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name"})
 _PLAIN = re.compile(r"[A-Za-z0-9_@./:+-]*")
 _NAME = re.compile(r"[a-z][a-z0-9._]*")
@@ -74,18 +74,19 @@ _NAME = re.compile(r"[a-z][a-z0-9._]*")
 def read_properties(path: Path | None) -> dict[str, str]:
     """Return the client properties of a file of ``name=value`` lines; empty without a file.
 
-    :raises ConfigurationError: It cannot be read, is not the reader's, others can read it too, a line is not a
-        property, or a property is not known to be data. The message has no values.
+    :raises ConfigurationError: It cannot be read, belongs to another user, is readable by others, has a line that is
+        not
+        a property, or a property not known to be data. The message has no values.
     """
     if path is None:
         return {}
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not be waited for
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not block the open
         with os.fdopen(descriptor, encoding="utf-8") as lines:
             _check_owner(path, os.fstat(lines.fileno()))
             return dict(_property(path, number, line) for number, line in enumerate(lines, 1) if _says_something(line))
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigurationError(
             f"Kafka's client properties {path} cannot be read: {reason}", next_step="Name another file"
         ) from error
@@ -103,7 +104,7 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
         )
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
         raise ConfigurationError(
-            f"Kafka's client properties {path} are no file, or one of more than {_MOST:,} bytes",
+            f"Kafka's client properties {path} are not a regular file, or have more than {_MOST:,} bytes",
             next_step="Name another file",
         )
 
@@ -116,8 +117,8 @@ def _property(path: Path, number: int, line: str) -> tuple[str, str]:
         )
     if name not in _ALLOWED and not name.startswith(_ALLOWED_PREFIX):
         raise ConfigurationError(
-            f"line {number} of Kafka's client properties {path} sets {name!r}, which is not among the properties that "
-            "are taken: those that run or load code are refused, and so is what is not known",
+            f"line {number} of Kafka's client properties {path} sets {name!r}, which is not an accepted "
+            "property: unknown properties and those that run or load code are refused",
             next_step="Remove the line; a login needs security.protocol, ssl.* and sasl.* alone",
         )
     if name in _IN_SHELL and not _PLAIN.fullmatch(value):

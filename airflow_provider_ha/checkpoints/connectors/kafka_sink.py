@@ -13,11 +13,11 @@ class KafkaSink(OtherSink):
     """Topics. Their possible content is judged by the checkpoint."""
 
     def takes(self, source: str) -> bool:
-        """The format, in any case."""
+        """Match the format, in any case."""
         return source.lower() == "kafka"
 
     def owns(self, sink: QuerySink) -> bool:
-        """By the format."""
+        """Match by the format."""
         return SinkType.owns(self, sink)
 
     def identity(self, options: Mapping[str, str]) -> str | None:

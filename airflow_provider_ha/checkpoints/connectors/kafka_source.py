@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.connectors.source_type import Reading, Sour
 from airflow_provider_ha.checkpoints.model import KafkaPartition, SourceInput, Verdict
 
 
-_NAMED = 3  # partitions that a reason names; the plan has them all
+_NAMED = 3  # partitions named in a reason; the plan has all
 _NEW_QUERY = "let the script read the new topic with a new query: start it fresh"
 _WAYS = (
     "restore a newer cut, if there is one: it needs fewer of the old rows",
@@ -37,7 +37,7 @@ class KafkaSource(SourceType):
     )
 
     def takes(self, reading: Reading) -> bool:
-        """An offset of partitions."""
+        """Match offsets of partitions."""
         return parse_kafka_offset(reading.end) is not None
 
     def input(self, reading: Reading) -> SourceInput:
@@ -58,7 +58,7 @@ class KafkaSource(SourceType):
         return bool(source.partitions)
 
     def judge(self, source: SourceInput, findings: Findings) -> None:
-        """Note partitions that are gone, that were made again, and rows that retention has removed."""
+        """Note missing partitions, recreated topics, and rows removed by retention."""
         lost = [each for each in source.partitions if each.earliest is None]
         if lost:
             rows = sum(each.gone for each in lost)

@@ -13,24 +13,24 @@ from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 
 
-# For a look at rows: what is written there is gone with the driver.
+# For inspection: their rows are gone with the driver.
 DEBUG_FORMATS = frozenset({"console", "memory"})
 _TRANSIENT_FORMATS = DEBUG_FORMATS | {"noop"}
 
 
 class OtherSink(SinkType):
-    """Every format that no other type takes."""
+    """All formats without a separate type."""
 
-    def takes(self, source: str) -> bool:  # noqa: ARG002  # it takes any
-        """Any format."""
+    def takes(self, source: str) -> bool:  # noqa: ARG002  # matches every format
+        """Match any format."""
         return True
 
     def owns(self, sink: QuerySink) -> bool:
-        """A sink that was not named, too."""
+        """Match also an unnamed sink."""
         return sink.kind is SinkKind.OTHER
 
     def again(self, sink: QuerySink) -> str:
-        """It takes the rows again."""
+        """Return that the sink receives the rows again."""
         if not self.remembers_unseen(sink):
             return "what its sink has ends with the driver"
         return super().again(sink)
@@ -40,7 +40,7 @@ class OtherSink(SinkType):
         return (sink.format or "").lower() not in _TRANSIENT_FORMATS
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
-        """Judge the batches that it may have and gets again."""
+        """Judge the batches that it may have and receives again."""
         if case.top is None or (sink.format or "").lower() in _TRANSIENT_FORMATS:
             return {}
         if sink.unplanned:
@@ -49,7 +49,7 @@ class OtherSink(SinkType):
                 Verdict.DUPLICATES_POSSIBLE,
                 f"what was read after batch {case.batch} is written again to a {sink.format or 'custom'} sink: the "
                 "query runs in real-time or continuous mode, whose batches cannot be repeated",
-                "restore the newest cut: the fewest rows come again",
+                "restore the newest cut: it repeats the fewest rows",
                 f"remove from the sink the rows after batch {case.batch}",
                 OWN_OUTPUT,
             )
@@ -60,7 +60,7 @@ class OtherSink(SinkType):
 
 
 def judge_repeated(sink: QuerySink, batches: tuple[int, int], how: str, findings: Findings) -> None:
-    """Judge batches that the sink has, or may have, and gets once more.
+    """Judge batches that the sink has, or may have, and receives again.
 
     :param batches: First and last batch; empty when the last is before the first.
     :param how: Text after "batches 5 to 9 are".
@@ -72,14 +72,14 @@ def judge_repeated(sink: QuerySink, batches: tuple[int, int], how: str, findings
         Verdict.DUPLICATES_POSSIBLE,
         f"batch {first} is {how}" if first == last else f"batches {first} to {last} are {how}",
         REPEATABLE,
-        "restore the newest cut: the fewest batches come again",
+        "restore the newest cut: it repeats the fewest batches",
         f"remove from the sink the rows after batch {first - 1}",
         OWN_OUTPUT,
     )
 
 
 def judge_given(case: SinkCase, top: int, findings: Findings) -> None:
-    """Judge a sink that executes every batch it is given: it may have all that were ever planned."""
+    """Judge a sink that executes every batch: it may have all batches that were ever planned."""
     _judge_beyond(case, top, findings)
     if case.drained is not None and case.drain_wrote:
         findings.add(

@@ -1,4 +1,4 @@
-"""The place of a checkpoint or an output, as users and Spark name it: a path, a ``file:``, ``s3:`` or ``hdfs:`` URI."""
+"""Places of checkpoints and outputs, as users and Spark name them: a path, or a ``file:``, ``s3:`` or ``hdfs:`` URI."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_ha.uris import split
 
 HDFS = "hdfs"
 LOCAL = frozenset({"", "file"})
-"""Schemes of what lies on a file system of this host."""
+"""Schemes of local file systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Reach:
         return cls(config.s3, config.hdfs)
 
     def files(self, output: str) -> FileStore:
-        """Return the files of an output that is not on a file system of this host. Nothing is read yet.
+        """Return the files of an output on remote storage. Lazy: reads nothing yet.
 
-        :param output: As :func:`output_place` returns it.
+        :param output: As returned by :func:`output_place`.
         :raises ConfigurationError: The options cannot be used.
         """
         if is_hdfs(output):
@@ -53,9 +53,9 @@ class Reach:
         return S3FileStore(output, self.s3 or S3Options.from_env())
 
     def tree(self, place: str) -> Tree:
-        """Return a directory, to be read. Nothing is read yet.
+        """Return a directory for reads. Lazy: reads nothing yet.
 
-        :param place: As :func:`output_place` returns it.
+        :param place: As returned by :func:`output_place`.
         :raises ConfigurationError: The options cannot be used.
         """
         return LocalTree(Path(place)) if is_local(place) else ObjectTree(FileStoreReader(self.files(place)))
@@ -92,7 +92,7 @@ def output_place(said: str) -> str:
     :raises ConfigurationError: The logs of its file system cannot be read here, or it is not a location.
     """
     if is_local(said):
-        return os.path.abspath(local_path(said))  # noqa: PTH100  # links stay as they are, as Spark has it
+        return os.path.abspath(local_path(said))  # noqa: PTH100  # keeps links, as Spark does
     parts = split(said)
     if parts.scheme not in SCHEMES | {HDFS}:
         raise ConfigurationError(
@@ -103,8 +103,8 @@ def output_place(said: str) -> str:
     if not parts.authority or "@" in parts.authority:
         shown = f"{parts.scheme}://...@{parts.authority.rpartition('@')[2]}" if "@" in parts.authority else said
         raise ConfigurationError(
-            f"the output {shown!r} is no place that this package and Spark read alike: a bucket or a name node, and "
-            "a path",
+            f"the output {shown!r} is not a bucket or name node with a path, in a form that this package and "
+            "Spark read alike",
             next_step="Write s3a://bucket/prefix or hdfs://namenode:8020/path; credentials belong into the connection "
             "and Spark's conf",
         )
@@ -135,7 +135,7 @@ def is_hdfs(place: str) -> bool:
 
 
 def s3_uri(place: str) -> str:
-    """Return a URI of S3 with the scheme that is ours.
+    """Return a URI of S3 with our scheme.
 
     :raises ConfigurationError: It names no bucket.
     """
@@ -146,7 +146,7 @@ def s3_uri(place: str) -> str:
 
 
 def directory_at(place: str, options: S3Options | None = None) -> Tree:
-    """Return the directory at *place*, to be read. Nothing is read yet.
+    """Return the directory at *place* for reads. Lazy: reads nothing yet.
 
     :param place: A path, ``file:///path``, ``s3://bucket/prefix`` or ``hdfs://namenode:8020/path``.
     :param options: Access to S3; by default from the environment.

@@ -55,8 +55,7 @@ class SinkCase:
     :param complete: Whether higher batches are impossible.
     :param noted_to: Highest batch that a fenced function received; ``None`` unless every epoch has notes.
     :param finished_to: Highest batch finished with the recorded boundaries; -1 without one. The function does not get
-        these
-        batches again.
+        these batches again.
     :param drain_wrote: Whether the drain may have written to the output.
     """
 
@@ -85,14 +84,14 @@ class Findings(Protocol):
 
 
 class SinkConnector(Protocol):
-    """The record of batches of an output. Nothing is remembered between two calls."""
+    """The record of batches of an output. Stateless."""
 
     @property
     def needs_proof(self) -> bool:
         """Return whether a record that was set aside can come back from a writer that is not proven dead."""
 
     def reached(self) -> int:
-        """Return the highest batch that the output has; -1 for none.
+        """Return the highest batch of the output; -1 for none.
 
         :raises StorageUnavailableError: It could not be read.
         """
@@ -107,24 +106,24 @@ class SinkConnector(Protocol):
         """
 
     def record(self) -> Tree:
-        """Return where the output keeps its record of batches.
+        """Return the directory of the output's record of batches.
 
         :raises ConfigurationError: The output is not known yet.
         """
 
     def closure(self, batch: int) -> Iterator[str]:
-        """Yield the names in the record that a cut at *batch* has to keep.
+        """Yield the names in the record that a cut at *batch* must keep.
 
-        :raises CheckpointCorruptError: The record is not whole up to *batch*.
+        :raises CheckpointCorruptError: The record is incomplete up to *batch*.
         """
 
     def set_aside(self, batch: int, digest: str) -> bool:
-        """Take the record of the highest batch out of the output, when it is exactly that one; repeatable.
+        """Remove the record of the highest batch from the output, if its digest matches; repeatable.
 
-        Where the storage cannot rename, the caller has to know that the process that wrote it is dead.
+        Where the storage cannot rename, the caller must know that the process that wrote it is dead.
 
-        :returns: Whether it was there.
-        :raises RestoreRefusedError: Another record has that number, or the output continues behind it.
+        :returns: Whether it existed.
+        :raises RestoreRefusedError: Another record has that number, or the output continues after it.
         """
 
     def seed(self, batch: int, mode: str, source: Tree) -> None:

@@ -1,4 +1,4 @@
-"""The name of a query that its script does not name: it follows from where it writes, the same at every start."""
+"""Default query name, derived from the query's output: the same at every start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def name_after(identity: str) -> str:
 
 
 def name_by_sink(sink: QuerySink) -> str | None:
-    """Return the name that a query without one gets; ``None`` where a record does not say how the script names it.
+    """Return the default name for a sink's query; ``None`` if the record does not show how the script names the sink.
 
     A script may name a table of Iceberg by its path or by its name; topics are not recorded.
     """

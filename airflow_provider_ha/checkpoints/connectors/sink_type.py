@@ -1,7 +1,7 @@
-"""Interface of a type of sink, with defaults (``sinks`` has the list of all types).
+"""Interface of a type of sink, with defaults (``sinks`` lists all types).
 
 The defaults are for unknown sinks: they execute every batch they receive, and cannot report their batches. A type
-overrides what it knows better.
+overrides the defaults that it knows better.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class QueryMemory(Protocol):
     """An output that remembers the highest batch of each query, by the id of the query."""
 
     def exists(self) -> bool:
-        """Return whether the output is there.
+        """Return whether the output exists.
 
-        :raises StorageUnavailableError: It could not be found out.
+        :raises StorageUnavailableError: It could not be read.
         """
 
     def last_batch(self, query_id: str) -> int:
@@ -55,7 +55,7 @@ class SinkType:
         """Return whether a recorded sink is of this type."""
         return sink.kind is SinkKind.OTHER and sink.format is not None and self.takes(sink.format)
 
-    def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # of those that have one
+    def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # used by overrides
         """Return the sink of a writer.
 
         :param source: Its format.
@@ -64,47 +64,47 @@ class SinkType:
         """
         return QuerySink(kind=SinkKind.OTHER, format=source)
 
-    def named(self, said: str, reach: Reach) -> QuerySink | None:  # noqa: ARG002  # of those that are read
+    def named(self, said: str, reach: Reach) -> QuerySink | None:  # noqa: ARG002  # used by overrides
         """Return the sink that a user names; ``None`` when it is of another type.
 
         :param said: The directory of an output, or a format.
-        :raises ConfigurationError: It is of this type, and is to be named otherwise.
+        :raises ConfigurationError: It is of this type, and must be named differently.
         """
         return self.sink(said, None) if self.takes(said) else None
 
-    def name(self, source: str, path: str | None) -> str | None:  # noqa: ARG002  # of those that have one
-        """Return how a user names the sink of a writer (:meth:`named`); ``None`` when that is not known."""
+    def name(self, source: str, path: str | None) -> str | None:  # noqa: ARG002  # used by overrides
+        """Return the user's name for a writer's sink (:meth:`named`); ``None`` if unknown."""
         return source
 
-    def identity(self, options: Mapping[str, str]) -> str | None:  # noqa: ARG002  # of those that have one
-        """Return what distinguishes the output of a writer from all others, the same at every start.
+    def identity(self, options: Mapping[str, str]) -> str | None:  # noqa: ARG002  # used by overrides
+        """Return the identity of a writer's output among all outputs, the same at every start.
 
         :param options: Of the writer, with names in lower case.
         """
         return None
 
-    def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:  # noqa: ARG002  # of those that need it
-        """Return why two drivers could not be kept apart there, and the next step; ``None`` where they can.
+    def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:  # noqa: ARG002  # used by overrides
+        """Return the reason why two drivers could not be kept apart there, and the next step; ``None`` if they can.
 
         :param path: The writer's option ``path``; empty without one.
-        :returns: Text after the name of the query, and the next step of its user.
+        :returns: Text after the name of the query, and the user's next step.
         """
         return None
 
-    def connector(self, sink: QuerySink, reach: Reach) -> SinkConnector | None:  # noqa: ARG002  # of those that have one
-        """Return the record of batches that an output keeps; ``None`` for a type without."""
+    def connector(self, sink: QuerySink, reach: Reach) -> SinkConnector | None:  # noqa: ARG002  # used by overrides
+        """Return an output's record of batches; ``None`` for a type without."""
         return None
 
-    def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:  # noqa: ARG002  # of those that have one
-        """Return the output that remembers the query; ``None`` without one, or when it cannot be read from here."""
+    def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:  # noqa: ARG002  # used by overrides
+        """Return the output that remembers the query; ``None`` without one, or if it cannot be read from here."""
         return None
 
     def again(self, sink: QuerySink) -> str:
         """Return the effect of a repeated batch, as the end of a sentence about the query."""
         return BY_KEY if sink.repeatable else "its sink may have the rows of a batch that comes again twice"
 
-    def remembers_unseen(self, sink: QuerySink) -> bool:  # noqa: ARG002  # of those that do not
-        """Return whether it may remember batches, or keep rows, in a way that no start of a query looks at."""
+    def remembers_unseen(self, sink: QuerySink) -> bool:  # noqa: ARG002  # used by overrides
+        """Return whether it may remember batches, or keep rows, where no start of a query checks it."""
         return True
 
     def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""The types of sinks: the one list. A new type is a separate module and an entry here."""
+"""List of all sink types. A new type is a separate module and an entry here."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SINK_TYPES: tuple[SinkType, ...] = (
     KafkaSink(),
     OtherSink(),
 )
-"""The first one that takes a format, or owns a recorded sink, is its type; the last one takes all."""
+"""The first type that takes a format, or owns a recorded sink, applies; the last one takes all."""
 
 
 def type_of_format(source: str) -> SinkType:
-    """Return the type of the sink that a writer of the format *source* has."""
+    """Return the sink type of a writer of the format *source*."""
     return next(each for each in SINK_TYPES if each.takes(source))
 
 
@@ -50,10 +50,10 @@ def what_comes_again(shown: str | None) -> str:
 
 
 def sink_named(said: str | None, reach: Reach | None = None) -> QuerySink:
-    """Return the sink that the user names: its output directory, or its format where it is no directory.
+    """Return the sink that the user names: its output directory, or its format if it has no directory.
 
-    :param said: A path or URI, ``"foreachBatch"``, a format such as ``"kafka"``, or ``None`` when none is named.
-    :param reach: How the file system of the output is reached; as the environment says by default.
+    :param said: A path or URI, ``"foreachBatch"``, a format such as ``"kafka"``, or ``None``.
+    :param reach: Access to the file system of the output; by default from the environment.
     :raises ConfigurationError: A format that keeps a log is named without its directory, or it cannot be read here.
     """
     if said is None:
@@ -63,9 +63,9 @@ def sink_named(said: str | None, reach: Reach | None = None) -> QuerySink:
 
 
 def sink_connector(sink: QuerySink, reach: Reach | None = None) -> SinkConnector | None:
-    """Return the connector of where a query writes; ``None`` for a type that keeps no record of batches.
+    """Return the connector of a query's output; ``None`` for a type without a record of batches.
 
-    :param reach: How the file system of the output is reached; as the environment says by default.
+    :param reach: Access to the file system of the output; by default from the environment.
     """
     return type_of(sink).connector(sink, reach or Reach())
 

@@ -1,7 +1,7 @@
 """Interface of a type of source: the amount that a restore reads again, and the lost part.
 
 The defaults are for sources whose offsets only they understand: neither the amount nor the availability of the rows is
-known, and neither is guessed. ``sources`` has the list of all types.
+known, and neither is guessed. ``sources`` lists all types.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from airflow_provider_ha.checkpoints.model import SourceInput
 
 
 class TableHistory(Protocol):
-    """History of a table that is read as a source."""
+    """History of a source table."""
 
     def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:
-        """Return why rows after an offset may be gone; empty when all are there, and ``None`` when that is unknown.
+        """Return why rows after an offset may be gone; empty when all exist, and ``None`` if unknown.
 
-        :param start: Where is gone on from; ``None`` for the beginning.
-        :param end: Up to where was read.
+        :param start: Offset to continue from; ``None`` for the beginning.
+        :param end: End of the rows that were read.
         """
 
 
@@ -68,7 +68,7 @@ class Reading:
 
     @property
     def has_read(self) -> bool:
-        """Return whether it has an offset: with none (``-``), and with an empty one, it has given nothing yet."""
+        """Return whether it has an offset: without one (``-``), or with an empty one, it has given no row yet."""
         return any(offset is not None and offset != "{}" for offset in (self.before, self.end))
 
 
@@ -85,11 +85,11 @@ class SourceType:
     silence: ClassVar[str] = "`unknown`, unless it has read nothing yet"
 
     def takes(self, reading: Reading) -> bool:
-        """Return whether the records are of a source of this type."""
+        """Return whether the records belong to a source of this type."""
         raise NotImplementedError
 
     def input(self, reading: Reading) -> SourceInput:
-        """Return the amount that is read again, and the lost part; zero for a source that has read nothing yet."""
+        """Return the amount that is read again, and the lost part; zero for a source without reads."""
         return (
             SourceInput(source=reading.name) if reading.has_read else SourceInput(source=reading.name, amount=0, gone=0)
         )
@@ -99,10 +99,10 @@ class SourceType:
         return source.unit is None and source.gone is None
 
     def judge(self, source: SourceInput, findings: Findings) -> None:
-        """Note what keeps a restore from being SAFE. Pure."""
+        """Note findings that keep a restore from being SAFE. Pure."""
         if self.judges(source):  # guard: sources-that-cannot-be-asked-have-their-rows
             findings.add_unknown(
-                f"source {source.source} is of a type that cannot be asked from here, or it is not recorded where it "
-                "lies: it alone knows whether it still has the rows after the cut",
-                "look whether it still has them: tables expire their snapshots, and streams their rows",
+                f"source {source.source} is of a type that cannot be queried from here, or its place is not "
+                "recorded: it alone knows whether it still has the rows after the cut",
+                "check whether it still has them: tables expire their snapshots, and streams their rows",
             )

@@ -1,4 +1,4 @@
-"""The types of sources: the one list. A new type is a separate module and an entry here."""
+"""List of all source types. A new type is a separate module and an entry here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 SOURCE_TYPES: tuple[SourceType, ...] = (FileSource(), KafkaSource(), *TABLE_SOURCES, CountedSource())
-"""The first one that takes what is recorded is its type; what none takes only the source itself understands."""
+"""The first type that takes the records applies; only the source itself understands other records."""
 _ANY = SourceType()
 
 
@@ -49,7 +49,7 @@ def judge_inputs(inputs: Sequence[SourceInput], findings: Findings) -> None:
 
 
 def kafka_topics(entries: Sequence[BatchEntry], initial: Mapping[str, str]) -> frozenset[str]:
-    """Return the Kafka topics that are recorded in any of *entries*, or that a source began with."""
+    """Return the Kafka topics in any of *entries*, or in a source's initial offset."""
     parsed = [entry for each in entries if (entry := _parsed(each)) is not None]
     offsets = [*initial.values(), *(offset for entry in parsed for offset in entry.offsets)]
     return frozenset(topic for offset in offsets for topic, _ in parse_kafka_offset(offset) or {})
@@ -71,7 +71,7 @@ def _reading(
     last: OffsetsEntry, first: OffsetsEntry | None, position: int, replay: Sequence[BatchEntry], known: SourceFacts
 ) -> Reading:
     name = last.sources[position]
-    # By its name where it has one, and by position where it has not.
+    # By its name, or by position without a name.
     is_first = first is not None and name in first.sources
     before = first.offsets[first.sources.index(name)] if first is not None and is_first else None
     return Reading(
@@ -93,4 +93,4 @@ def _parsed(entry: BatchEntry) -> OffsetsEntry | None:
     try:
         return parse_offsets(entry.batch, entry.offsets)
     except CheckpointCorruptError:
-        return None  # the replay itself says what is wrong with it; here only the figure is missing
+        return None  # the replay itself reports the problem; only the figure is missing here

@@ -1,9 +1,9 @@
 """Log of a file sink on storage without renames: S3, and other file stores.
 
-Invariant: every step can be repeated after a crash, and removes only what the step before has copied. An entry that is
-set aside is copied under its hidden name first, exclusively, and only then removed: that very entry, in the version
-that was read. A seeded log is written from its end to its beginning: until it is complete, the entry that its readers
-begin with is missing, and Spark refuses it instead of reading a part.
+Invariant: every step can be repeated after a crash, and removes only data that the previous step has copied. To set an
+entry aside, it is first copied under its hidden name, exclusively, and then the exact version that was read is removed.
+A seeded log is written from its end to its beginning: until it is complete, the entry that its readers begin with is
+missing, and Spark refuses the log instead of reading a part.
 
 Storage without renames cannot exclude a writer that was frozen in the middle of its request. The caller that sets an
 entry aside must know that the writer is dead.
@@ -41,11 +41,11 @@ class StoredSinkLog:
         self._files = files
 
     def set_aside(self, batch: int, sha256: str) -> bool:
-        """Take one entry out of the log, when it is exactly that one; as the log of a file system does.
+        """Remove one entry from the log, if its digest matches; as the log of a file system does.
 
-        :raises RestoreRefusedError: Another entry has that number, or the log continues behind it.
-        :raises CheckpointCorruptError: Without it the log would not be whole.
-        :raises StorageUnavailableError: Whether it is out of the log is not known.
+        :raises RestoreRefusedError: Another entry has that number, or the log continues after it.
+        :raises CheckpointCorruptError: Without it the log would be incomplete.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         entries = entry_names(self._files.names(f"{LOG}/"))
         last = max(entries, default=-1)
@@ -62,7 +62,7 @@ class StoredSinkLog:
         return True
 
     def _keep(self, key: str, data: bytes) -> None:
-        """Create the copy, unless an attempt that crashed has."""
+        """Create the copy, unless a crashed attempt has."""
         try:
             self._files.create(key, data, writer=new_id())
         except ObjectExistsError:
@@ -76,11 +76,11 @@ class StoredSinkLog:
         self._files.delete(entry.key)
 
     def seed(self, batch: int, mode: str, source: Tree) -> None:
-        """Make the log of a new output that continues after *batch*; an attempt that crashed is gone on with.
+        """Create the log of a new output that continues after *batch*, or complete a crashed attempt.
 
-        :raises ObjectExistsError: The output has a log, or another one is being made there.
-        :raises CheckpointCorruptError: The old log does not hold the closure of *batch*.
-        :raises StorageUnavailableError: Whether it was made is not known.
+        :raises ObjectExistsError: The output has a log, or another one is being created there.
+        :raises CheckpointCorruptError: The old log does not contain the closure of *batch*.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         check_mode(mode)
         if batch < 0:
@@ -93,15 +93,15 @@ class StoredSinkLog:
         self._files.delete(f"{LOG}/{SEEDING}")
 
     def _begin(self, wanted: dict[str, bytes]) -> None:
-        """Record the log to create before its first entry, until the last one is written."""
+        """Record the future log before its first entry, until the last one is written."""
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in wanted.items()}
         said, there = json.dumps(digests, sort_keys=True).encode(), self._files.names(f"{LOG}/")
         if is_seeding(there):
             if self._files.read(f"{LOG}/{SEEDING}") == said:
                 return
-            raise _exists(self._files, "another log is being made there")
+            raise _exists(self._files, "another log is being created there")
         if entry_names(there):
-            raise _exists(self._files, "it has a log already")
+            raise _exists(self._files, "it already has a log")
         self._keep(f"{LOG}/{SEEDING}", said)
 
 
@@ -113,6 +113,6 @@ def _exists(files: FileStore, reason: str) -> ObjectExistsError:
 
 def _refused(batch: int, files: FileStore) -> RestoreRefusedError:
     return RestoreRefusedError(
-        f"batch {batch} in {files.uri}/{LOG} is not the entry that the plan takes out of the output",
+        f"batch {batch} in {files.uri}/{LOG} is not the entry that the plan removes from the output",
         next_step="Plan the restore again: another process has written to this output since",
     )

@@ -1,7 +1,7 @@
 """Effects of a restore on a table that remembers the highest batch of each query (Delta, Iceberg).
 
-Such a table skips, without an error, each batch that is not above the highest one of the query's id: even a batch
-that has the number again with other rows.
+Such a table skips, without an error, each batch up to the highest one of the query's id, even if the batch has other
+rows now.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def readable_place(path: str | None) -> str | None:
 
 
 def judge_table(sink: QuerySink, case: SinkCase, top: int, findings: Findings) -> None:
-    """Judge a restore by the highest batch that the table has. Pure.
+    """Judge a restore by the table's highest batch. Pure.
 
     :param top: Last batch that is executed again with its recorded boundaries.
     """

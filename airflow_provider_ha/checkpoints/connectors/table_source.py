@@ -1,8 +1,8 @@
-"""Delta and Iceberg tables as sources: the offset names a version, and the table says whether it continues from there.
+"""Delta and Iceberg tables as sources: the offset names a version, and the table shows whether it continues from there.
 
-An offset does not name the place of its table: the driver notes it (``QuerySources.tables``). Only the log or the
-metadata of a table is read, never the data: where ``VACUUM`` has removed a data file of a version that is there, Spark
-fails, and loses nothing.
+An offset does not contain the place of its table: the driver notes it (``QuerySources.tables``). Only the log or the
+metadata of a table is read, never the data: if ``VACUUM`` has removed a data file of an existing version, Spark fails
+and loses no row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.connectors.source_type import Reading, Sour
 from airflow_provider_ha.checkpoints.model import SourceInput, Verdict
 
 
-_NOTHING_READ = -1  # the snapshot of an offset of Iceberg before the table had one
+_NOTHING_READ = -1  # the snapshot of an Iceberg offset before the table had one
 
 
 class TableSource(SourceType):
@@ -34,7 +34,7 @@ class TableSource(SourceType):
     silence = "`unknown`: the place of the table is not recorded, only its catalog knows its state, or it is not read"
 
     def takes(self, reading: Reading) -> bool:
-        """An offset of this type."""
+        """Match an offset of this type."""
         return self.offset(reading.end) is not None
 
     def offset(self, offset: str | None) -> Mapping[str, Any] | None:
@@ -108,7 +108,7 @@ class IcebergSource(TableSource):
         return found if isinstance(found.get("snapshot_id"), int) and "position" in found else None
 
     def history(self, place: str, reach: Reach) -> TableHistory:
-        """Return the snapshots that the current one comes from."""
+        """Return the ancestors of the current snapshot."""
         metadata = IcebergMetadata(place, reach)
         if not metadata.exists():
             return _Gone(self.kind, place)
@@ -127,7 +127,7 @@ def table_source(offset: str | None) -> TableSource | None:
 class Unread:
     """History of a table that could not be read; the reason is reported elsewhere."""
 
-    def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:  # noqa: ARG002  # nothing is known
+    def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:  # noqa: ARG002  # unknown
         """Return ``None``."""
         return None
 
@@ -137,7 +137,7 @@ class _Gone:
     kind: str
     place: str
 
-    def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:  # noqa: ARG002  # all of it
+    def lost(self, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> str | None:  # noqa: ARG002  # the whole table is gone
         return f"{self.kind} {self.place} is gone"
 
 
@@ -145,8 +145,8 @@ class _Gone:
 class _DeltaHistory:
     """The log of a Delta table.
 
-    :param commits: Versions whose commit is there.
-    :param whole: Versions that a whole checkpoint of the log represents.
+    :param commits: Versions with a commit.
+    :param whole: Versions with a complete checkpoint of the log.
     """
 
     place: str
@@ -158,18 +158,18 @@ class _DeltaHistory:
         """Return the missing part after *start*; without *start*, the query begins with the whole table."""
         table = f"Delta table {self.place}"
         if end["reservoirId"] != self.table_id:
-            return f"{table} was made again since: its id is {self.table_id}, and {end['reservoirId']} was read"
+            return f"{table} was recreated: its id is {self.table_id}, and {end['reservoirId']} was read"
         newest = max((*self.commits, *self.whole), default=-1)
         for offset in (end, start or end):
-            # An index of a file means that the version is being read; without one it is the version that comes next.
+            # An index of a file means that the version is being read; without one it is the next version.
             if offset["reservoirVersion"] > newest + (offset.get("index", -1) < 0):
                 return f"{table} ends at version {newest}, and was read up to version {offset['reservoirVersion']}"
         version = (start or end)["reservoirVersion"]
         if start is None and not _is_whole(end):
-            version = max(0, version - 1)  # the one that the query begins with
+            version = max(0, version - 1)  # the initial version of the query
         if start is None or _is_whole(start):
             if not self._can_be_built(version):
-                return f"{table} cannot be read at version {version} any more: its log was removed"
+                return f"{table} can no longer be read at version {version}: its log was removed"
             version += 1
         missing = next((each for each in range(version, newest + 1) if each not in self.commits), None)
         return "" if missing is None else f"version {missing} of {table} was removed from its log"
@@ -204,7 +204,7 @@ class _IcebergHistory:
 
 
 def _is_whole(offset: Mapping[str, Any]) -> bool:
-    """Return whether an offset of Delta is a place in a whole table, as a query begins, and not in its changes."""
+    """Return whether a Delta offset is a position in the initial snapshot, not in its changes."""
     return bool(offset.get("isStartingVersion", offset.get("isInitialSnapshot")))
 
 

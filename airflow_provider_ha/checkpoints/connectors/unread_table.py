@@ -15,18 +15,18 @@ _FORMATS = frozenset({"hudi", "org.apache.hudi"})  # HoodieStreamingSink: "skipp
 
 
 class UnreadTable(SinkType):
-    """Tables of Hudi."""
+    """Hudi tables."""
 
     table = "Hudi table"
 
     def takes(self, source: str) -> bool:
-        """The format, in any case."""
+        """Match the format, in any case."""
         return source.lower() in _FORMATS
 
-    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # all are alike
-        """Return that skipping is unknown: it may skip batches it has, which is not read here."""
-        return "it is not known whether its table skips a batch that it has"
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # the same for all tables
+        """Return that skipping is unknown: it may skip existing batches, which are not read here."""
+        return "it is unknown whether its table skips a batch that it has"
 
-    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:  # noqa: ARG002  # all of it
+    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:  # noqa: ARG002  # no finding here
         """Add no finding: the unknown batches are a separate finding."""
         return {}

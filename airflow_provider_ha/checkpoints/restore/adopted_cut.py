@@ -1,4 +1,4 @@
-"""Checkpoint directory that Spark wrote elsewhere, read as the cut of a job that did not write it.
+"""A checkpoint directory that Spark wrote elsewhere, read as the cut of a job that did not write it.
 
 Invariants: only reads. The cut is the last committed batch, verified to the last byte; the batch planned after it is
 recorded, so that exactly that batch is executed again. A directory whose query runs during the read is refused: two
@@ -29,7 +29,7 @@ class DirectoryCut:
     :param cut: Its last committed batch, with its record and that of the batch planned after it.
     :param adopted: Its location, and the progress of its query.
     :param candidate: The same, for the plan.
-    :param created_at: When the batch was committed, if known.
+    :param created_at: Commit time of the batch, if known.
     """
 
     cut: QueryCut
@@ -53,7 +53,7 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
     if before.committed < 0:
         raise CheckpointMissingError(
             f"query {query!r} has not committed a batch in {place}",
-            next_step="There is nothing to adopt: submit the job with start_from='fresh'",
+            next_step="The job cannot adopt it: submit the job with start_from='fresh'",
         )
     identity = query_id(directory)
     damage = query_damage(directory, query, before.committed, verify)
@@ -65,8 +65,8 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
     created_at = _committed_at(directory, before.committed)
     if progress(directory.fresh()) != before:
         raise JobStateError(
-            f"query {query!r} is running in {place}: it has gone on while it was looked at",
-            next_step="Stop it for good first: two queries would write to one output",
+            f"query {query!r} is running in {place}: it progressed during the read",
+            next_step="Stop it permanently first: two queries would write to one output",
         )
     adopted = AdoptedCheckpoint(path=place, query_id=identity, planned=before.planned, committed=before.committed)
     candidate = Candidate(source=place, cut={query: before.committed}, created_at=created_at, accepted=True)
@@ -74,7 +74,7 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
 
 
 def _committed_at(directory: Tree, batch: int) -> datetime:
-    """Return when a batch was committed; where files have no times of their writer, when it was planned."""
+    """Return the commit time of a batch; where files do not keep their writer's time, its planning time."""
     if directory.local_path is None:
         return planned_at(directory, batch) or NEVER
     try:

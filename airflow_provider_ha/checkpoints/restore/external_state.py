@@ -1,4 +1,4 @@
-"""The external state that decides what a restore does: brokers, tables, notes of fenced functions.
+"""External state that decides the effects of a restore: brokers, tables, notes of fenced functions.
 
 Invariant: a fact is used, and a missing fact is reported. An unknown fact becomes part of the facts, with its reason,
 and is never guessed: the plan can be shown with it, and is refused until it is known or accepted as unverified
@@ -27,9 +27,9 @@ from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationErro
 
 
 AskInputs = Callable[[Sequence[BatchEntry]], InputFiles]
-"""Batches that have to be replayed -> what is left of their input files."""
+"""Batches to replay -> the state of their input files."""
 AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, PartitionOffsets]]
-"""Query, topics -> what the brokers have; raises :class:`HaError` when they cannot be asked, or do not answer."""
+"""Query, topics -> the brokers' offsets; raises :class:`HaError` when they cannot be queried, or do not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _with_table(around: Surroundings, directory: Tree, sink: QuerySink, batch: i
     try:
         memory = query_memory(sink, reach)
         if memory is None:
-            reason = f"the checkpoint does not say where its {type_of(sink).table} lies, or that cannot be read here"
+            reason = f"the place of its {type_of(sink).table} is not in the checkpoint, or cannot be read here"
             return replace(around, unknown=(*around.unknown, Unknown(reason)))
         if not memory.exists():
             return replace(around, sink_gone=batch >= 0, table_batch=-1)
@@ -181,7 +181,7 @@ def _unknown(around: Surroundings, error: HaError) -> Surroundings:
 
 
 def _initial_offsets(directory: Tree) -> dict[str, str]:
-    """Return source -> the offset that it began with: all that Kafka's and rate's keep in ``sources/<source>/0``."""
+    """Return source -> its initial offset: the only content of ``sources/<source>/0`` for Kafka and rate."""
     found = {}
     for source in names(directory / SOURCES):
         try:

@@ -83,9 +83,9 @@ class RestoreCase:
 
 
 def gather_facts(case: RestoreCase) -> RestoreFacts:
-    """Return everything that the plan of a restore follows from. Changes nothing.
+    """Return all facts behind the plan of a restore. Changes nothing.
 
-    :raises StorageUnavailableError: Something could not be read.
+    :raises StorageUnavailableError: A read failed.
     """
     records = read_records(
         case.chosen, case.payloads, case.last, case.last_run, unrecorded=case.unrecorded, starts=case.starts
@@ -112,17 +112,17 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
             query, case.directory(query), cut=cut, entries=entries, external=case.external, reach=case.reach
         )
         if own is None and cut.batch >= 0:  # guard: cuts-that-cannot-be-read-have-read-nothing
-            reason = f"what the query had read at batch {cut.batch} cannot be read in the directory of the cut"
+            reason = f"the query's offsets at batch {cut.batch} cannot be read in the directory of the cut"
             around = replace(around, unknown=(*around.unknown, Unknown(reason)))
     sink = _sink_state(case, query, cut, around)
     return QueryFacts(
         cut=cut,
         history=records.history,
-        # The offset log of an adopted checkpoint is there: nothing was planned that it does not have.
+        # The offset log of an adopted checkpoint exists and contains every planned batch.
         planned_to=records.planned_to if adopted is None else adopted.planned,
         complete=records.complete or adopted is not None,
         sink=sink,
-        # The result of a drain says more than the fork of an earlier, unfinished one.
+        # The result of a drain is more precise than the fork of an earlier, unfinished one.
         drain=case.drained.get(query) or _unfinished_drain(cut, sink, records.drained),
         epochs=records.epochs,
         around=around,

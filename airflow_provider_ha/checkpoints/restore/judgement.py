@@ -1,4 +1,4 @@
-"""Collects what keeps a restore from being SAFE: a verdict, its reason, and the ways out, per finding."""
+"""Collector of the findings that keep a restore from being SAFE: verdict, reason and ways out."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Judgement:
         )
 
     def add_unknown(self, reason: str, *ways_out: str) -> None:
-        """Add an unknown fact: at worst rows are lost, and a plan never guesses that they are not."""
-        name = f"name the query (--accept-unverified {self.query}) and LOSS_POSSIBLE to go on without knowing"
+        """Add an unknown fact: at worst rows are lost, and a plan never assumes otherwise."""
+        name = f"name the query (--accept-unverified {self.query}) and LOSS_POSSIBLE to continue without this fact"
         self.unknown.append(reason)
         self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out, name)  # guard: unknown-is-safe
 
@@ -38,10 +38,10 @@ def worst(findings: Iterable[PlanFinding]) -> Verdict:
 
 
 def not_accepted(plan: RestorePlan, allow: Collection[Verdict]) -> list[Verdict]:
-    """Return the verdicts of *plan* that have to be accepted by name and were not, the worst one first.
+    """Return the verdicts of *plan* that still need to be accepted by name, worst first.
 
-    Each verdict is accepted separately: to accept that rows may be lost does not accept that others are written again.
-    IMPOSSIBLE cannot be accepted.
+    Each verdict is accepted separately: accepting possible loss does not accept repeated writes. IMPOSSIBLE cannot be
+    accepted.
     """
     found = {finding.verdict for finding in plan.findings} | {plan.verdict}
     refused = found - set(allow) - {Verdict.SAFE} | found & {Verdict.IMPOSSIBLE}  # guard: impossible-can-be-asked-for

@@ -1,4 +1,4 @@
-"""Records of batches in the payloads of a job. Keeps only these: a job may have thousands of payloads."""
+"""Records of batches in the payloads of a job. Keeps only the records: a job may have thousands of payloads."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class _OfQuery:
 
 
 def read_payloads(payloads: Iterable[Checkpoint], queries: Iterable[str]) -> PayloadRecords:
-    """Return what *payloads* record of *queries*.
+    """Return the records of *queries* in *payloads*.
 
-    A later checkpoint of an epoch records more of a batch than an earlier one.
+    A later checkpoint of an epoch records more about a batch than an earlier one.
     """
     found = {query: _OfQuery() for query in queries}
     newest: NewestPayload | None = None

@@ -1,8 +1,8 @@
 """Plan of a restore's effects on queries and outputs, decided from facts before any change.
 
-Invariant: SAFE means that every batch of a sink is executed again with its previous boundaries, or not at all. A
-boundary that is lost is LOSS_POSSIBLE, never SAFE: rows that Spark puts into a batch that the sink has are skipped
-silently (design, section 5; spark-facts section 2).
+Invariant: SAFE means that every batch of a sink is executed again with its previous boundaries, or not at all. A lost
+boundary is LOSS_POSSIBLE, never SAFE: Spark silently skips rows that it puts into a batch that the sink already has
+(design, section 5; spark-facts section 2).
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def _begun_later(query: str, batch: int) -> Judgement:
     judgement = Judgement(query)
     judgement.add(
         Verdict.LOSS_POSSIBLE,
-        f"the cut does not hold it, so it begins from nothing, and its sink was given batches up to {batch}: a sink "
+        f"the cut does not have it, so it begins anew, and its sink was given batches up to {batch}: a sink "
         "that ignores numbers which it knows skips rows, and any other one gets again what its source gives again",
-        "restore a cut that holds it",
-        "accept LOSS_POSSIBLE by name, when its sink is empty, or the script does not start it any more",
+        "restore a cut that has it",
+        "accept LOSS_POSSIBLE by name, when its sink is empty, or the script no longer starts it",
     )
     return judgement
 
@@ -115,7 +115,7 @@ def _begun_later(query: str, batch: int) -> Judgement:
 def _owner(facts: RestoreFacts, choices: RestoreChoices) -> Owner:
     """Return the owner of the restore source, once the restore is done."""
     if facts.chosen.source == CHECKPOINT:
-        return Owner.JOB  # in either mode: it is subsumed as every checkpoint is
+        return Owner.JOB  # in either mode: it is subsumed like every checkpoint
     return Owner.JOB if facts.claimed or choices.claim_mode is ClaimMode.CLAIM else Owner.USER
 
 
@@ -177,10 +177,11 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     cut, drained = facts.cut, facts.drain
     if drained is not None and drained.batch <= cut.batch:
         drained = None
-    # The drain's own batch is never replayed: its watermark would drop every later row as late.
-    # guard: drains-are-replayed
+    # The drain's own batch is never replayed: its watermark would drop every later row as late. guard:
+    # drains-are-replayed
     history = {batch: entry for batch, entry in facts.history.items() if drained is None or batch < drained.batch}
-    # Spark itself reads on from the cut there: what is recorded is not what the sink was given under that number.
+    # Spark itself reads on from the cut there: the records differ from the batches that the sink was given under those
+    # numbers.
     replay = () if cut.sink.unplanned else following(history, cut.batch)
     _judge_drained(facts, replay, judgement)
     _judge_unknown(facts, judgement)

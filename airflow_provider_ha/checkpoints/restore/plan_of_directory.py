@@ -1,7 +1,7 @@
-"""The plan to continue from a batch of a checkpoint, on this host or on S3, that belongs to no known job.
+"""Plan to continue from a batch of a checkpoint, on this host or on S3, that belongs to no known job.
 
-Invariant: only reads, and the decision is that of every restore (``plan``). Only the directory is known: no payloads of
-purged batches, no drain, no epochs. Facts that could not be queried are reported as unknown.
+Invariant: only reads, and the decision is the same as for every restore (``plan``). Only the directory is known: no
+payloads of purged batches, no drain, no epochs. Facts that could not be queried are reported as unknown.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def plan_directory(
     )
     if progress(directory) != before:
         raise JobStateError(
-            f"query {query!r} is running in {directory}: it has gone on while it was looked at",
+            f"query {query!r} is running in {directory}: it progressed during the read",
             next_step="Stop it first: two queries would write to one output",
         )
     declared = (query,) if repeatable else ()
@@ -134,7 +134,7 @@ def _chosen(directory: Tree, report: Report, candidates: tuple[Candidate, ...], 
         if finding.code is Code.UNREADABLE:
             raise StorageUnavailableError(
                 f"{directory} could not be read: {finding.path}: {finding.message}",
-                next_step="Check the place and its rights, and try again",
+                next_step="Check the path and its permissions, and try again",
             )
     what = "no batch" if batch is None else f"no batch {batch}"
     reasons = "; ".join(f"{item.source}: {item.file}: {item.reason}" for item in candidates) or "neither log has it"

@@ -1,7 +1,7 @@
-"""The recorded batches that a restore plan has executed again: the sinks have them.
+"""Recorded batches that a restore plan has executed again: the sinks have them.
 
-A working directory that was restored ends at the cut of its plan. When it is lost before its first checkpoint, the plan
-alone knows the batches after the cut.
+A restored working directory ends at the cut of its plan. If it is lost before its first checkpoint, only the plan knows
+the batches after the cut.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def planned_replays(store: ObjectStore, sha256: str | None) -> Mapping[str, Sequ
     try:
         plan = read_plan(store, sha256)
     except (ObjectMissingError, RecordCorruptError) as error:
-        log.warning("the batches that a restore has executed again are not known: %s", error)
+        log.warning("the batches that a restore has executed again are unknown: %s", error)
         return {}
     return {name: query.replay for name, query in plan.queries.items()}
 
@@ -62,5 +62,5 @@ def common_batches(store: ObjectStore, sha256: str | None, noted: Mapping[str, i
     try:
         return batches_in_common(read_plan(store, sha256))
     except (ObjectMissingError, RecordCorruptError) as error:
-        log.warning("where a restored run has begun is not known: %s", error)
+        log.warning("the start of a restored run is unknown: %s", error)
         return {}

@@ -1,7 +1,7 @@
-"""Make the working directory of a new epoch: after a loss, or for a restore.
+"""Creation of the working directory of a new epoch: after a loss, or for a restore.
 
-Invariant: the fence comes first, then the look, then the fork. A working directory is new for each epoch and becomes
-current only by the fenced write that follows; a half-made one is never current.
+Invariant: first the fence, then the reads, then the fork. A working directory is new for each epoch and becomes current
+only by the fenced write that follows; an incomplete one is never current.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def prepare_recovery(
             log.warning("query %r begins anew, because Spark has refused to continue it", query)
             continue
         try:
-            at = progress(lost / query)  # nothing moves it after the fence: the fork stands there as well
-            # Without metadata nothing was ever planned: Spark begins such a query by itself.
+            at = progress(lost / query)  # it no longer changes after the fence: the fork has the same progress
+            # Without metadata the query never planned a batch: Spark begins it by itself.
             if at.planned < 0 and not lost.has(f"{query}/{METADATA}"):
                 continue
             area.fork(f"{fenced}/{query}", f"{target}/{query}", keep_planned=True)

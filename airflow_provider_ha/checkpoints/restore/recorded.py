@@ -25,7 +25,7 @@ from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 
 
 _FORGOTTEN = 0
-"""Stands for epochs of a job that was deleted: no note about a fenced function is left of them. Epochs begin with 1."""
+"""Represents the epochs of a deleted job, whose notes about fenced functions are gone. Epochs begin with 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,11 @@ class LastDirectory:
 
     :param area: Holds it.
     :param key: Under its first name; it may have been fenced since.
-    :param epoch: Epoch that made it.
+    :param epoch: Epoch that created it.
     :param run: Run that worked in it.
-    :param replayed: Query -> recorded batches of the restore plan of its run: the sinks have them, whether the
-        directory shows them again or not.
+    :param replayed: Query -> recorded batches of the restore plan of its run: the sinks have them, even if the
+        directory
+        does not show them.
     """
 
     area: WorkArea
@@ -140,9 +141,9 @@ def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> Las
         if batch is not None:
             drained[query] = batch
         if stopped and newest is not None and query in newest.cuts:
-            # The payloads of this epoch record what was planned and not committed when they were taken.
+            # The payloads of this epoch record the batches in flight when they were taken.
             known = max((newest.cuts[query], *recorded.entries[query].get(newest.epoch, ())))
-            # A job whose stop has failed goes on after the sharp checkpoint.
+            # A job whose stop has failed continues after the sharp checkpoint.
             unrecorded = unrecorded or shown.planned(query) > known
     return LastTraces(drained, unrecorded)
 

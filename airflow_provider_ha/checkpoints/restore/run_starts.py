@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
-_NONE = -1  # common with the runs before, of a query that began from nothing
+_NONE = -1  # the common batch of a query that began anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RunStart:
 
 
 RunStarts = Mapping[int, RunStart]
-"""Run -> where it began. A run that is not listed has gone on from the one before it."""
+"""Run -> its start. A run that is not listed continued the run before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class KnownRuns:
     whole: int | None = None
 
     def turns(self, query: str, planned: Mapping[int, int]) -> Mapping[int, int]:
-        """Return epoch -> first batch that its run has planned anew, of the first epoch of a run that shows one.
+        """Return epoch -> first batch that its run has planned anew, for the first epoch of a run that shows one.
 
-        :param planned: Epoch -> highest batch that it is known to have planned; -1 for none.
+        :param planned: Epoch -> highest batch known to be planned; -1 for none.
         """
         found: dict[int, int] = {}
         seen = set()
@@ -69,7 +69,7 @@ class KnownRuns:
 
         The submitter of that run has accepted the sinks' copies of these batches.
 
-        :param turns: As :meth:`turns` returns them.
+        :param turns: As returned by :meth:`turns`.
         """
         found: dict[int, int] = {}
         for epoch in sorted(planned):
@@ -81,7 +81,7 @@ class KnownRuns:
     def left_by(self, query: str, planned: Mapping[int, int], *, cut: int, run: int) -> int | None:
         """Return the first later run that may have planned batches up to a cut anew; ``None`` for none.
 
-        :param planned: Epoch -> highest batch that it is known to have planned; -1 for none.
+        :param planned: Epoch -> highest batch known to be planned; -1 for none.
         :param cut: Batch of the cut.
         :param run: Run of the cut.
         """

@@ -65,7 +65,7 @@ class Chosen:
 class Selection:
     """The candidates of a restore, newest first, and the chosen one.
 
-    :param job_id: The job whose checkpoints were looked at.
+    :param job_id: The job that owns the checkpoints.
     :param wanted: The start that the caller requests.
     """
 
@@ -77,14 +77,14 @@ class Selection:
     def require(self) -> Chosen:
         """Return the chosen candidate.
 
-        :raises CheckpointMissingError: There was nothing, or nothing that can be restored.
+        :raises CheckpointMissingError: No candidate exists, or none can be restored.
         """
         if self.chosen is not None:
             return self.chosen
         if not self.candidates and self.wanted.before is not None:
             raise CheckpointMissingError(
                 f"job {self.job_id!r} has no checkpoint and no savepoint from before {self.wanted.before.isoformat()}",
-                next_step="See what there is with `spark-ha checkpoint list` and `spark-ha savepoint list`",
+                next_step="List them with `spark-ha checkpoint list` and `spark-ha savepoint list`",
             )
         if not self.candidates:
             raise CheckpointMissingError(
@@ -94,7 +94,7 @@ class Selection:
         reasons = "; ".join(f"{item.source}: {item.file or 'record'}: {item.reason}" for item in self.candidates)
         raise CheckpointMissingError(
             f"none of {len(self.candidates)} candidate(s) of job {self.job_id!r} can be restored: {reasons}",
-            next_step="Look at them with `spark-ha checkpoint verify`, or restore from a savepoint",
+            next_step="Check them with `spark-ha checkpoint verify`, or restore from a savepoint",
         )
 
 
@@ -132,7 +132,7 @@ def select(
 
 @dataclass(frozen=True, slots=True)
 class _Selector:
-    """Looks at the checkpoints and savepoints of a job."""
+    """Iterates over the checkpoints and savepoints of a job."""
 
     _checkpoints: CheckpointStore
     _savepoints: SavepointStore
@@ -153,7 +153,7 @@ class _Selector:
         return Selection(tuple(candidates), None, self._checkpoints.job_id, wanted)
 
     def _looks(self, wanted: Wanted) -> Iterator[Callable[[], _Look]]:
-        """Yield a function per candidate, newest first, beginning with the wanted one."""
+        """Yield a check per candidate, newest first, beginning with the wanted one."""
         if wanted.savepoint_id is not None:
             first = named_savepoint(self._savepoints, wanted.savepoint_id)
             older = [pointer for pointer in self._savepoints.list() if pointer.created_at < first.created_at]
@@ -182,7 +182,7 @@ class _Selector:
             yield _bind(_unreadable, f"{SAVEPOINT}-{broken.name}", broken.reason)
 
     def _taken_before(self, moment: datetime) -> Iterator[Callable[[], _Look]]:
-        """Both kinds by the time at which they were taken; first those whose pointer does not even state that."""
+        """Return both kinds by the time at which they were taken; pointers without a readable time come first."""
         checkpoints, savepoints = self._checkpoints.list(), self._savepoints.list()
         for kind, listing in ((CHECKPOINT, checkpoints), (SAVEPOINT, savepoints)):
             yield from (_bind(_unreadable, f"{kind}-{each.name}", each.reason) for each in listing.unreadable)

@@ -13,8 +13,8 @@ def judge_timeline(facts: QueryFacts, judgement: Judgement) -> None:
     if facts.left_by is not None:  # guard: cuts-that-a-later-run-has-left-are-safe
         judgement.add(
             Verdict.LOSS_POSSIBLE,
-            f"run {facts.left_by} did not go on from this cut: its batches up to {facts.cut.batch}, which the sink may "
-            "have, are others than those of this cut",
+            f"run {facts.left_by} did not continue from this cut: its batches up to {facts.cut.batch}, which the sink "
+            "may have, differ from those of this cut",
             "restore a cut that was taken after that",
             OWN_OUTPUT,
         )

@@ -55,11 +55,11 @@ def decide_start(
     if sink_max > top:
         raise RestoreRefusedError(
             f"LOSS_POSSIBLE: the sink of query {query!r} has batches up to {sink_max}, but the boundaries of "
-            f"batches {top + 1} to {sink_max} are not known",
+            f"batches {top + 1} to {sink_max} are unknown",
             next_step="Restore the job from a checkpoint that knows them, or write to a new output directory",
         )
     if len(steps) == 1 and steps[0].entry is None and steps[0].into == "sink":
-        return ()  # what Spark does by itself
+        return ()  # Spark does the same by itself
     return tuple(steps)
 
 

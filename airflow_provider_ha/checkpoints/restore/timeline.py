@@ -27,7 +27,7 @@ def merge(
         found = [turn for turn in (_first_difference(history, newer), (turns or {}).get(epoch)) if turn is not None]
         if found:
             history = {batch: entry for batch, entry in history.items() if batch < min(found)}
-        # The newer entry of an equal batch may know its commit, which a planned one does not.
+        # The newer entry of an equal batch may record its commit, which a planned one does not.
         history.update({batch: entry.measured_as(history.get(batch)) for batch, entry in newer.items()})
     return dict(sorted(history.items()))
 
@@ -47,5 +47,5 @@ def _first_difference(older: Mapping[int, BatchEntry], newer: Mapping[int, Batch
     if not different:
         return None
     agreed = [batch for batch in shared if batch < different[0]]
-    # Between the last batch that both agree on and the first difference, it is unknown where the newer one turned.
+    # Between the last batch that both share and the first difference, the turn of the newer one is unknown.
     return agreed[-1] + 1 if agreed else min(newer)

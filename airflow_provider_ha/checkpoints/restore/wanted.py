@@ -1,4 +1,4 @@
-"""The requested start of a restore, in the words that users write: ``latest``, ``checkpoint-12``, ``before 14:05``."""
+"""The requested start of a restore, as written by users: ``latest``, ``checkpoint-12``, ``before 14:05``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def parse_wanted(text: str, *, now: datetime) -> Wanted:
     if match := _BEFORE.fullmatch(text):
         return Wanted(before=_moment(match["moment"], now))
     raise ConfigurationError(
-        f"{text!r} names no checkpoint and no savepoint",
+        f"{text!r} names neither a checkpoint nor a savepoint",
         next_step="Use 'latest', 'checkpoint-<number>', 'savepoint-<id>' or 'before <time>'",
     )
 
@@ -58,7 +58,7 @@ def _moment(text: str, now: datetime) -> datetime:
     try:
         return _time_of_day(time.fromisoformat(text), now)
     except ValueError:
-        pass  # no time of day, so it has to be a whole moment
+        pass  # not a time of day, so it must be a full date and time
     try:
         # Python 3.10 does not know the Z.
         moment = datetime.fromisoformat(text.removesuffix("Z") + ("+00:00" if text.endswith("Z") else ""))
@@ -66,7 +66,7 @@ def _moment(text: str, now: datetime) -> datetime:
         raise ConfigurationError(
             f"{text!r} is not a time", next_step="Write it as 14:05, 2026-11-21T14:05 or 2026-11-21T14:05:00+00:00"
         ) from None
-    moment = moment.astimezone()  # what has no zone is in this host's
+    moment = moment.astimezone()  # without a zone, it is in this host's time
     if moment > now:
         raise ConfigurationError(
             f"{moment.isoformat()} is in the future (it is {now.astimezone(moment.tzinfo).isoformat('T', 'seconds')})",

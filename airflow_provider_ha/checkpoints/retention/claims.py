@@ -1,10 +1,10 @@
 """Claims of a job: recorded with a run's first checkpoint, subsumed like its oldest one, removed pointer first.
 
 Invariants: ownership passes in the transaction that publishes the first checkpoint of the restored run. Before it the
-restore may still fail, and the user owns everything; after it the job has a checkpoint that survives crashes. A source
-is claimed once. It is marked for deletion when as many checkpoints as are retained were taken after it, the newest with
-pinned files; until then a restore would fall back to it. The list of deletions removes it, once its readers' leases
-have ended.
+restore may still fail, and the user owns the source; after it the job has a checkpoint that survives crashes. A source
+is claimed once. It is marked for deletion when the job has taken as many later checkpoints as it retains, the newest
+with pinned files; until then a restore would fall back to it. The list of deletions removes it, once its readers'
+leases have ended.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from airflow_provider_ha.storage.keys import JobKeys
 log = logging.getLogger(__name__)
 
 _CLAIM = "claim"  # name of the node below the run
-_AT_ONCE = 500  # nodes that are asked for before the first answer
+_AT_ONCE = 500  # nodes requested before the first answer
 
 
 @dataclass(frozen=True, slots=True)
 class _Claimed:
-    """One thing that is the job's.
+    """A claimed source.
 
     :param what: Name of the readers' leases on it.
     :param run: Run that claimed it.
@@ -70,7 +70,7 @@ class Claims:
     def ops(self, plan: RestorePlan, *, run: int, epoch: int) -> list[Op]:
         """Return operations of the first checkpoint's transaction that make the job the owner of *plan*'s source.
 
-        Empty for ``NO_CLAIM``, for a checkpoint, which the job owns anyway, and for an existing claim.
+        Empty for ``NO_CLAIM``, for a checkpoint, which the job already owns, and for an existing claim.
         """
         if plan.claim_mode is not ClaimMode.CLAIM:  # guard: unclaimed-savepoints-go
             return []
@@ -94,7 +94,7 @@ class Claims:
         keep: int,
         pinned: Callable[[CheckpointPointer], bool],
     ) -> tuple[str, ...]:
-        """Mark claims for deletion that checkpoints have outlived; return them.
+        """Mark claims for deletion that later checkpoints have replaced; return them.
 
         :param pointers: The job's checkpoints, newest first.
         :param keep: Number of retained checkpoints.
@@ -112,7 +112,7 @@ class Claims:
             claimed.mark(commit)
             self._open.remove(claimed)
             marked.append(claimed.what)
-            log.info("%s, which run %d has claimed, is not needed any more", claimed.what, claimed.run)
+            log.info("%s, which run %d has claimed, is no longer needed", claimed.what, claimed.run)
         return tuple(marked)
 
     def remove(self, what: str, adopted: AdoptedCheckpoint) -> None:
@@ -129,7 +129,7 @@ class Claims:
         if found is None or not found.record.given_up or adopted not in found.record.adopted.values():
             raise RecordCorruptError(
                 f"{adopted.path} stays: the claim of {what!r} of job {self._paths.job_id!r} does not name it",
-                next_step="Remove the directory by hand when it is not needed, and then the entry",
+                next_step="Remove the directory manually when it is not needed, then remove the entry",
             )
         remove_adopted(adopted)
 
@@ -140,7 +140,7 @@ class Claims:
                 yield _Claimed(f"savepoint-{found.name}", pointer.claimed_by, self._savepoint_mark(found.name))
 
     def _savepoint_mark(self, name: str) -> Callable[[Commit], object]:
-        directories = (JobKeys(self._paths.job_id).savepoint(name),)  # never what the pointer says
+        directories = (JobKeys(self._paths.job_id).savepoint(name),)  # never the directory in the pointer
         return lambda commit: self._savepoints.mark(commit, name, f"savepoint-{name}", directories=directories)
 
     def _claimed_directories(self) -> Iterator[_Claimed]:
@@ -152,10 +152,10 @@ class Claims:
     def _directory_mark(
         self, claims: PointerStore[Claim], found: ScannedPointer[Claim], what: str
     ) -> Callable[[Commit], None]:
-        """The claim stays and says that it is given up: it is what allows the removal."""
+        """Return the operation that marks the claim as given up. The claim stays: it authorizes the removal."""
         given_up = found.record.model_copy(update={"given_up": True})
         adopted = tuple(found.record.adopted.values())
-        # The entry is made with the mark: it says when, and a claim that is never given up makes none.
+        # The entry is created with the mark: it has the time, and a claim that is never given up has no entry.
         return lambda commit: claims.replace(
             commit, found, given_up, None, self._to_delete.entry(what, adopted=adopted)
         )

@@ -1,4 +1,4 @@
-"""One pass over the payloads of a job: removes those useless for restores, and archives those to keep for long.
+"""One pass over the payloads of a job: removal of those useless for restores, archiving of those to keep for long.
 
 Invariant: an archive is written and read back before its first payload is removed, so a crash leaves both, and the next
 pass removes the archived payloads. The leadership is proven before removals: storage has no fencing.
@@ -26,10 +26,10 @@ from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError, S
 
 
 log = logging.getLogger(__name__)
-LEFTOVER_AGE = timedelta(hours=24)  # as of blobs: longer than a process takes from the data of an archive to its head
+LEFTOVER_AGE = timedelta(hours=24)  # for blobs: longer than a process takes between an archive's data and its head
 _NAMES_AT_A_TIME = 1000
 _REMOVALS_PER_PROOF = 100
-_UNAVAILABLE = 2  # payloads of a pass that could not be read: one bad one keeps no other, but then storage is away
+_UNAVAILABLE = 2  # unreadable payloads per pass: one bad payload blocks no other; two mean that storage is unavailable
 
 Item = PayloadName | ArchiveName
 
@@ -66,10 +66,10 @@ class _Found:
 
 
 class Collection:
-    """The passes over one job's payloads; remembers how far each thing reaches, so that it is read once.
+    """The passes over one job's payloads, with a cache of their reach, so that each is read once.
 
     :ivar bounds: To be set before a pass begins or continues.
-    :ivar kept: How many payloads stayed below the last number, after a pass.
+    :ivar kept: Number of payloads that stayed below the last number, after a pass.
     """
 
     def __init__(self, history: PayloadHistory, clock: Clock) -> None:
@@ -104,7 +104,7 @@ class Collection:
         yield
 
     def _settle(self, leadership: Leadership, found: _Found) -> Iterator[None]:
-        """Remove the payloads that an archive holds: its writer died before it could."""
+        """Remove payloads that are in an archive: its writer died before it could."""
         payloads = list(found.payloads)
         for archive in found.archives:
             first = bisect_left(payloads, archive.first, key=_number)
@@ -124,7 +124,7 @@ class Collection:
 
     def _remove_needless(self, leadership: Leadership, found: _Found) -> Iterator[None]:
         needless: list[Item] = []
-        ended: set[int] = set()  # epochs of which something is needed, and so everything after it
+        ended: set[int] = set()  # epochs with a needed payload: all later payloads are needed too
         items: list[Item] = [*found.archives, *found.payloads]
         for item in items:
             if isinstance(item, PayloadName) and item.epoch in ended:
@@ -175,7 +175,7 @@ class Collection:
             yield
 
     def _reach_of(self, item: Item) -> dict[str, int] | None:
-        """Return query -> highest batch that *item* has a record of; ``None`` when that is not known."""
+        """Return query -> highest recorded batch of *item*; ``None`` if unknown."""
         if item not in self._reach:
             if isinstance(item, PayloadName):
                 payload = self._read(item)

@@ -65,10 +65,10 @@ class PayloadCollector:
         self._warned: tuple[str, int] = ("", 0)
 
     def collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
-        """Remove what nothing needs, and archive; what cannot be removed now is tried again the next time.
+        """Remove unneeded payloads and pins, and archive; failed removals are retried by the next call.
 
         :param go_on: Called after each step; when it returns false, the next call continues from there.
-        :returns: Whether the pass is over.
+        :returns: Whether the pass is complete.
         :raises LeadershipError: This process may no longer write for the job.
         :raises StorageUnavailableError: Storage could not be read; the next call begins a new pass.
         """
@@ -100,7 +100,7 @@ class PayloadCollector:
         savepoints = self._listing(self._paths.savepoints, SavepointPointer, is_plain)
         named = {pointer.number for pointer in checkpoints.pointers}
         named |= {int(pointer.name) for pointer in checkpoints.unreadable}
-        # After the pointers: one that is marked between the reads is in the first answer or in this one.
+        # After the pointers: a pointer marked between the two reads is in the first answer or in this one.
         named |= self._doomed()  # guard: collector-ignores-the-list
         # guard: payloads-go-although-a-pointer-cannot-be-read
         if checkpoints.unreadable or savepoints.unreadable or not checkpoints.pointers:
@@ -111,13 +111,13 @@ class PayloadCollector:
         return count, named, Bounds(min(count, min(named) - 1), floors(cuts))
 
     def _warn(self, kept: int) -> None:
-        """Say which savepoint keeps very many payloads, again whenever there are as many more."""
+        """Warn about the savepoint that keeps very many payloads, again for each further batch of them."""
         holder = self._holder.savepoint_id if self._holder is not None else ""
         if kept >= MANY and holder and (holder, kept // MANY) != self._warned:
             self._warned = holder, kept // MANY
             log.warning(
                 "savepoint %s of job %s keeps the records of %d checkpoints after it, which an exact replay from it "
-                "needs; dispose of it when you do not need it any more",
+                "needs; dispose of it when you no longer need it",
                 holder,
                 self._paths.job_id,
                 kept,
@@ -133,7 +133,7 @@ class PayloadCollector:
 
     def _collect_pins(self, last: int, named: set[int]) -> None:
         try:
-            names = self._directories.list(self._pins)  # also of the remains of a pin whose maker died
+            names = self._directories.list(self._pins)  # also of the remains of a pin whose creator died
         except (RecordCorruptError, StorageUnavailableError) as error:
             log.warning("pins of job %s could not be listed: %s", self._paths.job_id, error)
             return

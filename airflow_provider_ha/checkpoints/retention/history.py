@@ -86,7 +86,7 @@ class PayloadHistory:
                 yield name
 
     def count(self) -> int:
-        """Return how many payloads there are, in archives or not; reads names only."""
+        """Return the number of payloads, archived or not; reads names only."""
         return sum(1 for _ in self.payloads()) + sum(archive.count for archive in self.archives())
 
     def read(self, payload: PayloadName) -> Checkpoint:
@@ -113,7 +113,7 @@ class PayloadHistory:
         head, key = self.head(name), self._keys.archive(name.text)
         data = self._store.read(key)
         if hashlib.sha256(data).hexdigest() != head.sha256:
-            raise RecordCorruptError(f"{key} has another digest than its head says")
+            raise RecordCorruptError(f"the digest of {key} differs from its head")
         return Archive.from_bytes(data, source=key).checkpoints
 
     def archive(self, checkpoints: list[Checkpoint]) -> ArchiveName:
@@ -130,10 +130,10 @@ class PayloadHistory:
             try:
                 self._store.create(key, content)
             except ObjectExistsError:
-                self._store.touch(key)  # of one that died before its end: it is needed from now on
+                self._store.touch(key)  # of an archive whose writer died before its end: it is needed from now on
             if self._store.read(key) != content:  # guard: payloads-go-before-their-archive-is-read-back
                 raise StorageError(
-                    f"{key} does not hold what was written, so the payloads that it should hold stay",
+                    f"{key} differs from the written archive, so its payloads stay",
                     next_step="Check the storage, then remove that object",
                 )
         return name

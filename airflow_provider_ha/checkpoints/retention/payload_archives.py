@@ -27,9 +27,9 @@ _NAME = re.compile(rf"(\d{{{CHECKPOINT_DIGITS}}})-(\d{{{CHECKPOINT_DIGITS}}})-e(
 class Archive(Record):
     """Data of an archive.
 
-    The version rises with that of the checkpoint's record.
+    Its version rises with that of the checkpoint's record.
 
-    :param checkpoints: Ascending by number; what lists the files of their closures is left out, for these are gone.
+    :param checkpoints: Ascending by number, without the lists of closure files, which no longer exist.
     """
 
     kind: ClassVar[str] = "payload-archive"
@@ -115,7 +115,7 @@ def stripped(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def reach_of(checkpoint: Checkpoint) -> dict[str, int]:
-    """Return query -> highest batch that a payload has a record of; queries without a record are left out."""
+    """Return query -> highest recorded batch of a payload; queries without a record are omitted."""
     return {
         query: max(entry.batch for entry in part.entries) for query, part in checkpoint.queries.items() if part.entries
     }
@@ -144,9 +144,9 @@ def make_archive(checkpoints: Sequence[Checkpoint]) -> tuple[ArchiveHead, bytes]
 
 
 def chunks(sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield groups of neighbours that become one archive each; payloads that do not fill one are left. Pure.
+    """Yield groups of neighbours that become one archive each; payloads that do not fill one are omitted. Pure.
 
-    :param sizes: Bytes of the payloads, in their order.
+    :param sizes: Bytes of the payloads, in order.
     """
     start, total = 0, 0
     for end, size in enumerate(sizes, 1):

@@ -33,14 +33,14 @@ def recovered(loaded: Loaded[CheckpointPointer]) -> Recovered:
     for found, data in loaded.found:
         try:
             checkpoints.append((found.record, Checkpoint.from_bytes(data, source=found.record.payload)))
-        except RecordCorruptError as error:  # noqa: PERF203  # one bad payload hides no other
+        except RecordCorruptError as error:  # noqa: PERF203  # continue with the next payload
             unreadable.append(Unreadable(found.name, error.message))
     # guard: recovery-trims
     return Recovered(tuple(sorted(checkpoints, key=lambda item: item[0].number)), tuple(unreadable))
 
 
 def handle_of(pointer: CheckpointPointer) -> Handle:
-    """Return which payload a pointer refers to."""
+    """Return the payload handle of a pointer."""
     return Handle(pointer.payload, pointer.sha256)
 
 
@@ -77,7 +77,8 @@ def pointer_path(paths: JobPaths, name: str) -> str:
     if kind == "savepoint":
         return paths.savepoint(check_savepoint_id(its_id))
     raise ConfigurationError(
-        f"{name!r} names no checkpoint and no savepoint", next_step="Use 'checkpoint-<number>' or 'savepoint-<id>'"
+        f"{name!r} names neither a checkpoint nor a savepoint",
+        next_step="Use 'checkpoint-<number>' or 'savepoint-<id>'",
     )
 
 

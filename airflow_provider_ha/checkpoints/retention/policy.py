@@ -66,8 +66,8 @@ def superfluous_savepoints(
     :param pointers: Newest first, of any owner. Unreadable pointers are not included, and not judged.
     :param leased: Ids of savepoints with readers: they stay beyond both limits.
     """
-    # What a run has claimed is the job's: it neither counts nor goes here.
-    # guard: schedules-remove-what-is-claimed
+    # A claimed savepoint belongs to the job: it neither counts nor is removed here. guard:
+    # schedules-remove-what-is-claimed
     own = [pointer for pointer in pointers if pointer.schedule == retention.schedule and pointer.claimed_by is None]
     return [  # guard: last-savepoint-of-a-schedule-goes
         pointer
@@ -82,16 +82,16 @@ def _beyond(retention: SavepointRetention, rank: int, age: timedelta) -> bool:
 
 
 def max_age_of(days: float | None) -> timedelta | None:
-    """Return how old a savepoint may become.
+    """Return the maximum age of a savepoint.
 
     :raises ConfigurationError: The number of days is out of range.
     """
     if days is None:
         return None
-    if not 0 < days <= MOST_DAYS:  # not a number is not either
+    if not 0 < days <= MOST_DAYS:  # rejects NaN too
         raise ConfigurationError(
             f"a savepoint cannot be kept for {days} days",
-            next_step=f"Use more than 0 and up to {MOST_DAYS}, or leave it out to keep them at any age",
+            next_step=f"Use more than 0 and up to {MOST_DAYS}, or omit it to keep savepoints of any age",
         )
     return timedelta(days=days)
 
@@ -117,7 +117,7 @@ def replayable(highest: Mapping[str, int], floor: Mapping[str, int]) -> bool:
 
 
 def oldest_below(savepoints: Iterable[SavepointPointer], floor: Mapping[str, int]) -> SavepointPointer | None:
-    """Return the oldest savepoint that keeps payloads which no checkpoint needs; ``None`` without one.
+    """Return the oldest savepoint that keeps payloads unneeded by checkpoints; ``None`` without one.
 
     :param floor: Floor of the checkpoints.
     """

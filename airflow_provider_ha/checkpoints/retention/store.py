@@ -61,7 +61,7 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 
 log = logging.getLogger(__name__)
-COLLECTION_SECONDS = 5.0  # of one turn of a collection, and of the one at the end of a run
+COLLECTION_SECONDS = 5.0  # for one turn of a collection, and for the collection at the end of a run
 
 
 class CheckpointStore:
@@ -142,9 +142,9 @@ class CheckpointStore:
         return Checkpoint.from_bytes(self._pointers.payload(pointer), source=pointer.payload)
 
     def directory(self, checkpoint: Checkpoint) -> str:
-        """Return the key of the closure of a checkpoint: its pin, else the working directory of its epoch.
+        """Return the key of the closure of a checkpoint: its pin, or the working directory of its epoch.
 
-        :raises RecordCorruptError: Its payload refers to a directory outside of the job's.
+        :raises RecordCorruptError: Its payload refers to a directory that is not the job's.
         """
         key, inside = (
             (checkpoint.directory, self._keys.live) if checkpoint.pin is None else (checkpoint.pin, self._keys.pins)
@@ -162,14 +162,14 @@ class CheckpointStore:
     def payloads(self) -> Iterator[Checkpoint]:
         """Yield every payload in storage, also of checkpoints whose pointers are gone, archived or not.
 
-        Damaged ones are logged and left out.
+        Damaged payloads are logged and skipped.
 
         :raises StorageUnavailableError: Storage could not be read.
         """
         return self._history.checkpoints()
 
     def recorded(self) -> int:
-        """Return how many checkpoints storage has the records of; reads names only.
+        """Return the number of checkpoints recorded in storage; reads names only.
 
         :raises StorageUnavailableError: Storage could not be read.
         """
@@ -182,19 +182,20 @@ class CheckpointStore:
         return max(node_numbers(names, parent=parent, digits=CHECKPOINT_DIGITS), default=None)
 
     def next_number(self) -> int:
-        """Return the number of the next checkpoint: higher than any that was ever given out."""
+        """Return the number of the next checkpoint: higher than any earlier one."""
         counted = read_counter(self._coordinator, self._paths.checkpoint_id_counter)
         # guard: lost-counter-begins-again
-        return max(counted, self.latest_number() or 0) + 1  # a counter that was lost is not taken for a new one
+        return max(counted, self.latest_number() or 0) + 1  # a lost counter does not restart at 1
 
     def add(self, leadership: Leadership, checkpoint: Checkpoint, *also: Op) -> CheckpointPointer:
         """Write the payload, then its pointer and the counter in one fenced transaction.
 
         Can be called again with the same checkpoint when an outcome is unknown.
 
-        :param also: What happens with it or not at all: a claim.
+        :param also: Further operations of the transaction: a claim.
         :raises FencedError: Another epoch owns the job; the payload was discarded.
-        :raises OutcomeUnknownError: Sent, not answered, and not found again: it may still appear. Nothing is discarded.
+        :raises OutcomeUnknownError: Sent, not answered, and not found again: it may still appear. No data was
+            discarded.
         :raises CheckpointError: Another checkpoint has that number, or the store was shut down.
         """
         if self._closed:
@@ -203,7 +204,7 @@ class CheckpointStore:
         pointer = pointer_to(self._keys, checkpoint, data)
         known = self._coordinator.find(self._paths.checkpoint(checkpoint.number))
         if known is not None and known.data == pointer.to_bytes():
-            return pointer  # an earlier call, whose answer was lost, was applied; so was its counter
+            return pointer  # an earlier call was applied although its answer was lost, and so was its counter
         counter = self._coordinator.find(self._paths.checkpoint_id_counter)
         if checkpoint.number <= counter_value(counter):
             self._refuse_number(leadership, checkpoint.number)
@@ -220,7 +221,7 @@ class CheckpointStore:
         return pointer
 
     def retain(self, leadership: Leadership, keep: int) -> tuple[int, ...]:
-        """Mark the oldest checkpoints beyond *keep*, and remove what nothing refers to; return their numbers.
+        """Mark the oldest checkpoints beyond *keep*, and remove unreferenced files; return their numbers.
 
         :raises LeadershipError: This process may no longer write for the job.
         """
@@ -229,7 +230,7 @@ class CheckpointStore:
         return marked
 
     def subsume(self, leadership: Leadership, keep: int) -> tuple[int, ...]:
-        """Mark the oldest checkpoints beyond *keep* for deletion and return their numbers; removes no file.
+        """Mark the oldest checkpoints beyond *keep* for deletion and return their numbers; remove no file.
 
         Claims of the same age are marked with them. The newest checkpoint stays, and so do checkpoints with a reader's
         lease.
@@ -254,7 +255,7 @@ class CheckpointStore:
         :param also: Further checks of the transaction.
         :raises CheckpointMissingError: The checkpoint does not exist.
         :raises JobStateError: It is the newest one, the newest proven one, or is being read; or another process changed
-            the checkpoints in that time. It was kept.
+            the checkpoints concurrently. It was kept.
         :raises RecordCorruptError: Its pointer cannot be read, and *unreadable* is empty.
         :raises StorageError: The bytes of its pointer could not be saved. It was kept.
         :raises LeadershipError: This process may no longer write for the job.
@@ -275,12 +276,12 @@ class CheckpointStore:
             )
         except (NodeMissingError, NodeExistsError, VersionConflictError) as error:
             raise JobStateError(
-                f"the checkpoints of job {self.job_id!r} were changed at this moment",
+                f"the checkpoints of job {self.job_id!r} were changed concurrently",
                 next_step="Repeat the request; nothing was removed",
             ) from error
         if marked is None:
             raise self._no_checkpoint(number)
-        # A reader that came late holds a lease: then the files wait on the list.
+        # A late reader holds a lease: then the files stay on the list.
         self._remover.work_off(leadership.commit, entries=self._to_delete.waiting(lease))
 
     def removable(self, number: int, proven: str) -> ScannedPointer[CheckpointPointer]:
@@ -307,27 +308,27 @@ class CheckpointStore:
         what = f"checkpoint {number} of job {self.job_id!r}"
         if number == self.latest_number():  # guard: the-newest-checkpoint-is-removed
             raise JobStateError(
-                f"{what} is the newest one, from which the job would go on",
+                f"{what} is the newest one, from which the job would continue",
                 next_step="Take a newer one first (`spark-ha checkpoint trigger`); nothing was removed",
             )
         if proven == lease_name(number):  # guard: the-proven-checkpoint-is-removed
             raise JobStateError(
-                f"{what} is the newest one that is proven: those after it cannot be restored",
+                f"{what} is the newest proven one: later ones cannot be restored",
                 next_step="Take a newer one first (`spark-ha checkpoint trigger`); nothing was removed",
             )
         # guard: checkpoints-go-under-their-readers
         for lease in active(self._coordinator, self._paths, lease_name(number), self._clock):
             raise JobStateError(
-                f"{what} is being read by {lease.holder}", next_step="Wait for its end; nothing was removed"
+                f"{what} is being read by {lease.holder}", next_step="Wait for the reader; nothing was removed"
             )
 
     def _set_aside(self, leadership: Leadership, number: int, proven: str, digest: str) -> int:
-        """Keep the bytes of a pointer that is about to go; return the version of its node."""
+        """Save the bytes of a pointer before its removal; return the version of its node."""
         found = self.unreadable(number)
         self.refuse_needed(number, proven)
         if found is None or found.digest != digest:
             raise JobStateError(
-                f"the pointer of checkpoint {number} of job {self.job_id!r} is not the one that was seen",
+                f"the pointer of checkpoint {number} of job {self.job_id!r} has changed since it was read",
                 next_step="Repeat the request; nothing was removed",
             )
         leadership.prove()
@@ -344,18 +345,18 @@ class CheckpointStore:
         )
 
     def waiting(self) -> int:
-        """Return how many entries of the job are on the list of deletions."""
+        """Return the number of the job's entries on the list of deletions."""
         return len(self._to_delete.waiting())
 
     def read_while_waiting(self) -> tuple[str, ...]:
-        """Return the targets on the job's list of deletions that readers' leases keep there: ``checkpoint-12``."""
+        """Return the targets on the job's list of deletions that readers' leases keep: ``checkpoint-12``."""
         things = dict.fromkeys(map(thing_of, self._to_delete.waiting()))
         return tuple(thing for thing in things if active(self._coordinator, self._paths, thing, self._clock))
 
     def clean_up(self, leadership: Leadership) -> WorkedOff:
-        """Work off the job's list of deletions, then collect to the end. Repeatable.
+        """Process the job's list of deletions, then collect to the end. Repeatable.
 
-        What cannot be removed, or is being read, stays on the list for the next time, or the next leader.
+        Entries that cannot be removed, or are being read, stay on the list for the next call, or the next leader.
 
         :raises LeadershipError: This process may no longer write for the job.
         """
@@ -364,7 +365,7 @@ class CheckpointStore:
         return report
 
     def work_off(self, leadership: Leadership) -> WorkedOff:
-        """Work off the job's list of deletions. Waits for no collection.
+        """Process the job's list of deletions, without waiting for a collection.
 
         :raises LeadershipError: This process may no longer write for the job.
         """
@@ -393,7 +394,7 @@ class CheckpointStore:
         """Close the store for additions, and remove checkpoints according to the end of the job (C5).
 
         :param terminal: Whether the run is FINISHED, CANCELED or FAILED. Without it, everything stays (contract 5).
-        :param retained: Whether the checkpoints stay, as they do by default. Savepoints stay in any case: they are the
+        :param retained: Whether the checkpoints stay, as they do by default. Savepoints always stay: they are the
             user's.
         :raises LeadershipError: This process may no longer write for the job.
         """
@@ -425,6 +426,6 @@ class CheckpointStore:
         return tuple(marked)
 
     def _refuse_number(self, leadership: Leadership, number: int) -> None:
-        """Raise for a number that was given out before: to another leader, or to a checkpoint that is gone."""
+        """Raise for a number in earlier use: by another leader, or by a removed checkpoint."""
         leadership.commit(Check(self._paths.checkpoint_id_counter))  # raises when this leader is deposed
-        raise CheckpointError(f"checkpoint number {number} was given out before", next_step="Take the next number")
+        raise CheckpointError(f"checkpoint number {number} was used before", next_step="Take the next number")

@@ -1,8 +1,8 @@
-"""A checkpoint's pointer that cannot be read, and that a person removes: which bytes it has, and where they stay.
+"""An unreadable checkpoint pointer that a person removes: its bytes, and their copy.
 
-Invariants (contracts 2 and 6): a read that failed removes nothing. A person asks, and names the digest of the bytes
-that were seen; any other bytes stay. The bytes are in storage before their node goes. A record of a newer release is
-whole, and not for this release to remove.
+Invariants (contracts 2 and 6): a failed read removes no pointer. A person requests the removal, with the digest of the
+bytes seen; any other bytes stay. The bytes are saved in storage before their node is removed. A record of a newer
+release is intact, and this release may not remove it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 
 class RemovedPointer(Record):
-    """A pointer that could not be read and was removed.
+    """A removed pointer that could not be read.
 
     :param node: Its path in ZooKeeper.
-    :param reason: Why it could not be read.
+    :param reason: Read error.
     :param data: Its bytes, in base64.
     """
 
@@ -44,8 +44,8 @@ class RemovedPointer(Record):
 class UnreadablePointer:
     """A pointer as it was seen.
 
-    :param number: Number of the checkpoint, which only the name of the node says.
-    :param reason: Why it cannot be read.
+    :param number: Number of the checkpoint, known only from the name of the node.
+    :param reason: Read error.
     :param version: Version of the node.
     """
 
@@ -62,7 +62,7 @@ class UnreadablePointer:
 
 
 def unreadable_pointer(node: Node, number: int) -> UnreadablePointer | None:
-    """Return the pointer that a node holds if it cannot be read; ``None`` if it can.
+    """Return the pointer in a node if it cannot be read; ``None`` if it can.
 
     :raises RecordTooNewError: A newer release wrote it.
     """
@@ -78,7 +78,7 @@ def unreadable_pointer(node: Node, number: int) -> UnreadablePointer | None:
 def keep_bytes(store: ObjectStore, keys: JobKeys, pointer: UnreadablePointer, *, at: datetime) -> str:
     """Write the bytes of a pointer to storage, and return the key. Repeatable.
 
-    :raises StorageError: They could not be written: then the pointer may not go.
+    :raises StorageError: They could not be written: then the pointer must stay.
     """
     key = keys.removed_pointer(pointer.number, pointer.digest)
     record = RemovedPointer(

@@ -1,9 +1,9 @@
-"""Superfluous working directories of a job that does not run.
+"""Superfluous working directories of a stopped job.
 
 Invariant: the newest one stays, and so does the directory of a retained checkpoint without a pin: a restore reads them,
-fenced or not. So does the newest fork of a drain that its run did not finish: it alone shows that the batch beyond the
-last one, which the sinks may have, is the drain's. Forks share files by links, so removing the other directories does
-not affect their forks. A directory of a later epoch than the newest known one is not judged here.
+fenced or not. So does the newest fork of an unfinished drain: it alone shows that the batch beyond the last one, which
+the sinks may have, is the drain's. Forks share files by links, so removing the other directories does not affect their
+forks. A directory of a later epoch than the newest known one is not judged here.
 """
 
 from __future__ import annotations

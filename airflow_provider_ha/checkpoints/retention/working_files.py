@@ -20,7 +20,7 @@ from airflow_provider_ha.storage.keys import JobKeys
 
 log = logging.getLogger(__name__)
 INTERVAL = 3600.0  # seconds between two passes of a driver
-RETRY_SECONDS = 600.0  # before a pass that failed is begun again
+RETRY_SECONDS = 600.0  # before a failed pass is restarted
 
 
 def retained_cuts(checkpoints: CheckpointStore) -> Cuts:
@@ -43,18 +43,18 @@ def retained_cuts(checkpoints: CheckpointStore) -> Cuts:
             of_directory = cuts.setdefault(checkpoints.directory(checkpoint), {})
             for query, part in checkpoint.queries.items():
                 of_directory.setdefault(query, set()).add(part.batch)
-    # After the pointers: one that is marked between the reads is in the first answer or in this one.
+    # After the pointers: a pointer marked between the two reads is in the first answer or in this one.
     read = checkpoints.read_while_waiting()
     if read:  # guard: what-is-read-goes
         raise CheckpointError(
             f"{read[0]} of job {checkpoints.job_id!r} is being read, and is removed afterwards",
-            next_step="Try again when its reader is done",
+            next_step="Try again when its reader has finished",
         )
     return cuts
 
 
 def search(checkpoints: CheckpointStore, files: FileStore, current: str | None, now: int) -> Search:
-    """Return a search in the working directories of a job that was not begun; raises as :func:`retained_cuts` does.
+    """Return a new search in the working directories of a job; raises as :func:`retained_cuts` does.
 
     :param current: Key of the current working directory.
     :param now: The storage's time, in milliseconds since 1970.
@@ -63,11 +63,11 @@ def search(checkpoints: CheckpointStore, files: FileStore, current: str | None, 
 
 
 class WorkingFilesCollector:
-    """Collects the files of a job, a little at a time. For one thread.
+    """Collects the files of a job in small steps. For one thread.
 
     :param files: Holds the working directories.
     :param current: Returns the key of the current one; ``None`` for none.
-    :param now: Lease time, in seconds: when the next pass is due.
+    :param now: Lease time, in seconds, to schedule the next pass.
     """
 
     def __init__(

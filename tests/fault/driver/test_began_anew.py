@@ -37,7 +37,7 @@ def test_a_submit_does_not_go_back_to_the_checkpoint_before_a_fresh_run_that_was
     assert job.await_result().state is JobState.CANCELED
     job.open_gate("batch")
 
-    with pytest.raises(RestoreRefusedError, match=r"LOSS_POSSIBLE: .*run 2 did not go on from this cut"):
+    with pytest.raises(RestoreRefusedError, match=r"LOSS_POSSIBLE: .*run 2 did not continue from this cut"):
         job.submit()
 
     job.submit(start_from="fresh", accept=(Verdict.LOSS_POSSIBLE,))

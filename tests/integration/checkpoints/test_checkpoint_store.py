@@ -54,7 +54,7 @@ def test_adding_again_after_a_lost_answer_changes_nothing(job: Job) -> None:
 def test_a_number_is_not_given_to_two_checkpoints(job: Job) -> None:
     job.checkpoints.add(job.leadership, job.checkpoint(1, 7))
 
-    with pytest.raises(CheckpointError, match="number 1 was given out before"):
+    with pytest.raises(CheckpointError, match="number 1 was used before"):
         job.checkpoints.add(job.leadership, job.checkpoint(1, 8))
 
     assert [pointer.cut for pointer in job.checkpoints.list()] == [{QUERY: 7}]
@@ -86,7 +86,7 @@ def test_a_payload_with_another_digest_is_not_taken_for_the_checkpoint(job: Job)
     pointer = job.checkpoints.add(job.leadership, job.checkpoint(1, 7))
     job.objects.write(pointer.payload, job.checkpoint(1, 6).to_bytes())
 
-    with pytest.raises(RecordCorruptError, match="another digest"):
+    with pytest.raises(RecordCorruptError, match="differs from its head"):
         job.checkpoints.load(pointer)
 
 

@@ -235,7 +235,7 @@ def test_a_recovery_says_for_each_sink_what_a_batch_that_comes_again_does_to_it(
     assert said["files"] == "files (/data/out): its sink has each row once: it skips a batch that it has."
     assert "each row once" in said["table"]
     assert "called again" in said["function"]
-    assert "may be there twice" in said["function"]
+    assert "may be duplicated" in said["function"]
     assert "twice" in said["topic"]
     assert "not known" in said["hudi"]
 

@@ -74,7 +74,7 @@ def test_an_archive_that_is_not_what_was_written_keeps_its_payloads(job: Recorde
     read = job.store.read
     job.store.read = lambda key: b"other" if key.startswith(job.keys.archive_data) else read(key)  # type: ignore[method-assign]
 
-    with pytest.raises(StorageError, match="does not hold what was written"):
+    with pytest.raises(StorageError, match="differs from the written archive"):
         job.collect()
 
     assert len(job.objects(job.keys.payloads)) == 12

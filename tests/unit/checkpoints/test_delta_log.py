@@ -88,7 +88,7 @@ def test_a_gap_in_the_log_is_not_the_end_of_it(table: Path) -> None:
     commit(table, 0, txn(MINE, 0))
     commit(table, 2, ADD)
 
-    with pytest.raises(RestoreUnknownError, match="commit 1 is not there, and no checkpoint stands for it"):
+    with pytest.raises(RestoreUnknownError, match="commit 1 is missing, and no checkpoint replaces it"):
         DeltaLog(table).last_batch(MINE)
 
 

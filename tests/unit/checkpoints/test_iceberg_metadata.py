@@ -98,7 +98,7 @@ def test_which_version_a_catalog_holds_for_current_is_not_guessed(table: Path) -
     (table / "metadata" / OF_A_CATALOG).write_text(json.dumps(document(of(MINE, 7))))
 
     assert IcebergMetadata(table).exists()
-    with pytest.raises(RestoreUnknownError, match="its catalog says which metadata is current"):
+    with pytest.raises(RestoreUnknownError, match="only its catalog knows the current metadata"):
         IcebergMetadata(table).last_batch(MINE)
 
 
@@ -114,7 +114,7 @@ def test_a_version_that_the_hint_names_and_that_is_not_there_is_not_passed_over(
     ("content", "reason"),
     [
         (b'{"current-snapshot-id"', r"v1\.metadata\.json cannot be read"),
-        (b"[]", r"v1\.metadata\.json is no metadata"),
+        (b"[]", r"v1\.metadata\.json is not table metadata"),
         (b'{"current-snapshot-id": 1, "snapshots": [{"snapshot": 1}]}', "cannot be understood"),
         (json.dumps(document({QUERY_ID: MINE})).encode(), "cannot be understood"),
         (json.dumps(document({QUERY_ID: MINE, EPOCH_ID: "x"})).encode(), "cannot be understood"),

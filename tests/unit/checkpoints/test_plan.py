@@ -172,7 +172,7 @@ def test_a_cut_that_a_later_run_has_left_may_lose_rows(sink: QuerySink) -> None:
     made = plan(replace(facts(sink, sink_max=4), left_by=7))
 
     assert made.verdict is Verdict.LOSS_POSSIBLE
-    assert any("run 7 did not go on from this cut" in reason for reason in made.reasons)
+    assert any("run 7 did not continue from this cut" in reason for reason in made.reasons)
 
 
 @pytest.mark.parametrize("sink", [FILE, DELTA])

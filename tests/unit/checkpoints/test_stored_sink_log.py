@@ -100,7 +100,7 @@ def test_an_entry_that_is_set_aside_is_never_without_a_copy(output: Path) -> Non
 
 
 def test_an_entry_with_other_content_stays(output: Path) -> None:
-    with pytest.raises(RestoreRefusedError, match="not the entry that the plan takes out"):
+    with pytest.raises(RestoreRefusedError, match="not the entry that the plan removes"):
         StoredSinkLog(LocalFileStore(output)).set_aside(LAST, digest_of(output, 11))
 
     assert FileSinkLog(output).max_batch() == LAST
@@ -157,14 +157,14 @@ def test_a_log_that_another_restore_was_making_is_left_alone(output: Path, tmp_p
     with pytest.raises(Killed):
         StoredSinkLog(MortalFiles(new, 2)).seed(11, "continue", kept)
 
-    with pytest.raises(ObjectExistsError, match="another log is being made there"):
+    with pytest.raises(ObjectExistsError, match="another log is being created there"):
         StoredSinkLog(LocalFileStore(new)).seed(10, "continue", kept)
 
     assert {path.name for path in (new / LOG).iterdir()} == {SEEDING, "11"}
 
 
 def test_an_output_with_a_log_is_not_seeded(output: Path) -> None:
-    with pytest.raises(ObjectExistsError, match="it has a log already"):
+    with pytest.raises(ObjectExistsError, match="it already has a log"):
         StoredSinkLog(LocalFileStore(output)).seed(11, "continue", LocalTree(output / LOG))
 
     assert FileSinkLog(output).max_batch() == LAST

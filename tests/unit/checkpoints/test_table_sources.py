@@ -138,7 +138,7 @@ def test_a_delta_table_that_ends_before_what_was_read_is_lost(tmp_path: Path, of
 def test_a_delta_table_of_another_id_is_another_table_however_long_it_is(tmp_path: Path) -> None:
     judgement, _ = judged(delta_table(tmp_path, range(9), table_id=OTHER), delta(2))
 
-    assert "was made again" in lost(judgement)
+    assert "was recreated" in lost(judgement)
 
 
 def test_a_table_that_is_being_read_as_a_whole_has_to_be_built_from_its_log(tmp_path: Path) -> None:
@@ -221,4 +221,4 @@ def test_an_iceberg_table_whose_catalog_knows_its_state_is_unknown(tmp_path: Pat
 
     judgement, _ = judged(tmp_path, iceberg(10))
 
-    assert "its catalog says" in judgement.unknown[0]
+    assert "only its catalog knows" in judgement.unknown[0]

@@ -61,11 +61,11 @@ def test_a_moment_with_a_zone_is_as_it_says(zone: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("newest", "names no checkpoint and no savepoint"),
-        ("checkpoint-", "names no checkpoint"),
-        ("checkpoint-\N{SUPERSCRIPT TWO}", "names no checkpoint"),
-        ("savepoint-", "names no checkpoint"),
-        ("before ", "names no checkpoint"),
+        ("newest", "names neither a checkpoint nor a savepoint"),
+        ("checkpoint-", "names neither a checkpoint"),
+        ("checkpoint-\N{SUPERSCRIPT TWO}", "names neither a checkpoint"),
+        ("savepoint-", "names neither a checkpoint"),
+        ("before ", "names neither a checkpoint"),
         ("before lunch", "'lunch' is not a time"),
         ("before 2026-11-21T15:06", r"2026-11-21T15:06:00\+01:00 is in the future \(it is 2026-11-21T15:05:00"),
     ],

@@ -127,7 +127,7 @@ def test_a_table_of_a_hadoop_catalog_on_s3_needs_a_lock_for_two_drivers() -> Non
 
 @pytest.mark.parametrize("path", ["s3a://bucket/t", "s3://bucket/t"])
 def test_a_table_on_s3_that_is_named_by_its_path_is_refused(path: str) -> None:
-    with pytest.raises(ApplicationRefusedError, match="that two drivers can write over each other on S3"):
+    with pytest.raises(ApplicationRefusedError, match="that two drivers can overwrite on S3"):
         refuse_unfenced("q", noted(path), "parquet", LAKE.get)
     for other in ("/data/t", "hdfs://names:8020/t", "lake.db.t"):
         refuse_unfenced("q", noted(other), "parquet", LAKE.get)
