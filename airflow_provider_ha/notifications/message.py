@@ -1,4 +1,4 @@
-"""The message about an event: which job, what, since when, what to do, and where to read on. Pure."""
+"""The message about an event: job, event, time, remedy, and links. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from airflow_provider_ha.redaction import public
 
 __all__ = ["AlertMessage", "compose", "compose_all"]
 
-TASK_FAILED = "task_failed"  # no event of a trigger: a callback of a task
-# Event -> (what happened, what to do). {job} is the job's id.
+TASK_FAILED = "task_failed"  # not an event of a trigger: a callback of a task
+# Event -> (event as a predicate, remedy). {job} is the job's id.
 _KNOWN: Mapping[str, tuple[str, str]] = {
     "no_leader": (
         "has no leader",
-        "Unpause the DAG recover_jobs, or run `spark-ha recover {job}`. `spark-ha job show {job}` says more.",
+        "Unpause the DAG recover_jobs, or run `spark-ha recover {job}`. `spark-ha job show {job}` shows details.",
     ),
     "quarantined": (
         "is in quarantine: nothing recovers it",
@@ -55,8 +55,8 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "Look at its queries and executors: `spark-ha job show {job}`, `spark-ha job logs {job}`.",
     ),
     "input_lost": (
-        "goes on without input that is gone",
-        "Rows are lost with it. See which: `spark-ha job logs {job}`; compare the output with the source.",
+        "continues without input that is gone",
+        "Its rows are lost. `spark-ha job logs {job}` shows which; compare the output with the source.",
     ),
     "drill_failed": (
         "failed its restore drill",
@@ -80,11 +80,11 @@ _SHOWN = 1000  # characters of a reason
 class AlertMessage:
     """A message for people.
 
-    :param job_id: The job; the jobs, separated by commas, of a message about several.
-    :param event: Which event.
+    :param job_id: The job; for several jobs, their ids separated by commas.
+    :param event: Name of the event.
     :param title: One line.
-    :param text: Everything, in lines of plain text.
-    :param link: URL of the job's page; empty where Airflow has none.
+    :param text: The complete message, in lines of plain text.
+    :param link: URL of the job's page; empty if Airflow has none.
     """
 
     job_id: str
@@ -96,7 +96,8 @@ class AlertMessage:
     def fill(self, value: Any) -> Any:
         """Return *value* with ``{title}``, ``{text}``, ``{html}``, ``{link}``, ``{job_id}`` and ``{event}`` replaced.
 
-        In texts, also those in lists and mappings. ``{html}`` is the text as HTML, with everything escaped.
+        Replaces in texts, including those in lists and mappings. ``{html}`` is the text as HTML, with everything
+        escaped.
         """
         if isinstance(value, str):
             return self._filled(value)
@@ -116,7 +117,7 @@ class AlertMessage:
             "{event}": self.event,
         }
         parts, rest = [], template
-        while rest:  # one pass: what is put in is not looked at again
+        while rest:  # one pass: inserted values are not scanned again
             at, token = min(((rest.find(each), each) for each in known if each in rest), default=(len(rest), ""))
             parts += [rest[:at], known.get(token, "")]
             rest = rest[at + len(token) :]
@@ -126,8 +127,8 @@ class AlertMessage:
 def compose(event: Mapping[str, Any], *, at: datetime | None = None, link: str = "") -> AlertMessage:
     """Return the message about one event.
 
-    :param event: As the cluster's event trigger emits it.
-    :param at: When that was; now when left out.
+    :param event: As emitted by the cluster's event trigger.
+    :param at: Time of the event; now by default.
     :param link: URL of the job's page.
     """
     job_id, kind = str(event.get("job_id", "")), str(event.get("event", ""))
@@ -135,7 +136,7 @@ def compose(event: Mapping[str, Any], *, at: datetime | None = None, link: str =
     title = f"Spark HA job {job_id} {what}" if job_id else f"Spark HA cluster {event.get('cluster', '')} {what}"
     lines = [title]
     if event.get("reason"):
-        # The error of a task may be that of another library, with a password in a URL.
+        # The error of a task may come from another library, with a password in a URL.
         lines.append(f"Why: {_shortened(public(str(event['reason'])))}")
     if since := _since(event, at or datetime.now(timezone.utc)):
         lines.append(f"Since: {since}")
@@ -151,7 +152,7 @@ def compose(event: Mapping[str, Any], *, at: datetime | None = None, link: str =
 
 
 def compose_all(messages: Sequence[AlertMessage]) -> AlertMessage:
-    """Return one message for several: Airflow hands several events to one DAG run when they come together."""
+    """Return one message for several: Airflow passes concurrent events to one DAG run."""
     if len(messages) == 1:
         return messages[0]
     jobs = ", ".join(sorted({each.job_id for each in messages}))

@@ -1,7 +1,7 @@
-"""The notifier: composes the message about a job, and hands it to the notifier that you use already.
+"""The notifier: composes the message about a job, and passes it to your existing notifier.
 
-It has no transport: Slack, mail, PagerDuty and the others have notifiers in their providers, with their
-connections, retries and tests.
+It has no transport: Slack, mail, PagerDuty and the others have notifiers in their providers, with their connections,
+retries and tests.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["SparkHaNotifier", "messages_of"]
 
 
 class SparkHaNotifier(BaseNotifier):
-    """Tell a person about events of jobs, or about a task of one that failed.
+    """Notify people of events of jobs, or of a failed job task.
 
-    In a DAG that an asset of ``SparkHaClusterTrigger`` starts, it tells of the events that started the run. As
-    ``on_failure_callback`` of a task it tells of the failure, and of the job of the task.
+    In a DAG that an asset of ``SparkHaClusterTrigger`` starts, it reports the events that started the run. As
+    ``on_failure_callback`` of a task it reports the failure, and the job of the task.
 
     :param to: The notifier that sends the message: its class, or the path of its class. Without it the message goes to
         the log.
     :param arguments: Its keyword arguments. ``{title}``, ``{text}``, ``{html}``, ``{link}``, ``{job_id}`` and
         ``{event}`` in them are replaced by those of the message.
-    :param job_id: The job, for callbacks; that of the task's operator when left out.
+    :param job_id: The job, for callbacks; by default that of the task's operator.
     :param spark_ha_conn_id: Connection of type ``spark_ha``: the link names it.
     """
 
@@ -58,7 +58,7 @@ class SparkHaNotifier(BaseNotifier):
     def __call__(self, *args: Any) -> None:
         """Render and send, as Airflow does. A message that is not sent is an error on each release.
 
-        Airflow 3.0 logs it only: the task that is to tell would succeed.
+        Airflow 3.0 only logs it: the notifying task would succeed.
         """
         if AIRFLOW_V_3_1_PLUS or len(args) != 1:
             super().__call__(*args)
@@ -69,10 +69,10 @@ class SparkHaNotifier(BaseNotifier):
         self.notify(context)
 
     def notify(self, context: Any) -> None:
-        """Compose and send. Nothing is sent when the context has no event and no failure."""
+        """Compose and send. Without an event or a failure in the context, nothing is sent."""
         if (message := self.message(context)) is not None:
             if (sender := self.sender(message)) is not None:
-                # Not called: that would render the text as a template, and it has words of others in it.
+                # Not called: that would render the text as a template, and it has texts of third parties.
                 sender.notify(context)
             else:
                 self.log.warning("%s", message.text)
@@ -86,29 +86,29 @@ class SparkHaNotifier(BaseNotifier):
                 self.log.warning("%s", message.text)
 
     def message(self, context: Any) -> AlertMessage | None:
-        """Return the message; ``None`` when there is nothing to tell."""
+        """Return the message; ``None`` without an event."""
         messages = messages_of(context, self.spark_ha_conn_id, self.job_id)
         return compose_all(messages) if messages else None
 
     def sender(self, message: AlertMessage) -> BaseNotifier | None:
         """Return the notifier that sends a message; ``None`` for the log.
 
-        :raises TypeError: *to* is no class of a notifier.
+        :raises TypeError: *to* is not a notifier class.
         """
         if self.to is None:
             return None
         made = resolve_name(self.to) if isinstance(self.to, str) else self.to
         if not (isinstance(made, type) and issubclass(made, BaseNotifier)):
-            raise TypeError(f"to={self.to!r} is no notifier: name a subclass of airflow.sdk.BaseNotifier")
+            raise TypeError(f"to={self.to!r} is not a notifier: name a subclass of airflow.sdk.BaseNotifier")
         return made(**message.fill(self.arguments))
 
 
 def messages_of(context: Any, conn_id: str = DEFAULT_CONN_ID, job_id: str | None = None) -> list[AlertMessage]:
-    """Return a message for each event that started the DAG run; that of the failure in a task's callback.
+    """Return a message per event that started the DAG run; in a task's callback, the message of the failure.
 
     :param context: Airflow's.
     :param conn_id: Connection of type ``spark_ha``.
-    :param job_id: The job, for callbacks; that of the task's operator when left out.
+    :param job_id: The job, for callbacks; by default that of the task's operator.
     """
     if (error := context.get("exception")) is not None:
         named = job_id or getattr(context.get("task"), "job_id", None) or ""
@@ -121,7 +121,7 @@ def _events(context: Any) -> Iterator[tuple[Mapping[str, Any], datetime | None]]
     triggering = context.get("triggering_asset_events") or {}
     for each in (event for events in triggering.values() for event in events):
         payload = (each.extra or {}).get("payload")
-        if isinstance(payload, Mapping) and "job_id" in payload:  # others may be assets of anything
+        if isinstance(payload, Mapping) and "job_id" in payload:  # other events may come from any asset
             yield payload, getattr(each, "timestamp", None)
 
 

@@ -1,9 +1,9 @@
-"""The pages that act: what an action would do, the confirmation, and its outcome.
+"""Pages of actions: the effects of an action, its confirmation and its outcome.
 
-Invariants: a GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`, and asks for the
-operation that its form names, so that it can be repeated, and leads to that one also when the answer is late. Of which
-run it is asked, how a job is cancelled, and which quarantine it is released from, is what was shown: the form's token
-holds it. What is done is done by the control plane.
+Invariants: a GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`. It requests the
+operation whose id is in its form, so it can be repeated, and redirects to that operation even when the answer is late.
+The form's token holds the shown facts: the run, the way of a cancel, and the quarantine to release. The control plane
+executes the action.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OperationId = Annotated[str, Path(max_length=100, pattern=r"^[\w.-]+$")]
 SEE_OTHER, NOT_FOUND = 303, 404
 _LABEL = 200  # characters
 REFRESH_SECONDS = 2
-# The end of a lost run waits for the session of its dead driver (10 s), then for its lock (5 s): that is no trouble.
+# The end of a lost run waits for the session of its dead driver (10 s), then for its lock (5 s): a long wait is normal.
 ACT_SECONDS = 20.0
 SAVEPOINT_FIRST = "savepoint first"
 
@@ -44,9 +44,9 @@ SAVEPOINT_FIRST = "savepoint first"
 def confirm(
     request: Request, job: ActingJobDep, action: Action, savepoint: Annotated[bool, Query()] = False
 ) -> Response:
-    """Show what an action would do, with the button that has it done.
+    """Show the effects of an action, with the button that requests it.
 
-    :param savepoint: Of a cancel: show the one that takes a savepoint first.
+    :param savepoint: For a cancel: show the variant that takes a savepoint first.
     """
     way = SAVEPOINT_FIRST if action is Action.CANCEL and savepoint else ""
     apart = _quarantined(request, job)
@@ -70,7 +70,7 @@ def confirm(
 
 @router.post("/actions/{action}")
 def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Action) -> Response:
-    """Ask for the operation of the form, or find it again; then lead to its outcome, also when that is not known."""
+    """Request the operation of the form, or find it again; then redirect to its outcome, even an unknown one."""
     clusters = request.app.state.clusters
     by = f"Airflow user {job.permissions.user.get_name()}"
 
@@ -83,7 +83,7 @@ def act(request: Request, job: ActingJobDep, form: CheckedFormDep, action: Actio
 
     sent = send(clusters.zookeeper(job.cluster), ask, seconds=ACT_SECONDS)
     mark = {"asked": mark_of(form.intent)} if sent is Sent.UNKNOWN and action is not Action.RELEASE else {}
-    # Relative, as every URL of the pages: from jobs/JOB/actions/ACTION.
+    # Relative, like every URL of the pages: from jobs/JOB/actions/ACTION.
     place = f"../../{job.job_id}" if action is Action.RELEASE else f"../operations/{form.intent.operation_id}"
     return RedirectResponse(f"{place}?{urlencode({'cluster': job.cluster, **mark})}", SEE_OTHER)
 
@@ -95,9 +95,9 @@ def operation(
     operation_id: OperationId,
     asked: Annotated[str, Query(max_length=2000)] = "",
 ) -> Response:
-    """Show the state of an operation and its result; the page loads itself again until the state is final.
+    """Show the state of an operation and its result; the page reloads until the state is final.
 
-    :param asked: The mark of a request that was not answered.
+    :param asked: The mark of an unanswered request.
     """
     clusters = request.app.state.clusters
 
@@ -111,12 +111,12 @@ def operation(
         return _again(render(request, "operation.html", job=job, operation=shown, followed=found), wanted=found.waits)
     pending = not_known(asked, job.cluster, job.job_id, operation_id)
     if pending is None:
-        raise HTTPException(NOT_FOUND, f"Job {job.job_id} has no operation {operation_id}, or it was forgotten since")
+        raise HTTPException(NOT_FOUND, f"Job {job.job_id} has no operation {operation_id}, or its record was removed")
     return _again(render(request, "not_known.html", job=job, operation_id=operation_id, pending=pending), wanted=True)
 
 
 def _again(response: Response, *, wanted: bool) -> Response:
-    """Have a page load itself again, if wanted."""
+    """Make a page reload, if wanted."""
     if wanted:
         response.headers["Refresh"] = str(REFRESH_SECONDS)
     return response
@@ -125,7 +125,7 @@ def _again(response: Response, *, wanted: bool) -> Response:
 def _ask(client: HaClient, job: SeenJob, offered: Offer, form: CheckedForm, by: str) -> None:
     target = client.job(job.job_id, acting=job.acting(form.intent.run))
     key, action = form.intent.operation_id, offered.action
-    if offered.refused and target.operation(key) is None:  # a repeated request finds what it has led to
+    if offered.refused and target.operation(key) is None:  # a repeated request finds its earlier operation
         raise JobStateError(f"{offered.title} is refused for job {job.job_id!r}: {offered.refused.rstrip('.')}")
     savepoint = form.fields.get("savepoint") == "yes"
     if action is Action.SAVEPOINT:
@@ -145,8 +145,8 @@ def _release(client: HaClient, job: SeenJob, form: CheckedForm) -> None:
         client.coordinator,
         client.paths,
         job.job_id,
-        shown=int(form.intent.shown or 0),  # a form of an earlier release has nothing
-        last_run=form.intent.run,  # no newer one than was shown: it also names the owner that was checked
+        shown=int(form.intent.shown or 0),  # a form of an earlier release has no value
+        last_run=form.intent.run,  # the newest shown run: it also identifies the owner that was checked
     )
 
 
@@ -155,7 +155,7 @@ def _offer(job: SeenJob, action: Action, quarantined: str | None, way: str) -> O
 
 
 def reason_of_quarantine(request: Request, job: SeenJob) -> str | None:
-    """Return why a job is in quarantine; ``None`` when it is not."""
+    """Return why a job is in quarantine; ``None`` if it is not."""
     apart = _quarantined(request, job)
     return quarantine.reason_of(apart) if apart is not None else None
 

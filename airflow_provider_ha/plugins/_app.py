@@ -1,7 +1,7 @@
 """The application that Airflow mounts: routers, headers, static files, error pages.
 
-Invariant: every route asks who the user is, also those that the routers forget: the application itself depends on it.
-There is no page of an API's description.
+Invariant: every route authenticates the user, even one whose router omits it: the application itself depends on it.
+There is no page with an API description.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEPT = "private, max-age=31536000, immutable"  # its address has the digest of 
 def create_app(clusters: Clusters | None = None) -> FastAPI:
     """Return the application.
 
-    :param clusters: What it shows; by default the connections of this Airflow.
+    :param clusters: The clusters to show; by default the connections of this Airflow.
     """
     app = FastAPI(
         title="Spark HA",

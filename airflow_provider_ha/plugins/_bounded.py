@@ -1,7 +1,7 @@
 """Blocking reads with a time limit: ZooKeeper and storage may hang, the page does not.
 
-A read that is over time goes on in its thread until it ends by itself: nothing can end it. So their number is bounded,
-and a page that finds all threads taken says so at once.
+An overdue read continues in its thread until it ends, because it cannot be cancelled. So their number is bounded, and
+a page fails immediately when all threads are busy.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from airflow_provider_ha.errors import HaError
 
 
 T = TypeVar("T")
-SECONDS = 4.0  # what a person waits for before they take it for broken
-AT_ONCE = 12  # reads that may be under way, of all pages of a process
+SECONDS = 4.0  # seconds that a person waits before they assume a failure
+AT_ONCE = 12  # concurrent reads, of all pages of a process
 
 
 class OverTimeError(HaError):
-    """Something did not answer in time: says nothing about it."""
+    """A read took too long: the state of its object is unknown."""
 
     retryable = True
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What one of several reads has returned, or why it has returned nothing.
+    """Result of one of several reads, or its error.
 
-    :param problem: The error; empty when there is none.
+    :param problem: The error; empty without one.
     """
 
     value: T | None = None
@@ -41,10 +41,10 @@ class Answer(Generic[T]):
 
 
 class Bounded:
-    """Calls each function in a separate thread. Safe in any thread.
+    """Calls each function in a separate thread. Thread-safe.
 
-    :param what: What is read, for the error: ``"ZooKeeper"``.
-    :param next_step: What helps when it does not answer.
+    :param what: Object of the reads, for the error: ``"ZooKeeper"``.
+    :param next_step: Remedy when it does not answer.
     """
 
     def __init__(self, what: str, *, next_step: str, seconds: float = SECONDS, at_once: int = AT_ONCE) -> None:
@@ -54,18 +54,18 @@ class Bounded:
         self._free = threading.BoundedSemaphore(at_once)
 
     def call(self, function: Callable[[], T], *, seconds: float | None = None) -> T:
-        """Return what *function* returns, and raise what it raises.
+        """Return the result of *function*, and raise its errors.
 
-        :param seconds: Another limit, for much that is read from what has just answered.
-        :raises OverTimeError: It took too long, or as many others still do.
+        :param seconds: Another limit, for large reads after a successful one.
+        :raises OverTimeError: It took too long, or all threads are busy with overdue reads.
         """
         limit = self._seconds if seconds is None else seconds
         return self._result(self._begin(function, wait=self._seconds), wait=limit, limit=limit)
 
     def together(self, functions: Mapping[str, Callable[[], Any]]) -> dict[str, Answer[Any]]:
-        """Call functions at the same time, with one limit for all; return the answer of each by its name.
+        """Call functions concurrently, with one limit for all; return their answers by name.
 
-        What is no error of ours is raised.
+        Errors that are not this package's are raised.
         """
         until = time.monotonic() + self._seconds
         begun = {name: self._begin(function, wait=_left(until)) for name, function in functions.items()}

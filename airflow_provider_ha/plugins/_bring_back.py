@@ -1,7 +1,7 @@
-"""Bringing a job back: what the page asks a DAG for, and what it refuses. Pure.
+"""Recovery and restore of a job: the parameters for a DAG, and refusals. Pure.
 
 The page starts no driver: with the local engine it would run on the host of the API server. So a recovery and a restore
-are runs of a DAG, on a host that is meant for drivers.
+are runs of a DAG, on a host for drivers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_provider_ha.views.savepoints import SavepointListView
 
 
 class Way(str, Enum):
-    """How a job is brought back."""
+    """Way to bring a job back: a recovery or a restore."""
 
     RECOVER = "recover"
     RESTORE = "restore"
@@ -30,7 +30,7 @@ class Way(str, Enum):
 
 TITLES = {Way.RECOVER: "Recover", Way.RESTORE: "Restore from a checkpoint"}
 
-# Besides SAFE, which is accepted always: what a user may accept, and what that means.
+# Verdicts that a user may accept in addition to SAFE, which is always accepted, with their meanings.
 ACCEPTABLE = {
     Verdict.DUPLICATES_POSSIBLE: "rows may be written again, and a sink may keep both",
     Verdict.LOSS_POSSIBLE: "rows may be missing: the boundaries of batches that a sink already has are gone",
@@ -38,17 +38,17 @@ ACCEPTABLE = {
 WHEN_LOST = {
     "": "refuse: leave the lost run as it is",
     IfLost.RESTART.value: "restart: end the lost run, and restore",
-    IfLost.RECOVER.value: "recover: go on with the lost run, and restore nothing",
+    IfLost.RECOVER.value: "recover: continue the lost run, without a restore",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a user has chosen for a restore.
+    """A user's choices for a restore.
 
     :param start_from: ``latest``, ``checkpoint-<n>`` or ``savepoint-<id>``.
-    :param accepted: Verdicts that are accepted besides ``SAFE``.
-    :param if_lost: What becomes of a live run that has lost its driver; empty refuses the restore.
+    :param accepted: Verdicts accepted in addition to ``SAFE``.
+    :param if_lost: Treatment of a live run without a driver; empty refuses the restore.
     """
 
     start_from: str = LATEST
@@ -57,11 +57,11 @@ class Choice:
 
     @property
     def accept_verdicts(self) -> list[str]:
-        """Names of all verdicts that are accepted."""
+        """Names of all accepted verdicts."""
         return [Verdict.SAFE.value, *(each.value for each in ACCEPTABLE if each in self.accepted)]
 
     def request(self, job_id: str, request_id: str) -> RestoreRequest:
-        """Return the request that the plan is made of. Only the latest one may be replaced by an older one."""
+        """Return the request for the plan. Only ``latest`` may fall back to an older candidate."""
         return RestoreRequest(
             job_id=job_id,
             request_id=request_id,
@@ -74,9 +74,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The button that leads to a recovery or a restore.
+    """The button for a recovery or a restore.
 
-    :param refused: Why it is disabled; empty when it is not.
+    :param refused: Why it is disabled; empty if it is enabled.
     """
 
     way: Way
@@ -85,19 +85,19 @@ class Return:
 
     @property
     def name(self) -> str:
-        """The name of it in addresses."""
+        """Its name in addresses."""
         return self.way.value
 
     @property
     def place(self) -> str:
-        """Where it leads, from the address of the job."""
+        """Its target, relative to the address of the job."""
         return self.way.value
 
 
 def returns(snapshot: JobStatus, quarantined: str | None = None) -> tuple[Return, ...]:
     """Return the buttons of a job.
 
-    :param quarantined: Why it is in quarantine; ``None`` when it is not.
+    :param quarantined: Why it is in quarantine; ``None`` if it is not.
     """
     no_run = "" if snapshot.run is not None else "The job has no run."
     return (
@@ -107,7 +107,7 @@ def returns(snapshot: JobStatus, quarantined: str | None = None) -> tuple[Return
 
 
 def recovery_refused(snapshot: JobStatus, quarantined: str | None) -> str:
-    """Return why there is nothing to recover; empty when there is."""
+    """Return why a recovery is refused; empty if it is possible."""
     if snapshot.run is None:
         return "The job has no run."
     if snapshot.run.result is not None:
@@ -120,23 +120,23 @@ def recovery_refused(snapshot: JobStatus, quarantined: str | None) -> str:
 
 
 def effects_on_sinks(snapshot: JobStatus) -> tuple[str, ...]:
-    """Return what a recovery means for each output: of each query, the batch in flight is executed again."""
+    """Return the effects of a recovery on the outputs: each query executes its batch in flight again."""
     status = snapshot.status
     found = {**status.not_started, **status.queries} if status is not None else {}
     if not found:
-        return ("Which outputs get the batch in flight again is not known: no query of the job has been seen.",)
+        return ("The outputs that receive the batch in flight again are unknown: the job has reported no query.",)
     return tuple(
         f"{name} ({query.sink or 'not known'}): {what_comes_again(query.sink)}." for name, query in found.items()
     )
 
 
 def if_lost_at_first(snapshot: JobStatus) -> str:
-    """Return what is chosen before a user has chosen: who restores a lost job wants the lost run to end."""
+    """Return the initial choice: a restore of a lost job usually ends the lost run."""
     return IfLost.RESTART.value if snapshot.state is JobState.LOST else ""
 
 
 def sources(checkpoints: CheckpointListView, savepoints: SavepointListView) -> Sequence[tuple[str, str, Any]]:
-    """Return what a restore can start from: its name, its description, and when it was taken. Newest first."""
+    """Return the possible starts of a restore, newest first: name, description and time."""
     found = [(f"checkpoint-{each.number}", f"epoch {each.epoch}", each.created_at) for each in checkpoints.checkpoints]
     found += [
         (f"savepoint-{each.savepoint_id}", each.label or each.schedule or "", each.created_at)
@@ -145,14 +145,14 @@ def sources(checkpoints: CheckpointListView, savepoints: SavepointListView) -> S
     return sorted(found, key=lambda each: each[2], reverse=True)
 
 
-def restore_conf(  # noqa: PLR0917  # as many as the page shows
+def restore_conf(  # noqa: PLR0917  # the fields of the page
     cluster: str, job_id: str, run: int, choice: Choice, source: str, owner: str | None
 ) -> dict[str, Any]:
-    """Return the parameters with which the DAG restores exactly what was shown.
+    """Return the parameters with which the DAG restores exactly what the page showed.
 
-    :param run: Newest run that was shown, 0 for none: the DAG run may begin when the job has had another one since.
-    :param source: What the plan starts from.
-    :param owner: DAG that the job belongs to, whose permission the user has.
+    :param run: Newest shown run, 0 for none: the job may have another run when the DAG run begins.
+    :param source: Start of the plan.
+    :param owner: DAG that owns the job, for which the user has permission.
     """
     return {
         "source_job": job_id,
@@ -168,12 +168,12 @@ def restore_conf(  # noqa: PLR0917  # as many as the page shows
 
 
 def recover_conf(cluster: str, job_id: str, run: int) -> dict[str, Any]:
-    """Return the parameters with which the DAG recovers the shown run of this job alone."""
+    """Return the parameters with which the DAG recovers only the shown run of this job."""
     return {"job_id": job_id, "seen_run": run, "spark_ha_conn_id": cluster}
 
 
 def restore_command(job_id: str, choice: Choice, source: str, owner: str | None) -> str:
-    """Return what does the same in a shell."""
+    """Return the equivalent shell command."""
     words = ["spark-ha", "restore", job_id, "--start-from", source]
     for each in choice.accept_verdicts[1:]:
         words += ["--accept-verdict", each]
@@ -183,5 +183,5 @@ def restore_command(job_id: str, choice: Choice, source: str, owner: str | None)
 
 
 def same_job(conf: Mapping[str, Any], cluster: str, job_id: str) -> bool:
-    """Whether a DAG run was asked for this job."""
+    """Whether a DAG run was requested for this job."""
     return conf.get("job_id") == job_id and conf.get("spark_ha_conn_id") == cluster

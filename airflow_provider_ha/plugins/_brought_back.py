@@ -1,8 +1,8 @@
-"""What has become of bringing a job back: from a DAG run and the job's history to a sentence. Pure.
+"""Outcome of a recovery or restore: from a DAG run and the job's history to a sentence. Pure.
 
-Invariant: what is told is of the run that the DAG run has led to, by the request that its submission names. How the DAG
-run ended comes second. Only a DAG run that succeeded without a submission shows the newest run: another process was
-faster.
+Invariant: the outcome describes the run that the DAG run has started, identified by the request in its submission. The
+state of the DAG run comes second. Only a DAG run that succeeded without a submission shows the newest run: another
+process was faster.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _NOUNS = {Way.RECOVER: "recovery", Way.RESTORE: "restore"}
 
 @dataclass(frozen=True, slots=True)
 class BroughtBack:
-    """What a DAG run has done for the job until now.
+    """Current outcome of a DAG run for the job.
 
     :param sentence: For people.
-    :param final: Whether nothing more is to come of it, or to be known.
-    :param failed: Whether it came to nothing: not when what it has brought back ended later.
-    :param done: Whether the job is back, with a checkpoint to go on from after the next loss.
-    :param restored: Whether that is by the restore that was asked for: not when a lost run goes on in its place, or
-        another process was faster.
-    :param run: Number of the run that the job goes on with; ``None`` while there is none.
-    :param epoch: The submission that the DAG run has led to.
+    :param final: Whether the outcome can no longer change or become better known.
+    :param failed: Whether it failed. A run that it started and that ended later is not a failure.
+    :param done: Whether the job is back, with a checkpoint to continue from after the next loss.
+    :param restored: Whether the requested restore brought it back: not if a lost run continues instead, or another
+        process was faster.
+    :param run: Number of the run that the job continues with; ``None`` while there is none.
+    :param epoch: The submission that the DAG run started.
     :param checkpoint: Number of the first checkpoint of that run or submission.
     """
 
@@ -56,13 +56,13 @@ def brought_back(
     asked_at: datetime | None = None,
     replayed: int | None = None,
 ) -> BroughtBack:
-    """Return what a DAG run has done for the job. A run of the job that came of it counts more than how the DAG ended.
+    """Return the outcome of a DAG run for the job. A resulting run takes precedence over the DAG run's state.
 
     :param state: Of the DAG run.
     :param failed_tasks: Ids of the tasks that failed.
     :param requests: Ids of the requests of its tasks.
-    :param asked_at: When the DAG run was made.
-    :param replayed: How many batches the new driver has executed again; ``None`` when it has not told.
+    :param asked_at: Creation time of the DAG run.
+    :param replayed: Number of batches that the new driver has executed again; ``None`` if unreported.
     """
     which = f"task {', '.join(failed_tasks)}" if failed_tasks else "it"
     own = found = _found(requests, history)
@@ -75,12 +75,12 @@ def brought_back(
     if found is None:
         return BroughtBack(f"The DAG run is {state}. The job has not been started yet.")
     run, epoch = found
-    # A submission of the run after this one also goes on with what was restored.
+    # A submission of the following run also continues the restored state.
     epochs = {each.epoch for each in run.epochs if each.attempt >= epoch.attempt}
     first = min((each.number for each in checkpoints.checkpoints if each.epoch in epochs), default=None)
     sentence, final = _told(run, first)
     done = first is not None and run.state is None and run.epochs[0].end == "leads"
-    # The first submission of a run is that of the restore; a later one goes on with a run that was lost.
+    # The first submission of a run belongs to the restore; a later one continues a lost run.
     restored = done and way is Way.RESTORE and own is not None and epoch.attempt == 1
     if done:
         sentence = f"{'Restored' if restored else 'Recovered'}. {_again(replayed)}{sentence}"
@@ -110,7 +110,7 @@ def _again(replayed: int | None) -> str:
 
 
 def _found(requests: Sequence[str], history: HistoryView) -> tuple[RunHistoryView, EpochView] | None:
-    """Return the submission that one of the requests has led to: its record names the request."""
+    """Return the submission started by one of the requests: its record names the request."""
     for run in history.runs:
         for epoch in reversed(run.epochs):
             if any(epoch.requested_by == each or epoch.requested_by.startswith(f"{each} ") for each in requests):
@@ -119,7 +119,7 @@ def _found(requests: Sequence[str], history: HistoryView) -> tuple[RunHistoryVie
 
 
 def _outlived(asked_at: datetime | None, history: HistoryView) -> int | None:
-    """Return the run before which the answer to a request was; ``None`` while it would be among what was read.
+    """Return the earliest run that began after a request; ``None`` while the answer would be among the runs read.
 
     History has the newest runs of a job, and the newest submissions of each.
     """
@@ -134,13 +134,13 @@ def _outlived(asked_at: datetime | None, history: HistoryView) -> int | None:
 def _forgotten(state: str, which: str, began_later: int) -> str:
     how = f"has failed: {which} did" if state == "failed" else f"is {state}"
     return (
-        f"The DAG run {how}. Whether a run of the job came of it is not known any more: run {began_later}, the oldest "
-        "of those that are read, began later."
+        f"The DAG run {how}. Whether it started a run of the job is no longer known: run {began_later}, the oldest run "
+        "that was read, began later."
     )
 
 
 def _told(run: RunHistoryView, checkpoint: int | None) -> tuple[str, bool]:
-    """Return where a run stands, and whether a person has nothing more to wait for."""
+    """Return the state of a run, and whether a person can stop waiting."""
     newest, what = run.epochs[0], f"Run {run.run}"
     if run.state is not None:
         return f"{what} has ended: {run.state}{f' ({run.reason})' if run.reason else ''}.", True

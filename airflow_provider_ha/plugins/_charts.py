@@ -1,4 +1,4 @@
-"""What the batches of a job took, read and left, as few enough points for charts and their table. Pure."""
+"""Batch durations, inputs and backlogs, reduced to few enough points for charts and their table. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from airflow_provider_ha.plugins._timeline import Axis
 from airflow_provider_ha.query_names import own_name
 
 
-_POINTS = 180  # of a query: one every few pixels
-_ROWS = 900  # of all queries: a page is loaded again every few seconds
-_FEWEST = 30  # of a query, however many there are
-_BREAK = 3  # steps without a batch: the line stops
+_POINTS = 180  # per query: one every few pixels
+_ROWS = 900  # of all queries: a page reloads every few seconds
+_FEWEST = 30  # per query, for any number of queries
+_BREAK = 3  # steps without a batch: the line is interrupted
 _EPOCH_START = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
 class ChartRow:
-    """A step of time of a query.
+    """A time step of a query.
 
     :param series: The position of the query in :attr:`Charts.queries`.
-    :param point: All that it committed in the step, as one point at the beginning of the step.
+    :param point: Its batches committed in the step, as one point at the beginning of the step.
     """
 
     series: int
@@ -32,14 +32,14 @@ class ChartRow:
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """What the charts show.
+    """Content of the charts.
 
     :param queries: Names, sorted.
     :param rows: Newest first.
     :param begin: Of the axis, in seconds since 1970.
     :param end: Of the axis.
     :param gap: Seconds between two points of a query beyond which no line joins them.
-    :param step: Of time, of which the batches of a query are one row.
+    :param step: Seconds per row of a query.
     """
 
     queries: tuple[str, ...]
@@ -51,14 +51,14 @@ class Charts:
 
     @property
     def has_lag(self) -> bool:
-        """Whether the sources of a query tell how far behind it is."""
+        """Whether the sources of any query report its backlog."""
         return any(row.point.lag is not None for row in self.rows)
 
 
 def charts_of(axis: Axis, points: Sequence[ProgressPoint]) -> Charts:
-    """Return the points on an axis, those of one step of time and one query as one.
+    """Return the points on an axis, combined per query and time step.
 
-    Steps begin at the same moments however often the page is loaded, so that only the newest row changes.
+    Steps always begin at the same moments, so a reload changes only the newest row.
 
     :param points: Oldest first.
     """

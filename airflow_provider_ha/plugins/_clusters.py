@@ -1,8 +1,7 @@
-"""The clusters that the pages show: every connection of type ``spark_ha``, and one session with each in use.
+"""Clusters of the pages: every connection of type ``spark_ha``, with one session per cluster in use.
 
-Invariants: a session is opened by the first request that needs it, shared by those that follow, and closed when no
-request has used it for a while, or when its connection was edited. A cluster that does not answer takes nothing from
-the pages of another.
+Invariants: the first request that needs a session opens it; later requests share it; it closes after a time without
+requests, or when its connection was edited. A cluster that does not answer does not affect the pages of another.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ AT_ONCE_STORAGE = 24  # reads: a job's page has several
 
 
 class MissingConnectionError(ConfigurationError):
-    """Airflow has no connection of this id."""
+    """Airflow has no connection with this id."""
 
 
 class Clusters:
-    """The clusters of this Airflow. Safe in any thread; a forked child begins with no session.
+    """The clusters of this Airflow. Thread-safe; a forked child begins with no session.
 
     :param names: Returns the ids of the connections.
-    :param config_of: Reads one of them.
+    :param config_of: Reads a connection.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Clusters:
         self._sessions: dict[str, _Session] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        # Each lives as long as a read of it is under way: users name connections, and there is no end of names.
+        # Each lives as long as its reads: users name connections, so their number is unlimited.
         self._bounds: weakref.WeakValueDictionary[tuple[str, str], Bounded] = weakref.WeakValueDictionary()
 
     def names(self) -> list[str]:
@@ -65,20 +64,20 @@ class Clusters:
         return sorted(found, key=lambda name: (name != DEFAULT_CONN_ID, name))
 
     def zookeeper(self, conn_id: str) -> Bounded:
-        """Return what the reads of one cluster's ZooKeeper go through."""
+        """Return the bounded reads of a cluster's ZooKeeper."""
         next_step = "Check that a majority of the ensemble runs and can be reached from the API server"
         return self._bound(conn_id, "ZooKeeper", next_step, AT_ONCE)
 
     def storage(self, conn_id: str) -> Bounded:
-        """Return what the reads of one cluster's storage go through."""
+        """Return the bounded reads of a cluster's storage."""
         next_step = "Check that the storage root answers, and can be reached from the API server"
         return self._bound(conn_id, "storage", next_step, AT_ONCE_STORAGE)
 
     @contextmanager
     def client(self, conn_id: str) -> Iterator[HaClient]:
-        """Lend the client of a cluster for the time of the block.
+        """Lend the client of a cluster to the block.
 
-        :raises ConfigurationError: There is no such connection, or it cannot be used.
+        :raises ConfigurationError: The connection does not exist, or cannot be used.
         :raises NotConnectedError: No ZooKeeper server answered.
         """
         config = self._config_of(conn_id)
@@ -114,7 +113,7 @@ class Clusters:
 
 
 class _Session:
-    """A session with one cluster, open while it is used."""
+    """A session with a cluster, open while it is used."""
 
     def __init__(self, config: HaConfig, idle_seconds: float) -> None:
         self.config = config
@@ -129,7 +128,7 @@ class _Session:
         self._lock = threading.Lock()
 
     def begin(self) -> float:
-        """Note a request; return when it was made, on the monotonic clock."""
+        """Note a request; return its time on the monotonic clock."""
         with self._lock:
             self._users += 1
             if self._timer is not None:
@@ -138,9 +137,9 @@ class _Session:
         return time.monotonic()
 
     def client(self, asked: float) -> HaClient:
-        """Return the client. A request that waits for an attempt to connect shares its outcome.
+        """Return the client. Requests that wait for a connection attempt share its outcome.
 
-        :param asked: When the request was made.
+        :param asked: Time of the request.
         """
         with self._opening:
             if self._client is None:
@@ -184,9 +183,9 @@ class _Session:
 
 
 def connection_ids() -> list[str]:
-    """Return the ids of the connections of type ``spark_ha``: of Airflow's database and of the environment.
+    """Return the ids of the connections of type ``spark_ha``, from Airflow's database and the environment.
 
-    Those of another secrets backend cannot be listed: ``spark_ha_default`` is tried all the same.
+    Another secrets backend cannot be listed: ``spark_ha_default`` is tried nevertheless.
     """
     with create_session() as session:
         found = set(session.scalars(select(Connection.conn_id).where(Connection.conn_type == SparkHaHook.conn_type)))
@@ -195,9 +194,9 @@ def connection_ids() -> list[str]:
 
 
 def read_config(conn_id: str) -> HaConfig:
-    """Read one connection.
+    """Read a connection.
 
-    :raises MissingConnectionError: There is none of this id.
+    :raises MissingConnectionError: It does not exist.
     :raises ConfigurationError: It is of another type, or cannot be used.
     """
     try:
@@ -218,5 +217,5 @@ def read_config(conn_id: str) -> HaConfig:
 def _is_ours(conn_id: str) -> bool:
     try:
         return bool(SparkHaHook.get_connection(conn_id).conn_type == SparkHaHook.conn_type)
-    except Exception:  # noqa: BLE001  # a variable that holds no connection is none of ours
+    except Exception:  # noqa: BLE001  # a variable without a connection is not ours
         return False

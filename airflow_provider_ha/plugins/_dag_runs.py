@@ -1,7 +1,7 @@
-"""Runs of DAGs that the pages ask for: whether a user may have one, the request itself, and its state.
+"""DAG runs requested by the pages: permission, request and state.
 
-Invariants: a run is asked for with the id of its form, so a form that is sent again finds the run that it has led to;
-and only for a user who may trigger that DAG, as Airflow's own button asks.
+Invariants: the id of a run comes from its form, so a form that is sent again finds its earlier run. A run is requested
+only for a user who may trigger that DAG, as Airflow's own button requires.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _OPTIONS = {Way.RESTORE: ("restore_dag", "disaster_recovery"), Way.RECOVER: ("re
 
 @dataclass(frozen=True, slots=True)
 class ShownDagRun:
-    """One run of a DAG.
+    """A run of a DAG.
 
     :param state: ``queued``, ``running``, ``success`` or ``failed``.
     :param conf: Its parameters.
-    :param tasks: Task id -> state; ``None`` before the scheduler has looked at it. In the order of their start.
-    :param asked_at: When it was asked for; a run that is cleared keeps that.
-    :param waits: What it waits for, when Airflow has not begun it or its next task; empty otherwise.
-    :param waits_since: Since when, as far as that is known.
+    :param tasks: Task id -> state in start order; ``None`` before the scheduler has processed it.
+    :param asked_at: Time of its request; a cleared run keeps it.
+    :param waits: The cause of a delay, when Airflow has not begun it or its next task; empty otherwise.
+    :param waits_since: Begin of the delay, if known.
     """
 
     dag_id: str
@@ -65,21 +65,21 @@ class ShownDagRun:
 
     @property
     def failed_tasks(self) -> list[str]:
-        """Tasks that failed by themselves."""
+        """Tasks with an own failure."""
         return [task_id for task_id, state in self.tasks.items() if state == "failed"]
 
     @property
     def requests(self) -> list[str]:
-        """Ids of the requests that its tasks make."""
+        """Ids of the requests of its tasks."""
         return [task_request(self.dag_id, self.run_id, task_id) for task_id in self.tasks]
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a DAG is not triggered.
+    """Reason not to trigger a DAG.
 
-    :param next_step: What helps, with the exact command or setting.
-    :param url: Page of the DAG in Airflow, where that helps; empty otherwise.
+    :param next_step: Remedy, with the exact command or setting.
+    :param url: Page of the DAG in Airflow, if useful; empty otherwise.
     """
 
     reason: str
@@ -88,13 +88,13 @@ class Refusal:
 
 
 def dag_of(way: Way) -> str:
-    """Return the DAG that the configuration names for it."""
+    """Return the DAG that the configuration names for a way."""
     option, default = _OPTIONS[way]
     return str(conf.get(SECTION, option, fallback=default) or default).strip()
 
 
 def refusal_of_dag(way: Way, wanted: Mapping[str, Any], allowed: Permissions) -> Refusal | None:
-    """Return why the DAG cannot be triggered with these parameters by this user; ``None`` when it can."""
+    """Return why this user cannot trigger the DAG with these parameters; ``None`` if they can."""
     dag_id, option = dag_of(way), _OPTIONS[way][0]
     if not allowed.may_trigger(dag_id):
         return Refusal(
@@ -131,11 +131,11 @@ def refusal_of_dag(way: Way, wanted: Mapping[str, Any], allowed: Permissions) ->
 
 
 def trigger(dag_id: str, run_id: str, wanted: Mapping[str, Any], *, by: str) -> None:
-    """Have a DAG run made, or find it made.
+    """Create a DAG run, or find it.
 
     :param by: Name of Airflow's user, which the run keeps.
     :raises JobStateError: The DAG is gone.
-    :raises ConfigurationError: The DAG does not take the parameters.
+    :raises ConfigurationError: The DAG does not accept the parameters.
     """
     try:
         trigger_dag(
@@ -148,11 +148,11 @@ def trigger(dag_id: str, run_id: str, wanted: Mapping[str, Any], *, by: str) -> 
     except DagRunAlreadyExists:
         return
     except IntegrityError:
-        # Two at once: the other one has made it.
+        # Concurrent requests: the other one has created it.
         if read_dag_run(dag_id, run_id) is None:
             raise
     except DagNotFound as error:
-        raise JobStateError(f"Airflow has no DAG {dag_id!r} any more", next_step="Load the page again") from error
+        raise JobStateError(f"Airflow no longer has the DAG {dag_id!r}", next_step="Load the page again") from error
     except ValueError as error:
         raise ConfigurationError(
             f"DAG {dag_id!r} does not take these parameters: {error}", next_step="Correct the parameters of the DAG"
@@ -160,7 +160,7 @@ def trigger(dag_id: str, run_id: str, wanted: Mapping[str, Any], *, by: str) -> 
 
 
 def read_dag_run(dag_id: str, run_id: str) -> ShownDagRun | None:
-    """Return a DAG run; ``None`` when there is none of this id."""
+    """Return a DAG run; ``None`` if it does not exist."""
     with create_session() as session:
         run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
         if run is None:
@@ -177,7 +177,7 @@ def read_dag_run(dag_id: str, run_id: str) -> ShownDagRun | None:
 
 
 def _waits(session: Session, run: DagRun, state: str) -> tuple[str, datetime | None]:
-    """Return what Airflow waits for before it begins the run, or its next task, and since when."""
+    """Return the cause and the begin of a delay before the run or its next task."""
     if state == "queued":
         most = session.scalar(select(DagModel.max_active_runs).where(DagModel.dag_id == run.dag_id))
         running = select(func.count()).where(DagRun.dag_id == run.dag_id, DagRun.state == "running")

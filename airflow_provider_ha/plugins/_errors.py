@@ -38,12 +38,12 @@ _STATUS: tuple[tuple[type[HaError], HTTPStatus], ...] = (
 _KNOWN = {
     HTTPStatus.UNAUTHORIZED: ("You are not logged in", "Log in to Airflow in this browser, then load this page again"),
     HTTPStatus.FORBIDDEN: ("You may not see or do this", "Ask an administrator of Airflow for the permission"),
-    HTTPStatus.NOT_FOUND: ("There is no such page", "Go back to the list of jobs"),
+    HTTPStatus.NOT_FOUND: ("This page does not exist", "Go back to the list of jobs"),
 }
 
 
 def add_error_pages(app: FastAPI) -> None:
-    """Have an application answer every error with a page."""
+    """Make an application answer every error with a page."""
     app.add_exception_handler(HaError, _ha_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -51,7 +51,7 @@ def add_error_pages(app: FastAPI) -> None:
 
 
 def status_of(error: HaError) -> HTTPStatus:
-    """Return the status of the page that shows an error."""
+    """Return the HTTP status of an error's page."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
@@ -78,18 +78,18 @@ def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _unexpected(request: Request, error: Exception) -> Response:
-    log.error("the page %s could not be made", request.url.path, exc_info=error)
+    log.error("the page %s could not be created", request.url.path, exc_info=error)
     response = _page(
         request,
         HTTPStatus.INTERNAL_SERVER_ERROR,
-        f"This page could not be made ({type(error).__name__})",
+        f"This page could not be created ({type(error).__name__})",
         "The log of Airflow's API server has the reason. The command spark-ha job show reads the same",
     )
-    response.headers.update(SECURITY_HEADERS)  # what adds them is not reached any more
+    response.headers.update(SECURITY_HEADERS)  # the middleware that adds them is skipped here
     return response
 
 
-def _page(  # noqa: PLR0917  # each is a part of the page
+def _page(  # noqa: PLR0917  # the parts of the page
     request: Request,
     status: HTTPStatus,
     title: str,
@@ -112,11 +112,11 @@ def _page(  # noqa: PLR0917  # each is a part of the page
 
 
 def _login(request: Request) -> str:
-    """Return where Airflow has a user log in, and leads back from."""
+    """Return the URL of Airflow's login, with a redirect back."""
     back = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
     return f"{urlsplit(base_url()).path}/api/v2/auth/login?{urlencode({'next': back})}"
 
 
 def sentence(message: str) -> str:
-    """Return a message as a sentence begins."""
+    """Return a message with a capital letter."""
     return message[:1].upper() + message[1:]

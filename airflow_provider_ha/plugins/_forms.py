@@ -1,10 +1,10 @@
-"""Forms that act: only the form that the user was shown, sent by the user, is taken.
+"""Forms for actions: only a form that this page showed to the user, and that the user sent, is accepted.
 
-A browser sends Airflow's cookie also with what a foreign page has it send. So a form carries a token that only
-this page can have given out, to this user, for this action on this job, and a request from another origin is refused.
+A browser sends Airflow's cookie even with requests of a foreign page. So a form carries a token that only this page can
+issue, for this user and this action on this job, and a request from another origin is refused.
 
-The token names the newest run that was shown: the form of a run that is over acts on no other. It also carries the id
-of the operation: a second click, a reload or a repeated request asks for the same one.
+The token names the newest shown run: a form of an ended run acts on no other run. It also carries the id of the
+operation: a second click, a reload or a retry requests the same operation.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _SALT = "spark-ha-action"
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a form asks for.
+    """Request of a form.
 
     :param action: Name of the action.
-    :param run: Number of the newest run that was shown; 0 for none.
-    :param operation_id: Id of the operation that it leads to: one for each form that was shown.
-    :param shown: What was shown and is confirmed, for the action to take from here; empty when it needs nothing.
+    :param run: Number of the newest shown run; 0 for none.
+    :param operation_id: Id of its operation: unique per shown form.
+    :param shown: Shown and confirmed facts for the action; may be empty.
     """
 
     cluster: str
@@ -50,7 +50,7 @@ class Intent:
 class CheckedForm:
     """A form that its user has sent.
 
-    :param fields: What was filled in.
+    :param fields: The values of its fields.
     """
 
     intent: Intent
@@ -65,8 +65,8 @@ def token_of(user: BaseUser, intent: Intent) -> str:
 async def checked_form(request: Request, user: Annotated[BaseUser, Depends(get_user)]) -> CheckedForm:
     """Return the form of the request.
 
-    :raises HTTPException: 403: it comes from another origin, or its token is missing, forged, for something else,
-        another user's or too old.
+    :raises HTTPException: 403: it comes from another origin, or its token is missing, forged, too old, or for another
+        purpose or user.
     """
     check_origin(request)
     if not request.headers.get("content-length", "").isdigit() or int(request.headers["content-length"]) > LONGEST:
@@ -84,9 +84,9 @@ async def checked_form(request: Request, user: Annotated[BaseUser, Depends(get_u
 
 
 def check_origin(request: Request) -> None:
-    """Refuse what a page of another origin has a browser send. Clients that are no browser say neither.
+    """Refuse a browser request from another origin. Other clients send neither header.
 
-    :raises HTTPException: 403: it comes from elsewhere.
+    :raises HTTPException: 403: another origin.
     """
     headers = request.headers
     if headers.get("sec-fetch-site", "same-origin") != "same-origin":
@@ -103,7 +103,7 @@ def _intent(token: str, user: BaseUser) -> Intent:
         owner = known.pop("user")
         intent = Intent(**known)
     except (BadData, TypeError, KeyError, AttributeError):
-        raise _refused("This form is not valid any more") from None
+        raise _refused("This form is no longer valid") from None
     if owner != str(user.get_id()):
         raise _refused("This form was made for another user")
     return intent

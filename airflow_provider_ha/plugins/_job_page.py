@@ -1,7 +1,6 @@
-"""What a job's page shows, read in two parts: what ZooKeeper knows, and what lies in storage.
+"""Data of a job's page, read in two parts: from ZooKeeper and from storage.
 
-Invariant: storage that does not answer costs only the parts of the page that come from there; each says why it is not
-shown.
+Invariant: unavailable storage affects only the parts of the page that come from it; each shows the reason.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ from airflow_provider_ha.views.plan import PlanView, plan_view
 from airflow_provider_ha.views.savepoints import SavepointListView, savepoint_list
 
 
-SHOWN = 50  # rows of a kind, sent with each refresh: one savepoint an hour makes 8,760 a year
-DRILLS = 20  # shown; the first look reads each, 40 ms of S3 apiece, in the time that storage has to answer
+SHOWN = 50  # rows per kind, sent with each refresh: one savepoint an hour makes 8,760 a year
+DRILLS = 20  # shown; the first read takes 40 ms of S3 each, within the time limit of storage
 _DRILLS_KNOWN = 1000  # of 50 jobs; a kilobyte each
 _STORES = 8  # whose drills are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What ZooKeeper knows of a job.
+    """Data of a job in ZooKeeper.
 
     :param history: Its newest :data:`SHOWN` epochs.
     :param restarts: Submissions after the first of their run in the last 24 hours.
@@ -61,19 +60,19 @@ class Known:
 
     @property
     def lag(self) -> int | None:
-        """Rows that its queries have not read; ``None`` when no leader tells it."""
+        """Unread rows of its queries; ``None`` if no leader reports them."""
         return self.snapshot.lag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What storage has of a job: parts of the page, each with why it cannot be read.
+    """Data of a job in storage: parts of the page, each with its read error.
 
     :param options: Its options of high availability; from the graph of the newest run.
-    :param plan: The last restore plan that a run of it, or a fallback, was made by.
+    :param plan: The last restore plan that started a run or a fallback.
     :param verification: The last verification of one of its checkpoints or savepoints.
     :param drills: The newest :attr:`most_drills`.
-    :param progress: What its batches took, oldest first.
+    :param progress: Durations and inputs of its batches, oldest first.
     """
 
     options: Answer[HaOptions]
@@ -84,14 +83,14 @@ class Stored:
 
     @property
     def most_drills(self) -> int:
-        """How many drills are read."""
+        """Maximum number of drills to read."""
         return DRILLS
 
 
 def read_known(client: HaClient, snapshot: JobStatus) -> Known:
-    """Read what else ZooKeeper knows of a job.
+    """Read the remaining data of a job from ZooKeeper.
 
-    :raises NotConnectedError: It could not be found out.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     job_id = snapshot.job_id
     job, coordinator = client.job(job_id), client.coordinator
@@ -113,9 +112,9 @@ def read_known(client: HaClient, snapshot: JobStatus) -> Known:
 
 
 def read_stored(client: HaClient, storage: Bounded, known: Known, *, since: datetime) -> Stored:
-    """Read what lies in storage, all parts at the same time, with the time limit of *storage*.
+    """Read the data of a job from storage, all parts concurrently, with the time limit of *storage*.
 
-    :param since: From when on the batches are of interest.
+    :param since: Begin of the batches to show.
     """
     snapshot = known.snapshot
     job_id = snapshot.job_id
@@ -148,7 +147,7 @@ def read_stored(client: HaClient, storage: Bounded, known: Known, *, since: date
 
 
 @lru_cache(maxsize=_STORES)
-def _drills_known(uri: str, endpoint: str | None) -> ReadDrills:  # noqa: ARG001  # each store has its own
+def _drills_known(uri: str, endpoint: str | None) -> ReadDrills:  # noqa: ARG001  # a cache per store
     return ReadDrills(_DRILLS_KNOWN)
 
 

@@ -1,4 +1,4 @@
-"""The list of jobs: which jobs a page shows, read for it alone."""
+"""The list of jobs: reads only the jobs of the shown page."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from airflow_provider_ha.views.overview import (
 
 
 def read_page(client: HaClient, asked: Asked, job_ids: Sequence[str]) -> OverviewView:
-    """Return one page of the list: the state of every job, and as a whole only those that the page shows.
+    """Return one page of the list: the state of every job, and complete data for the jobs of the page.
 
     :param job_ids: The jobs that the user may see.
-    :raises NotConnectedError: It could not be found out.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     coordinator, paths, now = client.coordinator, client.paths, client.clock.now()
     since = now - DAY

@@ -1,7 +1,7 @@
-"""The pages that lead to what a driver says: the end of its log, and Spark's own web UI.
+"""Pages of driver output: the end of a log, and Spark's own web UI.
 
-A log is read where this host has it. Where it has not, the page says which host has, and the command that prints it
-there. What is shown is bounded, and has no secret that is known or looks like one (``redaction``).
+A log is read if this host has it. Otherwise the page names the host, and the command that prints it there. The shown
+part is bounded, and has no known or likely secret (``redaction``).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Number = Annotated[int | None, Query(ge=1, le=2_000_000_000)]
 
 @dataclass(frozen=True, slots=True)
 class LogShown:
-    """What the page shows of one log.
+    """Content of a log page.
 
     :param earlier: The run before its own; ``None`` without one.
     :param later: The run after it.
-    :param place: Where it lies; ``None`` when no driver was started.
-    :param text: Its last lines; empty when there are none.
-    :param problem: Why they are not its end, or not there.
-    :param next_step: Where they are.
+    :param place: Location of the log; ``None`` if no driver was started.
+    :param text: Its last lines; may be empty.
+    :param problem: Why the lines are missing, or not the end.
+    :param next_step: How to find the lines.
     :param printed: Page of the cluster manager about the driver; empty without one.
     """
 
@@ -63,7 +63,7 @@ class LogShown:
 def log(
     request: Request, job: Annotated[SeenJob, Depends(job_with_log)], run: Number = None, attempt: Number = None
 ) -> Response:
-    """Show the end of a driver's log; by default that of the newest attempt that was started."""
+    """Show the end of a driver's log; by default that of the newest started attempt."""
     clusters = request.app.state.clusters
     number = run if run is not None else job.snapshot.run.run.number if job.snapshot.run is not None else None
     if number is None:
@@ -78,14 +78,14 @@ def log(
 
 
 def errors_in(text: str) -> frozenset[int]:
-    """Return the positions of the lines that tell of an error: of log4j, of Python and of Java."""
+    """Return the positions of error lines: of log4j, Python and Java."""
     return frozenset(number for number, line in enumerate(text.splitlines()) if _ERROR.search(line))
 
 
 @router.get("/spark-ui")
 def spark_ui(request: Request, job: SeenJobDep, run: Number = None) -> Response:
-    """Lead on to Spark's web UI of the driver that leads now, or to the history server."""
-    del run  # of the task that the link belongs to: Spark shows the newest application only
+    """Redirect to Spark's web UI of the current driver, or to the history server."""
+    del run  # of the task with the link: Spark shows the newest application only
     clusters = request.app.state.clusters
 
     def read() -> str | None:
@@ -104,9 +104,9 @@ def spark_ui(request: Request, job: SeenJobDep, run: Number = None) -> Response:
 
 
 def read_log(client: HaClient, job_id: str, run: int, attempt: int | None) -> LogShown:
-    """Return the end of a driver's log, where this host has it; else the lines that its supervisor has kept.
+    """Return the end of a driver's log, if this host has it; otherwise the lines that its supervisor has kept.
 
-    :raises JobStateError: There is no such run or attempt.
+    :raises JobStateError: The run or attempt does not exist.
     """
     context = client.context(job_id)
     known = context.runs.numbers()
@@ -137,11 +137,11 @@ def _with_text(shown: LogShown, context: JobContext, view: RunView, chosen: Subm
     except OSError as error:
         return replace(shown, problem=f"the log cannot be read: {error.strerror}")
     shown = replace(shown, place=place)
-    # After the read: a driver leaves a secret before it writes the line that has it.
+    # After the read: a driver records a secret before it writes the line that contains it.
     if not hide_secrets(context, view):
         return replace(
             shown,
-            problem="the job graph, which says what is secret in the log, cannot be read. The log is not shown",
+            problem="the job graph, which lists the secrets in the log, cannot be read. The log is not shown",
             next_step=f"Load this page again once storage has it, or run `{place.command}` where the file is",
         )
     return replace(shown, text="".join(map(PublicText(), whole_lines(pieces))))

@@ -1,4 +1,4 @@
-"""Which buttons a job has in its state, how they are arranged, what each would do, and why one is disabled. Pure."""
+"""Buttons of a job by state: arrangement, effects, and reasons for disabled ones. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_ha.jobs.status import JobStatus
 
 
 class Action(str, Enum):
-    """What the page can have done."""
+    """Actions of the page."""
 
     SAVEPOINT = "savepoint"
     STOP = "stop"
@@ -23,12 +23,12 @@ class Action(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One button.
+    """A button.
 
-    :param title: What it says.
-    :param effects: What will happen, as sentences; empty when it is disabled.
-    :param refused: Why it is disabled; empty when it is not.
-    :param command: What does the same in a shell.
+    :param title: Its label.
+    :param effects: Its effects, as sentences; empty if it is disabled.
+    :param refused: Why it is disabled; empty if it is enabled.
+    :param command: Equivalent shell command.
     """
 
     action: Action
@@ -39,17 +39,17 @@ class Offer:
 
     @property
     def name(self) -> str:
-        """The name of it in addresses."""
+        """Its name in addresses."""
         return self.action.value
 
     @property
     def place(self) -> str:
-        """Where it leads, from the address of the job."""
+        """Its target, relative to the address of the job."""
         return f"actions/{self.action.value}"
 
 
 class Button(Protocol):
-    """What a button of a job's page has."""
+    """Interface of a button of a job's page."""
 
     @property
     def name(self) -> str: ...
@@ -63,12 +63,12 @@ class Button(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """The buttons of a job as its page arranges them.
+    """The buttons of a job, arranged for its page.
 
-    :param primary: What a person most likely wants in this state; ``None`` when that is nothing.
-    :param others: What else can be done.
-    :param dangerous: What ends the job for good, or gives rows away.
-    :param refused: Reason -> titles of the buttons that are disabled for it.
+    :param primary: The most likely action in this state; ``None`` without one.
+    :param others: Other actions.
+    :param dangerous: Actions that end the job permanently, or discard rows.
+    :param refused: Reason -> titles of the buttons disabled for it.
     """
 
     primary: Button | None
@@ -91,7 +91,7 @@ DANGEROUS = frozenset({"cancel", "drain"})
 def menu_of(buttons: Sequence[Button], state: str) -> Menu:
     """Return the buttons of a job in a state, arranged.
 
-    :param state: As the page shows it.
+    :param state: As shown on the page.
     """
     enabled = [each for each in buttons if not each.refused]
     primary = next((each for each in enabled if each.name in _PRIMARY.get(state, ())), None)
@@ -121,21 +121,21 @@ _COMMANDS = {
     Action.CANCEL: "spark-ha job cancel {}",
     Action.RELEASE: "spark-ha job release {}",
 }
-_COPIES = "The driver copies a consistent state of all queries and verifies the copy. The job goes on while it does."
+_COPIES = "The driver copies a consistent state of all queries and verifies the copy. The job keeps running."
 _STAYS = "The savepoint stays until a person or its schedule removes it."
 
 
 def offers(snapshot: JobStatus, quarantined: str | None = None) -> tuple[Offer, ...]:
-    """Return the buttons of a job, those that are disabled included.
+    """Return the buttons of a job, including disabled ones.
 
-    :param quarantined: Why it is in quarantine; ``None`` when it is not.
+    :param quarantined: Why it is in quarantine; ``None`` if it is not.
     """
     actions = [action for action in Action if action is not Action.RELEASE or quarantined is not None]
     return tuple(offer(snapshot, action, quarantined) for action in actions)
 
 
 def saved_cancel(snapshot: JobStatus) -> Offer:
-    """Return the other way to cancel: a savepoint first, in one operation."""
+    """Return the alternative cancel: a savepoint first, in one operation."""
     refused = _refusal(snapshot, Action.CANCEL, None) or _refusal_of_state(snapshot, Action.CANCEL)
     ends = "Then the run ends at once, in the middle of a batch if need be, and is CANCELED."
     effects = (
@@ -153,7 +153,7 @@ def saved_cancel(snapshot: JobStatus) -> Offer:
 
 
 def offer(snapshot: JobStatus, action: Action, quarantined: str | None = None) -> Offer:
-    """Return one button of a job."""
+    """Return a button of a job."""
     refused = _refusal(snapshot, action, quarantined)
     effects = () if refused else _effects(snapshot, action, quarantined or "")
     return Offer(action, _TITLES[action], effects, refused, _COMMANDS[action].format(snapshot.job_id))

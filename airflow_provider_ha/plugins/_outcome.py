@@ -1,7 +1,7 @@
-"""What is known of a request: nothing yet, or its operation and what has become of its run.
+"""State of a request: no record yet, or its operation and the resulting state of its run.
 
-Invariants: an operation is over with its own run, and what later runs of the job do says nothing about it. A request
-that was sent and not answered is said to be that, never to have failed: it may still be carried out.
+Invariants: an operation ends with its own run, and later runs of the job do not change it. A request that was sent but
+not answered is reported as such, never as failed: it may still be executed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SALT = "spark-ha-asked"
 
 
 class Sent(Enum):
-    """What is known of a request when its form is answered."""
+    """State of a request when its form is answered."""
 
     ANSWERED = "answered"
     UNKNOWN = "unknown"
@@ -36,9 +36,9 @@ class Sent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NotKnown:
-    """A request without an answer, of which no operation has come yet.
+    """A request without an answer and without an operation yet.
 
-    :param action: What was asked for.
+    :param action: The requested action.
     """
 
     action: str
@@ -46,10 +46,10 @@ class NotKnown:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """An operation, and what has become of the run that it was for.
+    """An operation, with the state of its run.
 
-    :param result: Of that run; ``None`` while it has none, and when it was removed.
-    :param removed: Whether that run was over and its record was removed: nothing more will come of it.
+    :param result: Of that run; ``None`` before its end, and after the removal of its record.
+    :param removed: Whether the run ended and its record was removed: its result stays unknown.
     """
 
     operation: Operation
@@ -58,7 +58,7 @@ class Followed:
 
     @property
     def waits(self) -> bool:
-        """Whether something is still to come: an answer, or the end of a run that was stopped or cancelled."""
+        """Whether an answer, or the end of a stopped or cancelled run, is still pending."""
         if self.removed:
             return False
         state, kind = self.operation.state, self.operation.operation
@@ -67,9 +67,9 @@ class Followed:
 
 
 def follow_operation(client: HaClient, job_id: str, operation_id: str) -> Followed | None:
-    """Return an operation with its run; ``None`` when it was never requested, or is forgotten.
+    """Return an operation with its run; ``None`` if it was never requested, or its record was removed.
 
-    :raises NotConnectedError: It could not be found out.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     found = client.job(job_id).operation(operation_id)
     if found is None:
@@ -77,16 +77,16 @@ def follow_operation(client: HaClient, job_id: str, operation_id: str) -> Follow
     number = found.run
     paths = client.paths.job(job_id)
     run, result = paths.run(number), paths.run_result(number)
-    # The run is read last: it goes with its result, so without both it was over.
+    # The run is read last: it is removed together with its result, so without both it had ended.
     seen = client.coordinator.read(Reads((result, run))).nodes
     return Followed(found, decode(seen[result], RunResult), removed=seen[run] is None and seen[result] is None)
 
 
 def send(zookeeper: Bounded, ask: Callable[[], None], *, seconds: float) -> Sent:
-    """Have a request carried out, and wait for it. What takes longer goes on: nothing can end it.
+    """Execute a request and wait for it. An overdue request continues: it cannot be cancelled.
 
-    :raises OverTimeError: Nothing was sent: earlier calls hang.
-    :raises HaError: What *ask* raises.
+    :raises OverTimeError: It was not sent: earlier calls hang.
+    :raises HaError: Errors of *ask*.
     """
     begun = threading.Event()
 
@@ -104,15 +104,15 @@ def send(zookeeper: Bounded, ask: Callable[[], None], *, seconds: float) -> Sent
 
 
 def mark_of(intent: Intent) -> str:
-    """Return what says, in the URL of an outcome, that its operation was asked for and not answered.
+    """Return the mark that identifies an unanswered request in the URL of its outcome.
 
-    It needs no state, and is nothing that acts: another key of the same secret signs the tokens of forms.
+    It needs no state and authorizes nothing: the tokens of forms are signed with another key of the same secret.
     """
     return _serializer().dumps([intent.cluster, intent.job_id, intent.operation_id, intent.action])
 
 
 def not_known(mark: str, cluster: str, job_id: str, operation_id: str) -> NotKnown | None:
-    """Return the request that a mark stands for; ``None`` for no mark, a forged or old one, or another operation's."""
+    """Return the request of a mark; ``None`` without a mark, or for a forged, old or unrelated one."""
     try:
         *asked, action = _serializer().loads(mark, max_age=LIFETIME)
     except (BadData, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The pages that show: the list of jobs, and one job. Nothing here changes anything."""
+"""Read-only pages: the list of jobs, and one job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_provider_ha.views.overview import ATTENTION, STATES, Asked, Overvie
 
 router = APIRouter()
 SEE_OTHER = 303
-_ALL_JOBS_SECONDS = 20.0  # for thousands of jobs, on a machine with much to do
+_ALL_JOBS_SECONDS = 20.0  # for thousands of jobs, on a busy machine
 Cluster = Annotated[str, Query(max_length=250)]
 
 
@@ -40,7 +40,7 @@ ClustersDep = Annotated[Clusters, Depends(_clusters)]
 
 
 @router.get("/")
-def jobs(  # noqa: PLR0917  # each is a part of the address
+def jobs(  # noqa: PLR0917  # the parts of the address
     request: Request,
     clusters: ClustersDep,
     allowed: PermissionsDep,
@@ -53,8 +53,9 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
 ) -> Response:
     """List the jobs of a cluster that the user may see; with *dag* those that belong to it.
 
-    Without *cluster* it is the default one, or the first of the others where Airflow has no default connection. Who may
-    not see every job is not told which clusters there are, but for one with a job to see.
+    Without *cluster* it is the default one, or the first of the others if Airflow has no default connection. A user
+    without
+    permission for every job sees only clusters with a visible job.
     """
     chosen, sees_all = cluster or DEFAULT_CONN_ID, allowed.may_see(None)
     asked = Asked(search=q.strip(), state=state if state in {*STATES, ATTENTION} else "", sort=sort, page=page)
@@ -64,7 +65,7 @@ def jobs(  # noqa: PLR0917  # each is a part of the address
             with clusters.client(name) as client:
                 return visible_jobs(client, allowed, dag)
 
-        found: list[str] = clusters.zookeeper(name).call(read)  # short: says whether it answers at all
+        found: list[str] = clusters.zookeeper(name).call(read)  # short: shows whether it answers
         return found
 
     try:
@@ -106,7 +107,7 @@ def _has_any(seen: Callable[[str], list[str]], name: str) -> bool:
 
 
 @router.get("/jobs/{job_id}")  # noqa: FAST003  # seen_job takes it
-def job(  # noqa: PLR0917  # each is a part of the address
+def job(  # noqa: PLR0917  # the parts of the address
     request: Request,
     clusters: ClustersDep,
     seen: SeenJobDep,
@@ -114,7 +115,7 @@ def job(  # noqa: PLR0917  # each is a part of the address
     span: Span | None = None,
     run: Annotated[int | None, Query(ge=1, le=2_000_000_000)] = None,
 ) -> Response:
-    """Show one job, with its buttons; *run* is that of the task which led here."""
+    """Show a job, with its buttons; *run* is that of the task that linked here."""
 
     def read() -> Known:
         with clusters.client(cluster) as client:

@@ -1,7 +1,7 @@
-"""From a template to a response: escaping, headers, static files.
+"""Rendering of templates to responses: escaping, headers, static files.
 
-Invariants: everything that a template shows is escaped; a page loads nothing from elsewhere and runs no inline script
-(Content-Security-Policy); a URL in a page is relative, so that it holds below any path that Airflow is served at.
+Invariants: all values in a template are escaped; a page loads no foreign resource and runs no inline script
+(Content-Security-Policy); URLs in a page are relative, so they work below any base path of Airflow.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _POLICY = {
     "base-uri": "'none'",
     "frame-ancestors": "'self'",
 }
-NOTHING = "\N{EN DASH}"  # in the place of a value that is not there
+NOTHING = "\N{EN DASH}"  # in place of a missing value
 SECURITY_HEADERS = {
     "Content-Security-Policy": "; ".join(f"{name} {allowed}" for name, allowed in _POLICY.items()),
     "X-Content-Type-Options": "nosniff",
@@ -49,7 +49,7 @@ SECURITY_HEADERS = {
 class StaticFile:
     """A file that pages load.
 
-    :param digest: Of its content; in its URL, so that a browser may keep it.
+    :param digest: Of its content; in its URL, so that a browser may cache it.
     """
 
     content: bytes
@@ -59,7 +59,7 @@ class StaticFile:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """Return every static file by name, our own and those of others (``vendor``)."""
+    """Return all static files by name, ours and third-party ones (``vendor``)."""
     root = resources.files(_PACKAGE).joinpath("static")
     found = {}
     for folder in (root, root.joinpath("vendor")):
@@ -75,7 +75,7 @@ def static_files() -> Mapping[str, StaticFile]:
 def render(request: Request, template: str, *, status_code: int = 200, **shown: Any) -> HTMLResponse:
     """Return a page.
 
-    :param shown: What the template shows.
+    :param shown: Values for the template.
     """
     base = root_of(request)
     text = _environment().get_template(template).render(base=base, version=__version__, **shown)
@@ -83,7 +83,7 @@ def render(request: Request, template: str, *, status_code: int = 200, **shown: 
 
 
 def root_of(request: Request) -> str:
-    """Return the relative URL of the plugin's root, from that of the page, for example ``../``."""
+    """Return the relative URL of the plugin's root from the page, for example ``../``."""
     path = request.url.path.removeprefix(request.scope.get("root_path", "")).lstrip("/")
     return "../" * path.count("/") or "./"
 
@@ -103,13 +103,13 @@ def _static(name: str) -> str:
 
 
 def _query(**given: Any) -> str:
-    """Return a query string of what is not empty; empty without any."""
+    """Return a query string of the non-empty values; may be empty."""
     kept = {name: value for name, value in given.items() if value not in (None, "")}
     return f"?{urlencode(kept)}" if kept else ""
 
 
 def _moment(at: datetime | None) -> Markup | str:
-    """Return a moment: UTC in its text and title; a script writes that of the viewer's zone in its place."""
+    """Return a moment: UTC in its text and title; a script replaces the text with the viewer's time zone."""
     if at is None:
         return NOTHING
     utc = at.astimezone(timezone.utc)
@@ -118,7 +118,7 @@ def _moment(at: datetime | None) -> Markup | str:
 
 
 def _ago(at: datetime | None, now: datetime) -> Markup | str:
-    """Return how long ago a moment was, with the moment itself in its title."""
+    """Return the age of a moment, with the moment itself in its title."""
     if at is None:
         return NOTHING
     utc = at.astimezone(timezone.utc)
@@ -128,7 +128,7 @@ def _ago(at: datetime | None, now: datetime) -> Markup | str:
 
 
 def _seconds(seconds: float | None) -> str:
-    """Return a span of time in at most two units."""
+    """Return a duration in at most two units."""
     if seconds is None:
         return NOTHING
     whole = max(0, round(seconds))

@@ -1,7 +1,7 @@
-"""The pages that bring a job back: the plan to decide from, the confirmation, and the DAG run that it leads to.
+"""Pages of recovery and restore: the plan to decide from, the confirmation, and the resulting DAG run.
 
-Invariants: what is asked of the DAG is what was shown: the form's token holds it; a DAG run is shown only with the job
-that it was asked for.
+Invariants: the DAG receives exactly the shown parameters, which the form's token holds; a DAG run is shown only with
+the job that it was requested for.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ router = APIRouter(prefix="/jobs/{job_id}")
 OperationId = Annotated[str, Path(max_length=100, pattern=r"^[\w-]+$")]
 SEE_OTHER, NOT_FOUND, FORBIDDEN = 303, 404, 403
 REFRESH_SECONDS = 2
-PLAN_SECONDS = 60.0  # every state file of what is chosen is read
+PLAN_SECONDS = 60.0  # every state file of the chosen cut is read
 
 
 @router.get("/restore")
@@ -63,7 +63,7 @@ def plan(
     accept: Annotated[list[Verdict] | None, Query(max_length=4)] = None,
     if_lost: Annotated[str | None, Query(pattern="^(restart|recover)?$")] = None,
 ) -> Response:
-    """Show what a restore would do, what it would be refused for, and the button that has it done."""
+    """Show the effects of a restore, reasons to refuse it, and the button that requests it."""
     lost = if_lost_at_first(job.snapshot) if if_lost is None else if_lost
     choice = Choice(start_from.strip() or LATEST, tuple(accept or ()), lost)
     made, problem = _planned(request, job, choice)
@@ -91,7 +91,7 @@ def plan(
 
 @router.get("/recover")
 def confirm_recovery(request: Request, job: ActingJobDep) -> Response:
-    """Show what a recovery would do, with the button that has it done."""
+    """Show the effects of a recovery, with the button that requests it."""
     refused = recovery_refused(job.snapshot, reason_of_quarantine(request, job))
     conf = recover_conf(job.cluster, job.job_id, job.run)
     of_dag = refusal_of_dag(Way.RECOVER, conf, job.permissions)
@@ -109,22 +109,22 @@ def confirm_recovery(request: Request, job: ActingJobDep) -> Response:
 
 @router.post("/restore")
 def restore(job: ActingJobDep, form: CheckedFormDep) -> Response:
-    """Have the DAG run made that restores what was shown, or find it again; then lead to its outcome."""
+    """Create the DAG run that restores the shown plan, or find it again; then redirect to its outcome."""
     return _triggered(job, form, Way.RESTORE, refused="")
 
 
 @router.post("/recover")
 def recover(request: Request, job: ActingJobDep, form: CheckedFormDep) -> Response:
-    """Have the DAG run made that recovers the job, or find it again; then lead to its outcome."""
+    """Create the DAG run that recovers the job, or find it again; then redirect to its outcome."""
     return _triggered(job, form, Way.RECOVER, recovery_refused(job.snapshot, reason_of_quarantine(request, job)))
 
 
 @router.get("/{way}-runs/{operation_id}")
 def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: OperationId) -> Response:
-    """Show the DAG run, then the run of the job; the page loads itself again until nothing more is to come."""
+    """Show the DAG run, then the run of the job; the page reloads until the outcome is final."""
     dag_id = dag_of(way)
     if not job.permissions.may_read_runs(dag_id):
-        raise HTTPException(FORBIDDEN, f"It takes the permission to read the runs of DAG {dag_id}")
+        raise HTTPException(FORBIDDEN, f"This requires the permission to read the runs of DAG {dag_id}")
     found = read_dag_run(dag_id, operation_id)
     if found is None or not same_job(found.conf, job.cluster, job.job_id):
         raise HTTPException(NOT_FOUND, f"DAG {dag_id} has no run {operation_id} for job {job.job_id}")
@@ -156,7 +156,7 @@ def outcome(request: Request, job: SeenJobDep, way: Way, operation_id: Operation
 
 def _triggered(job: SeenJob, form: CheckedForm, way: Way, refused: str) -> Response:
     dag_id, run_id, conf = dag_of(way), form.intent.operation_id, json.loads(form.intent.shown)
-    if read_dag_run(dag_id, run_id) is None:  # a repeated request finds what it has led to
+    if read_dag_run(dag_id, run_id) is None:  # a repeated request finds its earlier DAG run
         refuse_other_run("form", job.job_id, seen=form.intent.run, newest=job.run)
         if refused:
             raise JobStateError(f"{TITLES[way]} is refused for job {job.job_id!r}: {refused.rstrip('.')}")
@@ -164,7 +164,7 @@ def _triggered(job: SeenJob, form: CheckedForm, way: Way, refused: str) -> Respo
         if of_dag is not None:
             raise JobStateError(of_dag.reason, next_step=of_dag.next_step)
         trigger(dag_id, run_id, conf, by=job.permissions.user.get_name())
-    # Relative, as every URL of the pages: from jobs/JOB/WAY.
+    # Relative, like every URL of the pages: from jobs/JOB/WAY.
     return RedirectResponse(f"{way.value}-runs/{run_id}?{urlencode({'cluster': job.cluster})}", SEE_OTHER)
 
 
@@ -174,7 +174,7 @@ def _token(job: SeenJob, way: Way, conf: Mapping[str, Any]) -> str:
 
 
 def _planned(request: Request, job: SeenJob, choice: Choice) -> tuple[PlanView | None, HaError | None]:
-    """Return the plan, or why there is none."""
+    """Return the plan, or the reason without one."""
     clusters = request.app.state.clusters
 
     def read() -> PlanView:

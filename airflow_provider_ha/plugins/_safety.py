@@ -1,7 +1,7 @@
-"""The first lines of a job's page: is its data safe, what is wrong, and what is to be done. Pure.
+"""Summary of a job's page: data safety, problems, and required actions. Pure.
 
-Rules: what is known to be bad comes first; data is called safe only when a checkpoint with all committed batches was
-proven, by a verification or a drill; what could not be read, and what no driver has reported, is said to be unknown.
+Rules: known problems come first; data is called safe only if a verification or a drill has proven a checkpoint with all
+committed batches; unreadable or unreported facts are called unknown.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _OVER = ("FINISHED", "CANCELED")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What the answers are made of.
+    """Facts behind the answers.
 
-    :param quarantine: Why the job is in quarantine; empty when it is not.
+    :param quarantine: Why the job is in quarantine; empty if it is not.
     :param newest: Its newest retained checkpoint; ``None`` without one.
     """
 
@@ -42,11 +42,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A checkpoint or savepoint that was judged, by a verification or a drill.
+    """A checkpoint or savepoint judged by a verification or a drill.
 
     :param source: ``checkpoint-<n>`` or ``savepoint-<id>``.
-    :param restorable: What it was found to be; ``None`` for no answer.
-    :param at: When.
+    :param restorable: The verdict; ``None`` without an answer.
+    :param at: Time of the judgement.
     """
 
     source: str
@@ -60,13 +60,13 @@ class Proof:
 class Safety:
     """The answers.
 
-    :param level: How they are coloured: ``good``, ``calm``, ``warn`` or ``bad``.
+    :param level: Colour: ``good``, ``calm``, ``warn`` or ``bad``.
     :param safe: Whether the data is safe.
     :param proven: The newest proof that a checkpoint can be restored; ``None`` without one.
-    :param repeats: What a loss of driver and working directory would execute again now, one sentence for each query.
-    :param certain: Whether a driver that leads reports each query now.
-    :param wrong: What is wrong; empty when nothing is.
-    :param to_do: What a person has to do; empty when nothing.
+    :param repeats: Batches that a loss of driver and working directory would repeat now, one sentence per query.
+    :param certain: Whether a leading driver currently reports each query.
+    :param wrong: The problem; empty without one.
+    :param to_do: The required action; empty without one.
     """
 
     level: str
@@ -111,7 +111,7 @@ def _proofs(seen: Seen) -> Iterator[Proof]:
 
 
 def _bad(proofs: list[Proof]) -> Iterator[str]:
-    """Yield the newest answer of each kind that is no."""
+    """Yield the newest negative answer of each kind."""
     told = set[str]()
     for proof in proofs:
         if proof.restorable is False and proof.how not in told:
@@ -125,7 +125,7 @@ def _queries(job: JobView) -> dict[str, QueryStatus]:
 
 
 def _pending(job: JobView, newest: CheckpointRow | None) -> dict[str, tuple[int, int]]:
-    """Return the batches of each query that are written, or in flight, and that no checkpoint holds."""
+    """Return each query's written or in-flight batches that are in no checkpoint."""
     cut = newest.cut if newest is not None else {}
     found = {}
     for name, query in _queries(job).items():
@@ -136,17 +136,17 @@ def _pending(job: JobView, newest: CheckpointRow | None) -> dict[str, tuple[int,
 
 
 def _unreported(seen: Seen) -> list[str]:
-    """Return the queries of the newest checkpoint of which no driver has reported where they are."""
+    """Return the queries of the newest checkpoint whose position no driver has reported."""
     return sorted(set(seen.newest.cut if seen.newest is not None else ()) - set(_queries(seen.job)))
 
 
 def _is_certain(seen: Seen) -> bool:
-    """Whether a driver that leads reports each query now: one that is gone may have committed more than it has said."""
+    """Whether a leading driver currently reports each query: a dead one may have committed more than it reported."""
     return seen.job.leader is not None and seen.job.state != "STARTING" and not _unreported(seen)
 
 
 def _held(seen: Seen, newest: CheckpointRow, *, behind: bool) -> str:
-    """Return what the newest checkpoint holds, without a final stop."""
+    """Return the content of the newest checkpoint, as a clause without a final stop."""
     if unreported := _unreported(seen):
         names = ", ".join(unreported)
         return f"What was committed after checkpoint {newest.number} is not known: {names} is not reported"

@@ -1,15 +1,16 @@
-"""Who may see a job and who may act on it: Airflow's users, with their permissions for DAGs.
+"""Permissions to see a job and to act on it: Airflow's users, with their permissions for DAGs.
 
 Rules (docs/explanation/security-model.md, "The page in Airflow"):
 
-* The tab of a DAG run is for who may read the DAG's runs. It shows of each job what the rules below allow.
-* A job with an owner (``job_owner``) is that DAG's: who may read the DAG's runs sees it, who may edit them acts on it.
-* Who has the permission for every DAG has it for every job: also for one without an owner, for one that cannot be read,
-  and to be told that there is no such job. Every DAG is each that Airflow knows, and one that it does not know: a user
-  whose permissions name DAGs has none for that one, also where Airflow knows no DAG at all.
-* What is acted on is the job of the owner that was checked: an owner that changes in between refuses the act.
+* A user who may read the DAG's runs sees the tab of a DAG run. It shows of each job what the rules below allow.
+* A job with an owner (``job_owner``) belongs to that DAG: users who may read the DAG's runs see it, users who may edit
+  them act on it.
+* A user with the permission for every DAG has it for every job, including jobs without an owner, unreadable jobs, and
+  the answer that a job does not exist. "Every DAG" means each DAG known to Airflow and one unknown to it: a user whose
+  permissions name DAGs does not have it for the unknown DAG, even if Airflow knows no DAG at all.
+* An action applies to the job of the owner that was checked: an owner change in between refuses the action.
 
-Invariant: a route that has not said who may use it is not served (:func:`check_protection`).
+Invariant: a route that does not declare its permission is not served (:func:`check_protection`).
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ from airflow_provider_ha.plugins._forms import checked_form
 
 Method = Literal["GET", "POST", "PUT"]
 Cluster = Annotated[str, Query(max_length=250)]
-OPEN_TO_USERS = frozenset({"/static/{name}"})  # for every user: they show nothing of a job
+OPEN_TO_USERS = frozenset({"/static/{name}"})  # for every user: they show no job data
 FORBIDDEN = 403
-NO_DAG = "no DAG has this id"  # a space is in no id of a DAG, so no permission can name it
+NO_DAG = "no DAG has this id"  # a DAG id contains no space, so no permission can name it
 _READS = {"GET", "HEAD"}
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """What one user may do, asked of Airflow's auth manager and remembered for one request."""
+    """Permissions of one user, from Airflow's auth manager, cached for one request."""
 
     user: BaseUser
     _known: dict[tuple[str, DagAccessEntity, str | None], bool] = field(default_factory=dict)
@@ -56,20 +57,20 @@ class Permissions:
     def may_see(self, owner: str | None) -> bool:
         """Whether the user may see a job.
 
-        :param owner: DAG that the job belongs to; ``None`` for one without an owner, or that could not be read.
+        :param owner: DAG that owns the job; ``None`` without an owner, or if it could not be read.
         """
         return self._may("GET", DagAccessEntity.RUN, owner)
 
     def may_read_log(self, owner: str | None) -> bool:
-        """Whether the user may see what a driver prints."""
+        """Whether the user may see a driver's output."""
         return self.may_see(owner) and self._may("GET", DagAccessEntity.TASK_LOGS, owner)
 
     def may_act(self, owner: str | None) -> bool:
-        """Whether the user may ask a job for something."""
+        """Whether the user may request operations on a job."""
         return self.may_see(owner) and self._may("PUT", DagAccessEntity.RUN, owner)
 
     def may_trigger(self, dag_id: str) -> bool:
-        """Whether the user may have a run of a DAG made: what Airflow asks before it does so by itself."""
+        """Whether the user may create a run of a DAG: the same check as Airflow's own."""
         return self._one_dag("POST", DagAccessEntity.RUN, dag_id)
 
     def may_read_runs(self, dag_id: str) -> bool:
@@ -96,7 +97,7 @@ class Permissions:
         manager = get_auth_manager()
         if not manager.is_authorized_dag(method=method, access_entity=entity, user=self.user):
             return False
-        # A manager may mean "any DAG" by that: each has to be allowed, and without any DAG "each" says nothing.
+        # A manager may treat that as "any DAG": so each must be allowed, and without any DAG "each" proves nothing.
         if not self._one_dag(method, entity, NO_DAG):
             return False
         with create_session() as session:
@@ -109,7 +110,7 @@ def visible_jobs(client: HaClient, allowed: Permissions, dag_id: str = "") -> li
     """Return the jobs of a cluster that a user may see.
 
     :param dag_id: Only those of this DAG.
-    :raises NotConnectedError: It could not be found out.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     found = client.list_jobs()
     if not dag_id and allowed.may_see(None):
@@ -121,7 +122,7 @@ def visible_jobs(client: HaClient, allowed: Permissions, dag_id: str = "") -> li
 
 
 def permissions(user: Annotated[BaseUser, Depends(get_user)]) -> Permissions:
-    """Return what the user of the request may do. For a route that shows several jobs, or none."""
+    """Return the permissions of the request's user. For a route that shows several jobs, or none."""
     return Permissions(user)
 
 
@@ -139,7 +140,7 @@ class SeenDag:
 def seen_dag(dag_id: Annotated[str, Path(max_length=250)], allowed: PermissionsDep) -> SeenDag:
     """Return the DAG of the route, for a user who may see its runs.
 
-    :raises HTTPException: 403: the user may not; also when there is no such DAG.
+    :raises HTTPException: 403: the user may not; also for a missing DAG.
     """
     if not allowed.may_see(dag_id):
         raise HTTPException(FORBIDDEN)
@@ -172,7 +173,7 @@ class SeenJob:
         return self.snapshot.run.run.number if self.snapshot.run is not None else 0
 
     def acting(self, run: int | None = None) -> Acting:
-        """Return the identity with which the user acts on it: that of the owner that was checked.
+        """Return the user's identity for an action, bound to the owner that was checked.
 
         :param run: The newest run that a form has shown.
         """
@@ -192,7 +193,7 @@ def seen_job(
 ) -> SeenJob:
     """Read the job of the route, for a user who may see it.
 
-    :raises HTTPException: 403: the user may not, or may not know that there is no such job.
+    :raises HTTPException: 403: the user may not, or may not know whether the job exists.
     """
     clusters = request.app.state.clusters
 
@@ -228,18 +229,18 @@ def job_with_log(job: SeenJobDep) -> SeenJob:
 def acting_job(job: SeenJobDep) -> SeenJob:
     """Return the job of the route, for a user who may act on it.
 
-    :raises HTTPException: 403: the user may only look.
+    :raises HTTPException: 403: the user may only read.
     """
     if not job.permissions.may_act(job.owner):
         whose = f"the runs of DAG {job.owner}" if job.owner else "the runs of all DAGs: this job has no owner"
-        raise HTTPException(FORBIDDEN, f"It takes the permission to edit {whose}")
+        raise HTTPException(FORBIDDEN, f"This requires the permission to edit {whose}")
     return job
 
 
 def check_protection(app: FastAPI) -> None:
-    """Assert that every route has said who may use it.
+    """Assert that every route declares its permission.
 
-    :raises RuntimeError: One has not; names it, and what it lacks.
+    :raises RuntimeError: A route does not; the message names it with the missing dependencies.
     """
     for route in app.routes:
         lacking = unprotected(route) if isinstance(route, APIRoute) else ["dependency at all: it is no APIRoute"]
@@ -248,7 +249,7 @@ def check_protection(app: FastAPI) -> None:
 
 
 def unprotected(route: APIRoute) -> list[str]:
-    """Return the dependencies that a route lacks."""
+    """Return the missing dependencies of a route."""
     has = set(_calls(route.dependant))  # codespell:ignore
     needs: list[Callable[..., Any]] = [get_user]
     if "{job_id}" in route.path:
@@ -263,7 +264,7 @@ def unprotected(route: APIRoute) -> list[str]:
 
 
 def _calls(tree: Any) -> Iterator[Any]:
-    """Return every function that FastAPI calls before the route, from its tree of dependencies."""
+    """Return every function that FastAPI calls before the route, from its dependency tree."""
     for each in tree.dependencies:
         yield each.call
         yield from _calls(each)

@@ -1,7 +1,7 @@
-"""The tabs on a DAG run and on a task instance: they lead on to the page of the job that it has to do with.
+"""Tabs of a DAG run and of a task instance, which link to the page of their job.
 
-With one job the tab is that job's page, with several it is their list, and with none it says why. A page of a job asks
-by itself whether its user may see it.
+With one job the tab is that job's page, with several their list, and with none the reason. The page of a job checks
+itself whether its user may see it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _INDEX = re.compile(r"\d{1,9}")
 class TabRow:
     """A job that the user may see.
 
-    :param row: As the list shows it; ``None`` when its cluster cannot be read, or has no such job any more.
-    :param problem: Why there is none.
+    :param row: As in the list; ``None`` if its cluster cannot be read, or no longer has the job.
+    :param problem: Why it is missing.
     """
 
     told: ToldJob
@@ -48,7 +48,7 @@ class TabRow:
 
 @router.get("")
 def dag_run(request: Request, dag: SeenDagDep, run_id: RunId) -> Response:
-    """Lead to the job of a DAG run, or list its jobs."""
+    """Redirect to the job of a DAG run, or list its jobs."""
     return _tab(request, dag, run_id)
 
 
@@ -60,7 +60,7 @@ def task_instance(
     task_id: TaskId,
     map_index: Annotated[str, Path(max_length=20)],
 ) -> Response:
-    """Lead to the job of a task instance. Airflow leaves its placeholder as the index of a task that is not mapped."""
+    """Redirect to the job of a task instance. Without mapping, Airflow leaves its placeholder as the map index."""
     return _tab(request, dag, run_id, task_id, int(map_index) if _INDEX.fullmatch(map_index) else -1)
 
 

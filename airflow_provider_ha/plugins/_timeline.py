@@ -15,11 +15,11 @@ from airflow_provider_ha.views.savepoints import SavepointRow
 
 
 _TICKS = 4
-_LEAST = 0.4  # percent: what is shorter is still seen
+_LEAST = 0.4  # percent: shorter bars stay visible
 
 
 class Span(str, Enum):
-    """How much time a page shows, up to now, or to the end of the newest run."""
+    """Time range of a page, up to now, or to the end of the newest run."""
 
     RUN = "run"
     HOUR = "1h"
@@ -30,7 +30,7 @@ class Span(str, Enum):
 
     @property
     def length(self) -> timedelta | None:
-        """How much that is; ``None`` for a run, and for all there is."""
+        """Its length; ``None`` for a run, and for the whole history."""
         return {
             Span.HOUR: timedelta(hours=1),
             Span.HOURS: timedelta(hours=6),
@@ -47,24 +47,24 @@ class Axis:
     end: datetime
 
     def position(self, at: datetime) -> float:
-        """Return where a moment lies, in percent; moments outside lie at the ends."""
+        """Return the position of a moment, in percent; moments outside are clamped to the ends."""
         share = (at - self.begin) / (self.end - self.begin)
         return round(100 * min(1.0, max(0.0, share)), 2)
 
     def has(self, at: datetime) -> bool:
-        """Whether a moment lies on it."""
+        """Whether a moment is on the axis."""
         return self.begin <= at <= self.end
 
     @property
     def ticks(self) -> list[tuple[float, datetime]]:
-        """Moments to write below it."""
+        """Moments to label below it."""
         step = (self.end - self.begin) / _TICKS
         return [(100 * number / _TICKS, self.begin + number * step) for number in range(_TICKS + 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One epoch."""
+    """An epoch."""
 
     left: float
     width: float
@@ -73,10 +73,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One checkpoint or savepoint.
+    """A checkpoint or savepoint.
 
-    :param size: Bytes: of a checkpoint those of its record, of a savepoint those of its files.
-    :param verdict: Of the last restore plan; empty when that has not looked at it.
+    :param size: Bytes: of a checkpoint's record, or of a savepoint's files.
+    :param verdict: Of the last restore plan; empty without one.
     """
 
     left: float
@@ -87,7 +87,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What a page draws."""
+    """Content of the drawing."""
 
     axis: Axis
     bars: tuple[Bar, ...]
@@ -96,7 +96,7 @@ class Timeline:
 
 
 def fitting(history: HistoryView, *, now: datetime) -> Span:
-    """Return the span that a page begins with: the newest run, or the last day of one that is longer."""
+    """Return the initial span: the newest run, or the last day of a longer one."""
     if not history.runs or (history.runs[0].ended_at or now) - history.runs[0].created_at > timedelta(days=1):
         return Span.DAY
     return Span.RUN
@@ -108,7 +108,7 @@ def axis_of(span: Span, history: HistoryView, *, now: datetime) -> Axis:
         run = history.runs[0]
         end = run.ended_at or now
         begin = min(run.created_at, end - timedelta(minutes=1))
-        return Axis(begin, now if run.ended_at is None else end + (end - begin) / 50)  # its end is seen
+        return Axis(begin, now if run.ended_at is None else end + (end - begin) / 50)  # its end stays visible
     if span.length is not None:
         return Axis(now - span.length, now)
     known = [epoch.led_at or epoch.submitted_at for run in history.runs for epoch in run.epochs]
@@ -116,9 +116,9 @@ def axis_of(span: Span, history: HistoryView, *, now: datetime) -> Axis:
 
 
 def verdicts_of(plan: PlanView | None) -> dict[str, str]:
-    """Return what a restore plan says of all of its job that it has looked at, by name.
+    """Return the verdicts of a restore plan on all candidates of its job, by name.
 
-    Another job's checkpoints have the same names: a plan that starts from those says nothing.
+    Another job's checkpoints have the same names: a plan that starts from those gives none.
     """
     if plan is None or plan.source_job != plan.job_id:
         return {}
@@ -133,9 +133,9 @@ def timeline(
     *,
     verdicts: Mapping[str, str] = MappingProxyType({}),
 ) -> Timeline:
-    """Return what lies on the axis.
+    """Return the content of the axis.
 
-    :param verdicts: Of :func:`verdicts_of`.
+    :param verdicts: From :func:`verdicts_of`.
     """
     epochs = [epoch for run in history.runs for epoch in run.epochs if epoch.led_at is not None]
 

@@ -1,7 +1,7 @@
-"""The jobs that the tasks of a DAG run have told Airflow of: by the XCom with their run, or by the link to their job.
+"""Jobs that the tasks of a DAG run have reported to Airflow: by the XCom with their run, or by the link to their job.
 
-Invariant: an XCom is a text of the DAG's author. It says where to look, never what may be shown: that is asked of the
-job itself.
+Invariant: an XCom is a text of the DAG's author. It determines which job to read, never whether the user may see it:
+the job itself decides that.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from airflow_provider_ha.links.page_urls import job_of
 from airflow_provider_ha.names import check_job_id
 
 
-_MOST = 1000  # XComs: a mapped task has two for each of its instances
+_MOST = 1000  # XComs: a mapped task has two per instance
 _LONGEST = 250  # characters of a connection's id
 _OVER = {"success", "failed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one XCom says.
+    """Content of one XCom.
 
-    :param cluster: Connection of the job's cluster; empty when it does not say.
-    :param run: The run of the task; ``None`` when it does not say.
+    :param cluster: Connection of the job's cluster; empty if missing.
+    :param run: The run of the task; ``None`` if missing.
     """
 
     task: str
@@ -47,8 +47,8 @@ class Told:
 class ToldJob:
     """A job of a DAG run, or of a task instance.
 
-    :param tasks: The tasks that told of it, in the order in which they did.
-    :param run: The newest run that they told; ``None`` without one.
+    :param tasks: The tasks that reported it, in order.
+    :param run: The newest reported run; ``None`` without one.
     """
 
     cluster: str
@@ -60,7 +60,7 @@ class ToldJob:
 def read_told(
     dag_id: str, run_id: str, task_id: str | None = None, map_index: int | None = None
 ) -> tuple[list[ToldJob], bool] | None:
-    """Return the jobs, and whether more may come; ``None`` when Airflow has no such DAG run.
+    """Return the jobs, and whether more may follow; ``None`` if the DAG run does not exist.
 
     :param task_id: Only those of this task; of all tasks by default.
     :param map_index: Of this instance of it.
@@ -86,9 +86,9 @@ def read_told(
 
 
 def plain_value(stored: Any) -> Any:
-    """Return what an XCom holds, as plain JSON.
+    """Return the content of an XCom, as plain JSON.
 
-    Airflow's own way to read it makes objects of the classes that a text names, as its own pages do not either.
+    Airflow's own deserialization creates objects of classes that the text names; its pages avoid that too.
 
     :param stored: The column: the value itself, or its JSON text, as some writers store it.
     """
@@ -101,7 +101,7 @@ def plain_value(stored: Any) -> Any:
 
 
 def heard(task: str, value: Any) -> Told | None:
-    """Return what a task's XCom says: a link, or the run; ``None`` when it is neither."""
+    """Return the content of a task's XCom: a link, or the run; ``None`` for other values."""
     cluster: Any
     job_id: Any
     run: Any = None
@@ -121,7 +121,7 @@ def heard(task: str, value: Any) -> Told | None:
 
 
 def told_jobs(told: Sequence[Told]) -> list[ToldJob]:
-    """Return each job once, those that were told of first first.
+    """Return each job once, in the order of the first report.
 
     The XCom of an earlier release does not name the cluster; the link of the same task does.
     """

@@ -1,6 +1,6 @@
 """The plugin, through the entry point group ``airflow.plugins``: every process of Airflow loads this module.
 
-Invariant: only a process that mounts the pages builds them. Airflow asks for ``fastapi_apps`` in its API server alone;
+Invariant: only a process that mounts the pages builds them. Airflow reads ``fastapi_apps`` in its API server only;
 scheduler, workers and triggerer load a name and a few dictionaries.
 """
 
@@ -29,18 +29,18 @@ _log = logging.getLogger(__name__)
 
 
 def base_path() -> str:
-    """Return the path below which Airflow is served, without a slash at its end: that of ``[api] base_url``."""
+    """Return the base path of Airflow without a final slash, from ``[api] base_url``."""
     return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
 
 
 class SparkHaPlugin(AirflowPlugin):
-    """The pages of the jobs, and what leads to them in Airflow. Neither before Airflow 3.1, nor outside the range."""
+    """The pages of the jobs, and their links in Airflow. Absent before Airflow 3.1 and outside the supported range."""
 
     name = "spark_ha"
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow only reads it
-        """The application, made when it is first asked for."""
+        """The application, created on first access."""
         if not _offered():
             return []
         return [{"app": _app(), "url_prefix": URL_PREFIX, "name": NAME}]
@@ -52,9 +52,9 @@ class SparkHaPlugin(AirflowPlugin):
 
 
 def _offered() -> bool:
-    """Whether this Airflow gets the pages. To one outside the range the log says why it does not.
+    """Whether this Airflow gets the pages. For a release outside the supported range, the log has the reason.
 
-    An error here would be one of the whole API server.
+    An error here would break the whole API server.
     """
     try:
         from airflow_provider_ha import compat  # noqa: F401, PLC0415  # refuses a release outside the range
@@ -73,7 +73,7 @@ def _app() -> FastAPI:
 
 @cache
 def _views() -> list[dict[str, Any]]:
-    # One list: Airflow removes from it what it refuses.
+    # One shared list: Airflow removes refused entries from it.
     base, icon = base_path(), f"{base_path()}{URL_PREFIX}/static"
     shared = {"name": NAME, "icon": f"{icon}/icon.svg", "icon_dark_mode": f"{icon}/icon-dark.svg"}
     dag, run, task, mapped = "{DAG_ID}", "{RUN_ID}", "{TASK_ID}", "{MAP_INDEX}"  # Airflow's UI replaces them

@@ -127,7 +127,7 @@ def test_a_log_whose_secrets_cannot_be_known_is_named_and_not_shown(page: Page, 
 
     assert lines_of(shown) == []
     assert "open-sesame-1704" not in shown
-    assert "The job graph, which says what is secret in the log, cannot be read." in shown
+    assert "The job graph, which lists the secrets in the log, cannot be read." in shown
     assert "spark-ha job logs flights --run 1 --attempt 1" in shown
     assert str(home / "driver.log") in shown
 

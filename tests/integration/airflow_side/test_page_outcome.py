@@ -179,7 +179,7 @@ def test_while_a_request_has_no_answer_its_outcome_is_not_known_and_then_that_of
     pending = page.get(at, headers=erin)
 
     assert pending.status_code == 200
-    assert "It is not known yet whether the operation was requested." in pending.text
+    assert "It is unknown yet whether the operation was requested." in pending.text
     assert pending.headers["refresh"] == "2"
     assert operations.list_operations(coordinator, paths) == []
     slow.set()

@@ -369,7 +369,7 @@ def test_an_outcome_that_is_older_than_the_runs_that_are_read_is_not_that_of_the
     shipped_dags.set_run_state(RESTORE, run_id(at), "success")
     shown = page.get(at, headers=erin)
 
-    assert "Whether a run of the job came of it is not known any more: run 3, the oldest" in shown.text
+    assert "Whether it started a run of the job is no longer known: run 3, the oldest" in shown.text
     assert "Run of the job" not in shown.text
     assert "refresh" not in shown.headers
 

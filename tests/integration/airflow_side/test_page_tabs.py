@@ -162,9 +162,9 @@ def test_without_a_job_the_tab_says_why_and_waits_while_one_may_come(look: Any, 
         run, task = look(), look("/tasks/a/{MAP_INDEX}")
 
     assert (run.status_code, task.status_code) == (200, 200)
-    assert "No task of this DAG run has told Airflow of a Spark job" in run.text
-    assert "This task has told Airflow of no Spark job" in task.text
-    assert ("refresh" in run.headers) is ("loads itself again" in run.text) is waits
+    assert "No task of this DAG run has reported a Spark job to Airflow" in run.text
+    assert "This task has reported no Spark job to Airflow" in task.text
+    assert ("refresh" in run.headers) is ("reloads" in run.text) is waits
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ LOST = {
 }
 
 
-TO_DO = "Unpause the DAG recover_jobs, or run `spark-ha recover orders`. `spark-ha job show orders` says more."
+TO_DO = "Unpause the DAG recover_jobs, or run `spark-ha recover orders`. `spark-ha job show orders` shows details."
 
 
 class Sender(BaseNotifier):
@@ -158,5 +158,5 @@ def test_without_a_notifier_the_message_is_in_the_log(
 
 
 def test_what_is_no_notifier_is_refused_with_its_name() -> None:
-    with pytest.raises(TypeError, match=r"to='json\.dumps' is no notifier"):
+    with pytest.raises(TypeError, match=r"to='json\.dumps' is not a notifier"):
         notifier(to="json.dumps")(context_of(LOST))
