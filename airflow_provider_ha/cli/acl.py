@@ -1,4 +1,4 @@
-"""``spark-ha acl``: nodes in ZooKeeper whose protection is not what these credentials would give."""
+"""``spark-ha acl``: nodes in ZooKeeper whose ACL differs from the one that these credentials would set."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from airflow_provider_ha.views.acl import acls_view
 
 app = typer.Typer(help="Check and repair the permissions of the cluster's nodes in ZooKeeper.", no_args_is_help=True)
 
-_SHOWN = 20  # paths of a table; --json has all
+_SHOWN = 20  # paths in a table; --json has all
 
 
 @app.command("check")
 def check_acls(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the nodes whose ACL is not what these credentials would give. Needs nothing but ZooKeeper.
+    """List the nodes whose ACL differs from the one that these credentials would set. Needs only ZooKeeper.
 
-    Exit 0: all are as they should be; 1: some are not; 2: unknown.
+    Exit 0: all are correct; 1: some differ; 2: unknown.
     """
     with _acls(context, as_json=as_json) as (session, base):
         report = check(session, base)
@@ -44,13 +44,13 @@ def repair_acls(
 ) -> None:
     """Give every node the ACL of these credentials. Repeatable, and safe while jobs run with the same credentials.
 
-    A process with other credentials is locked out: see the page about changing the password. Exit 0: all are as they
-    should be; 1: some refuse these credentials, or would be set (--dry-run); 2: unknown.
+    A process with other credentials is locked out: see the page about changing the password. Exit 0: all are correct;
+    1: some refuse these credentials, or would be set (--dry-run); 2: unknown.
     """
     with _acls(context, as_json=as_json) as (session, base):
         if not session.has_credentials:
             raise ConfigurationError(
-                "there are no credentials to protect the nodes with",
+                "no credentials are set to protect the nodes",
                 next_step="Set SPARK_HA_DIGEST_AUTH or SPARK_HA_SASL_AUTH, or the login of the connection",
             )
         report = check(session, base) if dry_run else repair(session, base)
@@ -75,11 +75,9 @@ def _show(report: AclReport, *, as_json: bool, verb: str) -> None:
         console.print_json(acls_view(report))
         return
     shown = report.wrong[:_SHOWN]
-    console.print_table(
-        ("NODE", "ACL"), ([each.path, each.acl] for each in shown), empty="every ACL is as it should be"
-    )
+    console.print_table(("NODE", "ACL"), ([each.path, each.acl] for each in shown), empty="every ACL is correct")
     if len(report.wrong) > len(shown):
         console.out.print(f"... and {len(report.wrong) - len(shown)} more; --json lists all")
     console.out.print(f"{report.nodes} nodes: {len(report.wrong)} {verb}, {report.left} left")
     if any(each.refused for each in report.wrong):
-        console.err.print("nodes that refuse these credentials hide what lies below them; give the old ones as well")
+        console.err.print("nodes that refuse these credentials hide the nodes below them; add the old credentials")

@@ -1,4 +1,4 @@
-"""The options that name checkpoint directories from elsewhere, and the sinks of their queries."""
+"""Options for checkpoint directories from elsewhere, and for the sinks of their queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_ha.control.job.requests import LATEST
 from airflow_provider_ha.errors import ConfigurationError
 
 
-_PLACE = re.compile(r"[./]|\w[\w+.-]*:/")  # how a path or a URI begins
+_PLACE = re.compile(r"[./]|\w[\w+.-]*:/")  # beginning of a path or a URI
 
 
 From = Annotated[
@@ -35,7 +35,7 @@ Sink = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Query -> checkpoint directory, and query -> sink; nothing when no path was named."""
+    """Query -> checkpoint directory, and query -> sink; empty without a path."""
 
     directories: dict[str, str]
     sinks: dict[str, str]
@@ -43,10 +43,10 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class StartWords:
-    """What ``--start-from`` says.
+    """Parsed ``--start-from``.
 
-    :param word: Which checkpoint of a job.
-    :param directories: Each ``[QUERY=]PATH``, in place of that; empty when it names a checkpoint of a job.
+    :param word: Checkpoint of a job.
+    :param directories: ``[QUERY=]PATH`` words, instead of *word*; may be empty.
     """
 
     word: str = LATEST
@@ -54,9 +54,9 @@ class StartWords:
 
 
 def start_words(words: Sequence[str] | None) -> StartWords:
-    """Return what the words of ``--start-from`` say.
+    """Parse the words of ``--start-from``.
 
-    :raises ConfigurationError: They say two things.
+    :raises ConfigurationError: They contradict each other.
     """
     named = words or ()
     if any("/" in word for word in named):
@@ -74,9 +74,9 @@ def start_words(words: Sequence[str] | None) -> StartWords:
 
 
 def adopted(adopt: Sequence[str], sinks: Sequence[str], source_job: str | None = None) -> Adopted:
-    """Return what the options name.
+    """Return the named checkpoint directories and sinks.
 
-    :raises ConfigurationError: They cannot be read, or say something else as well.
+    :raises ConfigurationError: A word cannot be parsed, or contradicts another.
     """
     if adopt and source_job is not None:
         raise ConfigurationError(
@@ -92,7 +92,7 @@ def adopted(adopt: Sequence[str], sinks: Sequence[str], source_job: str | None =
 
 
 def _place(text: str) -> str:
-    """Return a place that does not depend on where the command is called."""
+    """Return a place that is independent of the working directory."""
     if is_s3(text) or is_hdfs(text):
         return output_place(text)
     return str((path_of(text) or Path(text)).resolve())
@@ -108,7 +108,7 @@ def _sink(value: str, queries: list[str]) -> tuple[str, str]:
 
 
 def _named(value: str) -> tuple[str | None, str]:
-    """Return name and rest of ``NAME=REST``; a path may hold an equals sign itself, and a name a slash."""
+    """Return name and rest of ``NAME=REST``; a path may contain an equals sign, and a name a slash."""
     if not _PLACE.match(value) and (named := before_a_place(value)) is not None:
         return named
     name, equals, rest = value.partition("=")

@@ -1,4 +1,4 @@
-"""Where ``airflow ha`` enters ``spark-ha``: loaded only when one of the commands is really called."""
+"""Entry from ``airflow ha`` to ``spark-ha``: loaded only when a command is called."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def run_words(args: Namespace) -> None:
     """Run ``spark-ha <noun> <words>`` for ``airflow ha <noun> <words>``."""
     log_to_stderr()
     try:
-        # Not above: Airflow's own command would end with the stack trace of what a release outside the range raises.
-        from airflow_provider_ha.hooks._spark_connection import read_place  # noqa: PLC0415  # as the comment says
+        # Not at the top: Airflow's own command would end with the stack trace that an unsupported release raises.
+        from airflow_provider_ha.hooks._spark_connection import read_place  # noqa: PLC0415  # see the comment
     except ConfigurationError as error:
         console.print_error(error, as_json="--json" in args.words)
         raise SystemExit(exit_code(error)) from None
@@ -32,14 +32,14 @@ def run_words(args: Namespace) -> None:
 
 
 def log_to_stderr() -> None:
-    """Move what is logged away from stdout, where Airflow 3.0 has it: stdout is for the document of ``--json``."""
+    """Move log output away from stdout, the default of Airflow 3.0: stdout is for the document of ``--json``."""
     root = logging.getLogger()
     for handler in list(root.handlers):
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
             moved = logging.StreamHandler(sys.stderr)
             moved.setFormatter(handler.formatter)
             moved.setLevel(handler.level)
-            moved.filters = list(handler.filters)  # one of them masks secrets
+            moved.filters = list(handler.filters)  # this includes the filter that masks secrets
             root.removeHandler(handler)
             root.addHandler(moved)
 

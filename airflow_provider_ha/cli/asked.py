@@ -1,4 +1,4 @@
-"""The id of what a command asks a job for, and what the command says when it ends before the answer.
+"""Id of a request that a command makes to a job, and messages when the command ends before the answer.
 
 Invariant: the request outlives the command. With its id the same command finds it again, and makes no second one.
 """
@@ -20,7 +20,7 @@ from airflow_provider_ha.names import check_name
 
 
 def _checked(request_id: str | None) -> str | None:
-    """Return an id that may name a request, before anything is connected to."""
+    """Return an id that may name a request, before any connection."""
     try:
         return request_id if request_id is None else check_name(request_id, "request id")
     except ConfigurationError as error:
@@ -39,9 +39,9 @@ RequestId = Annotated[
 
 
 class Asked:
-    """One request of one command.
+    """The request of a command.
 
-    :ivar operation: The operation, once it is known to be there.
+    :ivar operation: The operation, once it is known to exist.
     """
 
     def __init__(self, job_id: str, verb: str, request_id: str | None) -> None:
@@ -50,7 +50,7 @@ class Asked:
         self.operation: Operation | None = None
 
     def made(self, operation: Operation, *, by: str) -> Operation:
-        """Remember the operation; say so when an earlier command has asked for it."""
+        """Remember the operation; report it if an earlier command requested it."""
         self.operation = operation
         if operation.requested_by != by:
             at = console.text_of(operation.requested_at)
@@ -63,7 +63,7 @@ class Asked:
 
 @contextmanager
 def asking(job_id: str, verb: str, request_id: str | None) -> Iterator[Asked]:
-    """Ask a job for something, and say how to find it again when Ctrl-C or an outage comes before the answer."""
+    """Make a request to a job, and print how to find it again when Ctrl-C or an outage comes before the answer."""
     asked = Asked(job_id, verb, request_id)
     again = f"The same command with --request-id {asked.request_id}"
     try:
@@ -76,7 +76,7 @@ def asking(job_id: str, verb: str, request_id: str | None) -> Iterator[Asked]:
             _note(f"interrupted: operation {known.operation_id} of job {job_id} is {known.state.value}")
         else:
             _note(
-                f"interrupted: operation {known.operation_id} ({known.operation.value}) of job {job_id} goes on. "
+                f"interrupted: operation {known.operation_id} ({known.operation.value}) of job {job_id} continues. "
                 f"{again} shows its outcome, `spark-ha job show {job_id}` the job"
             )
         raise typer.Exit(Exit.INTERRUPTED) from None

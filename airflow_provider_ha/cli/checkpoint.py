@@ -32,9 +32,9 @@ app = typer.Typer(help="List, show, request, delete and verify checkpoints.", no
 
 @app.command("list")
 def list_checkpoints(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """List the completed checkpoints of a job, newest first: how long each took, the size of its state, its cut.
+    """List the completed checkpoints of a job, newest first: duration, size of the state, and cut.
 
-    Below it: how many were taken and failed, and how often the job has gone on from one. Exit 1: the job has none.
+    Below the list: the number of completed and failed checkpoints, and of restarts from one. Exit 1: the job has none.
     """
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id)
@@ -76,7 +76,7 @@ def show(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show one checkpoint: its cut, its files, what the sinks had. Exit 1: there is no such checkpoint."""
+    """Show one checkpoint: its cut, its files, the state of the sinks. Exit 1: the checkpoint does not exist."""
     with cluster(context, as_json=as_json) as client:
         store = client.job(job_id).checkpoints
         pointer = next((item for item in store.list().pointers if item.number == number), None)
@@ -106,7 +106,7 @@ def show(
             [name, query.batch, len(query.files), query.sink.path or query.sink.kind.value, query.sink.max_batch]
             for name, query in checkpoint.queries.items()
         ),
-        empty="the checkpoint holds no query",
+        empty="the checkpoint has no query",
     )
 
 
@@ -119,16 +119,16 @@ def trigger(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a checkpoint of a running job now, also before its interval is over. Exit 0: it is complete; 1: it failed.
+    """Take a checkpoint of a running job now, even before its interval is over. Exit 0: it is complete; 1: it failed.
 
-    It counts as the periodic ones do, and goes when newer ones replace it: `savepoint trigger` makes what stays. When
-    no batch was committed since the newest checkpoint, that one is the answer, with `new` false.
+    It counts like the periodic ones, and is removed when newer ones replace it: use `savepoint trigger` for a lasting
+    copy. If no batch was committed since the newest checkpoint, that one is the answer, with `new` false.
 
-    Ctrl-C ends the wait and not the checkpoint (exit 130): the same command with `--request-id` shows its outcome.
+    Ctrl-C ends the wait, not the checkpoint (exit 130): the same command with `--request-id` shows its outcome.
     """
     with asking(job_id, "checkpoint", request_id) as asked, cluster(context, as_json=as_json) as client:
         job, by = client.job(job_id, acting=Acting(force=force)), who()
-        job.snapshot()  # an unknown job is refused as one, with the names of those that there are
+        job.snapshot()  # an unknown job is refused with the list of known jobs
         operation = job.request_checkpoint(operation_id=asked.request_id, requested_by=by)
         await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
 
@@ -144,11 +144,11 @@ def delete(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a retained checkpoint, with the files that only it needs. Exit 1: it is refused, or there is none.
+    """Delete a retained checkpoint, with the files that only it needs. Exit 1: it is refused, or does not exist.
 
-    Refused are the newest one, the newest that is proven, one that a restore, drill or copy reads, and the start of a
-    live run that has taken no proven checkpoint yet. The command reads the newest checkpoint whole, to prove it.
-    Of one whose pointer cannot be read, only the pointer goes; its bytes are kept, and the command says where.
+    The command refuses the newest checkpoint, the newest proven one, one that a restore, drill or copy reads, and the
+    start of a live run without a proven checkpoint. It reads the newest checkpoint completely, to prove it. If a
+    pointer cannot be read, only the pointer is removed; the command prints where its bytes are kept.
     """
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id, acting=Acting(force=force))

@@ -1,4 +1,4 @@
-"""``spark-ha cluster``: who leads it, and the end of its life, when everything that it keeps goes."""
+"""``spark-ha cluster``: show the leader of a cluster, or erase all its data."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from airflow_provider_ha.views.leader import cluster_show_view
 
 
 EXAMPLES = examples("spark-ha cluster erase --dry-run", "spark-ha cluster erase --yes")
-app = typer.Typer(help="Show the leader of a cluster, or end its life.", no_args_is_help=True)
+app = typer.Typer(help="Show the leader of a cluster, or erase all its data.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """Show the leader of a cluster, or end its life."""
+    """Show the leader of a cluster, or erase all its data."""
 
 
 @app.command()
 def show(context: typer.Context, as_json: AsJson = False) -> None:
-    """Show the process that recovers the jobs of the cluster, and how long ago it has inspected one.
+    """Show the process that recovers the jobs of the cluster, and the time since its last inspection of a job.
 
-    Exit 0: there is one; 1: the cluster has no leader; 2: unknown.
+    Exit 0: the cluster has a leader; 1: it has no leader; 2: unknown.
     """
     with cluster(context, as_json=as_json) as client:
         leader = read_cluster_leader(client.coordinator, client.paths)
@@ -50,14 +50,15 @@ def erase(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Erase what the package keeps of all jobs of the cluster: records, checkpoints, working directories, files.
+    """Erase the data of all jobs of the cluster: records, checkpoints, working directories, files.
 
-    Refused while any job lives, is read or is moved, and while another process recovers jobs: end
-    `spark-ha recover --watch` and pause the DAG recover_jobs first. Submit nothing in that time. Savepoints stay, with
-    what a restore from them needs: they are their users'. Epochs stay too, so that no process that slept through it
-    can write. Outputs of the jobs, and directories outside of the cluster that they have claimed, are not touched.
+    Refused while any job lives, is read or is moved, and while another process recovers jobs: first end
+    `spark-ha recover --watch` and pause the DAG recover_jobs. Submit no job during that time. Savepoints stay, with
+    the files that a restore from them needs: they belong to their users. Epochs stay too, so that no process that was
+    suspended in the meantime can write. Outputs of the jobs, and directories outside the cluster that they have
+    claimed, are not touched.
 
-    Each job is gone at once or stays as it was. After a crash the same command completes the rest.
+    Each job is removed completely or stays unchanged. After a crash the same command completes the rest.
 
     Exit 0: it is erased, also when it was before; 1: it is refused, or another process leads the cluster.
     """

@@ -1,7 +1,7 @@
-"""What the shell offers for ids: jobs, and the runs, checkpoints and savepoints of the job on the line.
+"""Shell completion of ids: jobs, and the runs, checkpoints and savepoints of the job on the command line.
 
-Invariant: a completion never says why it offers nothing. It has a second or two, reads names of nodes and no data, and
-prints neither a message nor a stack trace into the line that a person types.
+Invariant: a completion never explains an empty offer. It has a second or two, reads names of nodes only, and prints
+neither a message nor a stack trace into the user's command line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPat
 from airflow_provider_ha.jobs.jobs import list_jobs
 
 
-SECONDS = 1.5  # that a person waits at most; the start of the command comes on top
+SECONDS = 1.5  # maximum wait of a person, in addition to the start of the command
 
 Read = Callable[[Coordinator, ClusterPaths], list[str]]
 
@@ -63,7 +63,7 @@ def _numbers(session: Coordinator, parent: str, *, digits: int = 0) -> list[str]
 
 
 def _of_job(context: typer.Context, incomplete: str, read: Callable[[Coordinator, JobPaths], list[str]]) -> list[str]:
-    # Behind an option that waits for its value the words of the line are not yet given to the arguments.
+    # After an option that waits for its value, the words of the line are not yet assigned to the arguments.
     job_id = context.params.get("job_id") or next(iter(context.args), None)
     if not job_id:
         return []
@@ -71,7 +71,7 @@ def _of_job(context: typer.Context, incomplete: str, read: Callable[[Coordinator
 
 
 def _offered(context: typer.Context, incomplete: str, read: Read) -> list[str]:
-    """Return what *read* finds within the time that there is, and nothing else."""
+    """Return the result of *read*; empty after the time limit."""
     logging.disable(logging.CRITICAL)  # this process completes a word and ends
     found: list[str] = []
 
@@ -93,7 +93,7 @@ def _offered(context: typer.Context, incomplete: str, read: Read) -> list[str]:
 
 
 def _config(context: typer.Context) -> HaConfig:
-    """Return the cluster that the line names, as the command would find it."""
+    """Return the cluster of the command line, found like the command does."""
     root = context.find_root()
     target = root.obj
     target.options.update({name: value for name, value in root.params.items() if name != "version"})

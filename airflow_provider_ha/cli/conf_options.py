@@ -16,18 +16,18 @@ _LINE = re.compile(r"\s*(?P<key>[^\s:=]+)(?:\s*[:=]\s*|\s+)(?P<value>.*?)\s*")
 
 
 def read_spark_properties(path: Path | None) -> dict[str, str]:
-    """Return what a file in the form of ``spark-defaults.conf`` sets; nothing without a file.
+    """Return the properties in a file in the form of ``spark-defaults.conf``; empty without a file.
 
-    Java's escapes and continued lines are refused: a value that is read in another way than Spark reads it is worse.
+    Java's escapes and continued lines are refused, because this command would read their values differently from Spark.
 
-    :raises ConfigurationError: It cannot be read, or a line is no ``key value``; no value is named.
+    :raises ConfigurationError: It cannot be read, or a line is not ``key value``; the message has no values.
     """
     if path is None:
         return {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigurationError(
             f"the properties file {str(path)!r} cannot be read: {reason}", next_step="Name another file"
         ) from error
@@ -46,7 +46,7 @@ def read_spark_properties(path: Path | None) -> dict[str, str]:
 
 
 def spark_conf(conf: Sequence[str], path: Path | None) -> dict[str, str]:
-    """Return the conf of a job: of two values for one key that of ``--conf`` counts, as for spark-submit.
+    """Return the conf of a job: ``--conf`` overrides the file, as for spark-submit.
 
     :raises ConfigurationError: A word or a line cannot be read.
     """
@@ -54,9 +54,9 @@ def spark_conf(conf: Sequence[str], path: Path | None) -> dict[str, str]:
 
 
 def driver_environment(values: Iterable[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a driver: ``NAME=VALUE``, or ``NAME`` for what the command itself has there.
+    """Return the environment of a driver: ``NAME=VALUE``, or ``NAME`` for the command's own value.
 
-    :raises ConfigurationError: The command has no such variable, or a name comes twice.
+    :raises ConfigurationError: The command has no such variable, or a name is repeated.
     """
     environment = os.environ if environment is None else environment
     values = list(values)

@@ -1,4 +1,4 @@
-"""The question before something goes for good: at a terminal only, and never on stdout, which scripts read."""
+"""Confirmation before a permanent removal: at a terminal only, and never on stdout, which scripts read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from airflow_provider_ha.errors import ConfigurationError
 def confirm(stays: str, question: str, *, as_json: bool, show: Callable[[], None] = lambda: None) -> None:
     """Ask; a no ends the command with exit code 1.
 
-    :param stays: What stays as it is where no person can be asked: "job 'orders' is not deleted".
-    :param show: Called before the question, to print what it is about.
+    :param stays: The unchanged object, for the error without a terminal: "job 'orders' is not deleted".
+    :param show: Called before the question, to print its object.
     :raises ConfigurationError: There is no terminal to ask at, or the output is JSON.
     """
     if as_json or not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""What the command prints: tables for people, one JSON document for programs, errors on stderr."""
+"""Output of the command: tables for people, one JSON document for programs, errors on stderr."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from airflow_provider_ha.views.view import View
 
 
 class _People(Console):
-    """Names queries as their script does. What a program reads is written with :meth:`out`, from views."""
+    """Console that shows names of queries as their script does. Output for programs uses :meth:`out`, from views."""
 
     def print(self, *said: Any, **how: Any) -> None:
-        """Print texts so, and anything else as it is."""
+        """Print texts with such names, and other values unchanged."""
         super().print(*(shown(each) if isinstance(each, str) else each for each in said), **how)
 
 
 out = _People(soft_wrap=True, highlight=False)
 err = _People(stderr=True, soft_wrap=True, highlight=False)
 _ONE_LINE = 10_000  # columns
-# A record in JSON has its moments with microseconds.
+# A JSON record has its moments with microseconds.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _DIGEST, _DIGEST_SHOWN = re.compile("[0-9a-f]{64}"), 12  # as in `spark-ha tree`
 _NONE = "-"
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Print *rows*, or the sentence *empty* when there are none."""
+    """Print *rows*, or the sentence *empty* without rows."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -77,7 +77,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
 
 
 def print_fields(fields: dict[str, object]) -> None:
-    """Print names and values below each other."""
+    """Print names and values, one pair per line."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -104,7 +104,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def phases(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """Show on stderr what a wait waits for: one line that changes at a terminal, else one line per change.
+    """Show the phase of a wait on stderr: one line that changes at a terminal, otherwise one line per change.
 
     :param quiet: Show nothing: a program reads the answer.
     :returns: Function to call repeatedly with the phase and the seconds since the wait began.
@@ -127,7 +127,7 @@ def phases(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
 
 def print_line(line: View, *, as_json: bool) -> None:
-    """Print one thing that happened, at once: for a command that goes on."""
+    """Print an event immediately: for a command that keeps running."""
     fields = line.to_json()
     text = json.dumps(fields) if as_json else "  ".join(_cell(value) for value in fields.values())
     out.out(text) if as_json else out.print(text)
@@ -135,14 +135,14 @@ def print_line(line: View, *, as_json: bool) -> None:
 
 
 def print_error(error: HaError, *, as_json: bool) -> None:
-    """Print what is wrong and what to do: on stderr for people, and as a document on stdout for programs."""
+    """Print the error and the next step: on stderr for people, and as a document on stdout for programs."""
     err.print(f"[bold red]error[/] {escaped(option_words(str(error)))}")
     if as_json:
         print_json(ErrorDocument(error=error_view(error)))
 
 
 def print_unreadable(pointers: Iterable[UnreadablePointer]) -> None:
-    """Print the pointers that are there and cannot be read: one of them may be the newest."""
+    """Print the unreadable pointers, because any may be the newest."""
     for pointer in pointers:
         err.print(f"[bold red]unreadable[/] {escaped(pointer.name)}: {escaped(pointer.reason)}")
 
@@ -153,11 +153,11 @@ def cut_text(cut: dict[str, int]) -> str:
 
 
 def _print_wide(table: Table | Tree) -> None:
-    """Print what has columns: folded to the width of a terminal, and never cut for a file or a pipe."""
+    """Print a table: folded to the width of a terminal, and never cut for a file or a pipe."""
     wide = Console(file=out.file, highlight=False, width=None if out.is_terminal else _ONE_LINE)
     with wide.capture() as text:
         wide.print(table)
-    # The last column is as wide as its longest value: no line gets spaces for that.
+    # The last column is as wide as its longest value: lines get no trailing spaces.
     out.file.write("".join(f"{line.rstrip()}\n" for line in text.get().splitlines()))
 
 
@@ -166,9 +166,9 @@ def _cell(value: object) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return a value as people read it: no Python, moments to the second, and of a sha256 its beginning.
+    """Return a value for people: no Python syntax, moments to the second, and a sha256 abbreviated.
 
-    What has parts is written as ``name=value`` words, a list with commas, and what there is none of as a dash.
+    Composite values are written as ``name=value`` words, lists with commas, and empty values as a dash.
     """
     if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
         value = _plain(value)
@@ -191,11 +191,11 @@ def _word(value: object) -> str:
 
 
 def _part(value: object) -> str:
-    """Return what a name of several has; in brackets where it would run into the next one."""
+    """Return one value of several; in brackets where it would run into the next one."""
     text = text_of(value)
     return f"({text})" if isinstance(value, Mapping | list | tuple) and len(value) else text
 
 
 def escaped(text: str) -> str:
-    """Return *text* so that it is printed as it is."""
+    """Return *text*, escaped to print unchanged."""
     return text.replace("[", "\\[")

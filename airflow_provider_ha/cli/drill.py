@@ -29,7 +29,7 @@ def run_drill(
         str, typer.Option(help="savepoint (the newest), latest, checkpoint-<n>, savepoint-<id> or 'before <time>'.")
     ] = "savepoint",
     max_age: Annotated[
-        float | None, typer.Option(help="Fail when it is older than so many seconds.", metavar="SECONDS")
+        float | None, typer.Option(help="Fail when it is older than this many seconds.", metavar="SECONDS")
     ] = None,
     max_duration: Annotated[
         float | None, typer.Option(help="Fail when all steps together take longer.", metavar="SECONDS")
@@ -45,9 +45,9 @@ def run_drill(
 ) -> None:
     """Rehearse a restore on this host: verify, copy, load and start the newest savepoint, with no sink.
 
-    The job does not notice. Each phase prints a line on stderr when it begins.
+    The job is not affected. Each phase prints a line on stderr when it begins.
 
-    Exit 0: Spark goes on from it, within the limits; 1: it does not; 2: it gave no answer.
+    Exit 0: Spark continues from it, within the limits; 1: it does not; 2: it gave no answer.
     """
     with cluster(context, as_json=as_json) as client:
         request = DrillRequest(

@@ -1,4 +1,4 @@
-"""``spark-ha examples``: the DAGs that come with the package, copied to where Airflow reads DAGs."""
+"""``spark-ha examples``: copy the example DAGs of the package into Airflow's DAGs folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.views.examples import CopiedView
 
 
-# In a wheel they lie in the package, in a clone beside it.
+# A wheel has them in the package, a clone next to it.
 _PLACES = (Path(__file__).parents[1] / "example_dags", Path(__file__).parents[2] / "dags")
 
 _NEXT = """\
@@ -29,10 +29,10 @@ Next:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was done with the files.
+    """Result of a copy.
 
-    :param written: Files that are new or were replaced, relative to the directory.
-    :param unchanged: Files that were there already with the same content.
+    :param written: New or replaced files, relative to the directory.
+    :param unchanged: Existing files with the same content.
     """
 
     directory: Path
@@ -42,12 +42,12 @@ class Copied:
 
 def examples(
     directory: Annotated[
-        Path, typer.Argument(help="Where to: the DAGs folder of Airflow, or a new directory.", metavar="DIR")
+        Path, typer.Argument(help="Target: the DAGs folder of Airflow, or a new directory.", metavar="DIR")
     ],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the example DAGs and their application. Needs no cluster. Exit 64: a file is there already; see --force."""
+    """Copy the example DAGs and their application. Needs no cluster. Exit 64: a file already exists; see --force."""
     with reported(as_json=as_json):
         copied = copy_examples(directory.absolute(), force=force)
     if as_json:
@@ -69,16 +69,16 @@ def print_copied(copied: Copied) -> None:
     for name in copied.written:
         console.out.print(f"wrote {copied.directory / name}", markup=False)
     for name in copied.unchanged:
-        console.out.print(f"kept {copied.directory / name}, which is the same", markup=False)
+        console.out.print(f"kept {copied.directory / name}, which is identical", markup=False)
 
 
 def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bool) -> Copied:
-    """Copy files of this package; none when one would overwrite something.
+    """Copy files of this package; none if any would overwrite another content.
 
     :param names: Relative to *source*, and to *directory*.
-    :param directory: Made when it is not there.
+    :param directory: Created if missing.
     :param force: Whether files with different content are overwritten.
-    :raises ConfigurationError: A file is there already, or the directory cannot be written.
+    :raises ConfigurationError: A file already exists, or the directory cannot be written.
     """
     try:
         there = [name for name in names if (directory / name).exists()]
@@ -95,19 +95,19 @@ def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bo
             (directory / name).write_bytes((source / name).read_bytes())
     except OSError as error:
         raise ConfigurationError(
-            f"nothing can be copied to {directory}: {error}", next_step="Name a directory that you may write"
+            f"{directory} cannot be written: {error}", next_step="Name a directory that you may write"
         ) from error
     return Copied(directory, tuple(written), tuple(unchanged))
 
 
 def examples_directory() -> Path:
-    """Return where the examples of this installation lie.
+    """Return the directory of the examples in this installation.
 
-    :raises ConfigurationError: They were left out of it.
+    :raises ConfigurationError: It has no examples.
     """
     for place in _PLACES:
         if (place / "flight_delays.py").is_file():
             return place
     raise ConfigurationError(
-        "this installation holds no example DAGs", next_step="Install the wheel of airflow-provider-ha again"
+        "this installation has no example DAGs", next_step="Install the wheel of airflow-provider-ha again"
     )

@@ -1,4 +1,4 @@
-"""Waiting in a shell for a run to be up, or to be over; a driver that is lost by then is submitted again."""
+"""Wait in a shell for a run to be up or over; a lost driver is submitted again meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_provider_ha.recovery.losses import last_failure
 
 
 class WaitFor(str, Enum):
-    """What a submission waits for."""
+    """Condition that a submission waits for."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -33,17 +33,17 @@ class WaitFor(str, Enum):
 
 
 def reached(snapshot: JobStatus, run: int, wait_for: WaitFor) -> bool:
-    """Whether a wait for run *run* is over: it is what was waited for, or it has a result. Pure.
+    """Whether a wait for run *run* is over: the condition holds, or the run has a result. Pure.
 
-    A run is up when a leader of it says so: the state of a run without one is that of a driver that is gone.
+    A run is up when its leader reports it: without a leader, the state is that of a dead driver.
 
     :raises JobStateError: A newer run has taken its place.
     """
     view = snapshot.run
     if view is None or view.run.number != run:
         raise JobStateError(
-            f"run {run} of job {snapshot.job_id!r} is not the newest run any more",
-            next_step=f"Look at it with `spark-ha job show {snapshot.job_id}`",
+            f"run {run} of job {snapshot.job_id!r} is no longer the newest run",
+            next_step=f"See `spark-ha job show {snapshot.job_id}`",
         )
     if view.result is not None:
         return True
@@ -52,7 +52,7 @@ def reached(snapshot: JobStatus, run: int, wait_for: WaitFor) -> bool:
 
 
 def phase_of(snapshot: JobStatus) -> str:
-    """Return what a run that is not up yet does, for people. Pure."""
+    """Return the activity of a run that is not up yet, for people. Pure."""
     leader, status, view = snapshot.leader, snapshot.status, snapshot.run
     attempt = view.newest.submission.attempt if view is not None and view.newest is not None else 0
     if leader is None:
@@ -63,7 +63,7 @@ def phase_of(snapshot: JobStatus) -> str:
 
 
 def with_failure(said: str, snapshot: JobStatus, now: datetime) -> str:
-    """Return a line of a wait with the last failure of the job, while that is not long over. Pure."""
+    """Return a status line with the last failure of the job, if recent. Pure."""
     last = last_failure(snapshot, HaOptions(), now=now)
     return f"{said} (last failure: {last.sentence})" if last is not None and last.in_a_row else said
 
@@ -77,14 +77,14 @@ def await_run(
     by: str,
     tell: Callable[[str, float], None],
 ) -> JobStatus:
-    """Wait until a run is what is waited for, or is over.
+    """Wait until a run meets the condition, or is over.
 
-    A server that does not answer is waited for as well: the job goes on without this command.
+    An unavailable server does not end the wait: the job continues without this command.
 
-    :param seconds: How long; ``None`` for no limit.
-    :param by: Who submits a lost driver again, as recorded for people.
-    :raises DecisionNeededError: Its user has to decide what the run goes on from.
-    :raises OutcomeUnknownError: It is neither in time; the run goes on.
+    :param seconds: Time limit; ``None`` for no limit.
+    :param by: Submitter of a lost driver, as recorded for people.
+    :raises DecisionNeededError: Its user must decide where the run continues from.
+    :raises OutcomeUnknownError: The time is over; the run continues.
     """
     begin = time.monotonic()
 
@@ -113,14 +113,14 @@ def await_run(
         found = None
     if found is None:
         raise OutcomeUnknownError(
-            f"run {run} of job {job.job_id!r} is not {wait_for.value} within {seconds:g} s; it goes on",
-            next_step=f"Look at it with `spark-ha job show {job.job_id}` and `spark-ha job logs {job.job_id}`",
+            f"run {run} of job {job.job_id!r} is not {wait_for.value} within {seconds:g} s; it continues",
+            next_step=f"See `spark-ha job show {job.job_id}` and `spark-ha job logs {job.job_id}`",
         )
     return found
 
 
 def _recovered(job: JobClient, snapshot: JobStatus, by: str) -> str:
-    """Submit a lost run again once the delay of its restart strategy is over; return what happens, for people."""
+    """Submit a lost run again after the delay of its restart strategy; return the action, for people."""
     left = job.delay_left(snapshot)
     if left > 0:
         return f"its driver is lost and is submitted again in {left:.0f} s"
@@ -129,5 +129,5 @@ def _recovered(job: JobClient, snapshot: JobStatus, by: str) -> str:
     except DecisionNeededError:
         raise
     except (JobStateError, LeadershipError) as error:
-        return f"its driver is lost: {error.message}"  # the next look sees what became of it
+        return f"its driver is lost: {error.message}"  # the next poll sees the outcome
     return f"its driver was lost, attempt {submitted.attempt} is submitted"

@@ -35,7 +35,7 @@ app = typer.Typer(help="Submit, inspect, stop and cancel jobs.", no_args_is_help
 
 
 class StopMode(str, Enum):
-    """How a job is stopped."""
+    """Mode of a stop."""
 
     SUSPEND = "suspend"
     TERMINATE = "terminate"
@@ -43,7 +43,7 @@ class StopMode(str, Enum):
 
 @app.command("list")
 def list_jobs(context: typer.Context, watch: Watch = None, as_json: AsJson = False) -> None:
-    """List the jobs of the cluster with their state. Exit 0, also when there is none."""
+    """List the jobs of the cluster with their state. Exit 0, even without a job."""
     with cluster(context, as_json=as_json) as client:
         repeated(lambda: _list(client, as_json=as_json), watch)
 
@@ -62,12 +62,13 @@ def _list(client: HaClient, *, as_json: bool) -> None:
 
 @app.command()
 def show(context: typer.Context, job_id: JobId, watch: Watch = None, as_json: AsJson = False) -> None:
-    """Show one job: state, leader, run, last failure, next attempt, queries, also those that are not started yet.
+    """Show one job: state, leader, run, last failure, next attempt, and queries, even before their start.
 
-    Also what watches it and submits it again when its driver is lost; warns when nothing does, with what helps. Of a
-    job that was moved: to which cluster, and when.
+    Also shows the process that watches it and resubmits a lost driver; warns if there is none, with a remedy. For a
+    moved
+    job: its new cluster, and the time of the move.
 
-    Exit 1: there is no such job.
+    Exit 1: the job does not exist.
     """
     with cluster(context, as_json=as_json) as client:
         repeated(lambda: _show(client, job_id, as_json=as_json), watch)
@@ -124,7 +125,7 @@ def stop(
     mode: Annotated[StopMode, typer.Option(help="suspend: stop with a checkpoint; terminate: drain first.")] = (
         StopMode.SUSPEND
     ),
-    savepoint: Annotated[bool, typer.Option("--savepoint", help="Take a savepoint as well.")] = False,
+    savepoint: Annotated[bool, typer.Option("--savepoint", help="Also take a savepoint.")] = False,
     wait: WaitSeconds = 600.0,
     request_id: RequestId = None,
     force: Force = False,
@@ -132,9 +133,9 @@ def stop(
 ) -> None:
     """Stop a job at a batch boundary. Exit 0: its run is FINISHED; 1: it could not be stopped, with the reason.
 
-    A job that has lost its driver ends at once, with its newest retained checkpoint as the result.
+    A job that has lost its driver ends immediately, with its newest retained checkpoint as the result.
 
-    Ctrl-C ends the wait and not the stop (exit 130): the same command with `--request-id` shows its outcome.
+    Ctrl-C ends the wait, not the stop (exit 130): the same command with `--request-id` shows its outcome.
     """
     with asking(job_id, "stop", request_id) as asked, cluster(context, as_json=as_json) as client:
         job, by = client.job(job_id, acting=Acting(force=force)), who()
@@ -149,19 +150,19 @@ def cancel(
     context: typer.Context,
     job_id: JobId,
     savepoint: Annotated[
-        bool, typer.Option("--savepoint", help="Take a savepoint first; when it fails, the job goes on.")
+        bool, typer.Option("--savepoint", help="Take a savepoint first; if it fails, the job continues.")
     ] = False,
     wait: WaitSeconds = 120.0,
     request_id: RequestId = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel a job at once; its latest checkpoint stays. Exit 0: its run is CANCELED; 1: its savepoint failed.
+    """Cancel a job immediately; its latest checkpoint stays. Exit 0: its run is CANCELED; 1: its savepoint failed.
 
-    With `--savepoint` both are one operation: once the savepoint is taken the run ends CANCELED, also when driver or
-    command die in between. `job stop --savepoint` ends at a batch boundary instead, with nothing to be read again.
+    With `--savepoint` both are one operation: once the savepoint is taken the run ends CANCELED, even if the driver or
+    this command dies in between. `job stop --savepoint` ends at a batch boundary instead, so no batch is read again.
 
-    Ctrl-C ends the wait and not the cancel (exit 130): the same command with `--request-id` shows its outcome.
+    Ctrl-C ends the wait, not the cancel (exit 130): the same command with `--request-id` shows its outcome.
     """
     with asking(job_id, "cancel", request_id) as asked, cluster(context, as_json=as_json) as client:
         job, by = client.job(job_id, acting=Acting(force=force)), who()
@@ -171,7 +172,7 @@ def cancel(
 
 @app.command()
 def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Release a job from quarantine, once its cause is repaired. Exit 1: it is not in quarantine."""
+    """Release a job from quarantine, after repairing its cause. Exit 1: it is not in quarantine."""
     with cluster(context, as_json=as_json) as client:
         reason = quarantine.release(client.coordinator, client.paths, check_job_id(job_id))
     if as_json:
@@ -181,7 +182,7 @@ def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> N
 
 
 def _row(client: HaClient, job_id: str) -> JobRow:
-    # One job that cannot be read must not hide the others (FLINK-5193).
+    # An unreadable job must not hide the others (FLINK-5193).
     try:
         return job_row(client.job(job_id).snapshot())
     except HaError as error:
@@ -189,7 +190,7 @@ def _row(client: HaClient, job_id: str) -> JobRow:
 
 
 def _figures(query: QueryStatus) -> tuple[str | None, str | None, int | None]:
-    """Return of the newest batch how long it took, the rate of its input, and how far the query is behind."""
+    """Return the newest batch's duration, its input rate, and the backlog of the query."""
     seconds, rate = query.batch_seconds, query.input_rate
     return (
         f"{seconds:.1f} s" if seconds is not None else None,
@@ -199,7 +200,7 @@ def _figures(query: QueryStatus) -> tuple[str | None, str | None, int | None]:
 
 
 def _losses(client: HaClient, job: JobClient, snapshot: JobStatus) -> Losses:
-    # The graph is in storage, which may be away: what ZooKeeper knows is shown all the same.
+    # The graph is in storage, which may be unavailable: the facts from ZooKeeper are shown anyway.
     try:
         options = job.graph_of(snapshot.run.run).options if snapshot.run is not None else None
     except HaError:
@@ -208,7 +209,7 @@ def _losses(client: HaClient, job: JobClient, snapshot: JobStatus) -> Losses:
 
 
 def _site_conf(graph: JobGraph, client: HaClient) -> tuple[str, list[str]] | None:
-    """Return the site's file on this host, with its keys; ``None`` where there is none, or it cannot be read.
+    """Return the site's file on this host, with its keys; ``None`` if it is missing or unreadable.
 
     Drivers on a cluster read the file of their worker.
     """

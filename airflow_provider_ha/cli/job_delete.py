@@ -1,4 +1,4 @@
-"""``spark-ha job delete``: everything of a job goes, or all but its savepoints."""
+"""``spark-ha job delete``: remove all data of a job, or all but its savepoints."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def delete(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a job that is over: runs, checkpoints, working directories, logs of this host, and its savepoints.
+    """Delete an ended job: runs, checkpoints, working directories, logs of this host, and its savepoints.
 
-    Refused while the job lives, while its files are read, and while it is moved. The job is gone at once or stays as it
-    was; after a crash the same command completes the rest. Its epoch stays, so that no process that slept through it
-    can write, and a new submission of the id has the next one.
+    Refused while the job lives, while its files are read, and while it is moved. The job is removed completely or stays
+    unchanged; after a crash the same command completes the rest. Its epoch stays, so that no process that was suspended
+    in the meantime can write, and a new submission of the id has the next one.
 
-    Exit 0: it is deleted, also when it was before; 1: it is refused, there is no such job, or a reader still holds
-    files of it, which the same command removes later.
+    Exit 0: it is deleted, also when it was before; 1: it is refused, the job does not exist, or a reader still holds
+    files of the job, which the same command removes later.
     """
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id, acting=Acting(force=force))

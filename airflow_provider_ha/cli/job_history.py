@@ -1,4 +1,4 @@
-"""``spark-ha job history``: who led a job, from when to when, and why it changed."""
+"""``spark-ha job history``: the leaders of a job, their times, and the reasons of each change."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def history(
     runs: Annotated[int, typer.Option(help="How many of the newest runs are shown.", min=1)] = RUNS,
     as_json: AsJson = False,
 ) -> None:
-    """Show the runs of a job, newest first: who led each epoch, from when to when, and why it changed.
+    """Show the runs of a job, newest first: the leader of each epoch, its begin and end, and the reason of the change.
 
-    Times are UTC. Exit 1: there is no such job.
+    Times are UTC. Exit 1: the job does not exist.
     """
     with cluster(context, as_json=as_json) as client:
         shown = history_view(read_history(client.coordinator, client.paths.job(check_job_id(job_id)), runs=runs))

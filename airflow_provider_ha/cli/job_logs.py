@@ -1,4 +1,4 @@
-"""``spark-ha job logs``: print the log of a job's driver, and go on with it."""
+"""``spark-ha job logs``: print the log of a job's driver, and follow it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def logs(
     ] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines are printed.", min=0)] = 100,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is written, also by the next attempts.")
+        bool, typer.Option("--follow", "-f", help="Follow new lines, including those of later attempts.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the log of a job's driver, without secrets. With --follow until its run is over.
 
-    Exit 1: there is no such job, run or attempt, or its log is not on this host; the error says on which it is, and
-    where. With --json and --follow each line is one JSON document.
+    Exit 1: the job, run or attempt does not exist, or its log is not on this host; the error names the host and the
+    path. With --json and --follow each line is one JSON document.
     """
     with cluster(context, as_json=as_json) as client:
         job = client.context(job_id)
@@ -60,7 +60,7 @@ def logs(
 
 
 class _Printed:
-    """What goes to stdout: lines as they are, one document, or one document a line. What is about them: stderr."""
+    """Output on stdout: plain lines, one document, or one document per line. Notes go to stderr."""
 
     def __init__(self, *, as_json: bool, one_document: bool) -> None:
         self._as_json = as_json
@@ -71,11 +71,11 @@ class _Printed:
 
     @staticmethod
     def note(text: str) -> None:
-        """Say something about the log."""
+        """Print a note about the log on stderr."""
         console.err.print(console.escaped(text))
 
     def add(self, place: LogPlace, part: str) -> None:
-        """Print a part of a log, and before its first one which log it is."""
+        """Print a part of a log, preceded once by the name of the log."""
         if place != self._place:
             self._place, self._public = place, PublicText()
             self.note(f"attempt {place.attempt} of run {place.run}, {place.host}:{place.path}")
@@ -89,6 +89,6 @@ class _Printed:
                 console.print_line(log_line(place, line), as_json=True)
 
     def end(self) -> None:
-        """Print what is printed as a whole."""
+        """Print the document at the end."""
         if self._as_json and self._place is not None:
             console.print_json(log_view(self._place, self._lines))

@@ -1,4 +1,4 @@
-"""``spark-ha job move``: a job goes to another cluster, and with it to another store."""
+"""``spark-ha job move``: move a job to another cluster, and so to another store."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def move(
     conf: Annotated[
         list[str] | None,
         typer.Option(
-            help="Spark conf that the job needs there, beside what it has; KEY= removes one; repeatable.",
+            help="Spark conf that the job needs there, in addition to its own; KEY= removes one; repeatable.",
             metavar="KEY=VALUE",
         ),
     ] = None,
     packages: Annotated[
-        list[str] | None, typer.Option("--package", help="Maven coordinates, in place of those of the job; repeatable.")
+        list[str] | None, typer.Option("--package", help="Maven coordinates, in place of the job's; repeatable.")
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master, in place of that of the job.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master, in place of the job's.")] = None,
     accept_verdict: Annotated[
-        list[Verdict] | None, typer.Option(help="Accept this verdict besides SAFE; repeatable.")
+        list[Verdict] | None, typer.Option(help="Accept this verdict in addition to SAFE; repeatable.")
     ] = None,
     accept_unverified: Annotated[
         list[str] | None, typer.Option(help="Accept unverified facts about this query.", metavar="QUERY")
@@ -50,20 +50,20 @@ def move(
     wait: Annotated[float, typer.Option(help="Seconds to wait for the end of the run.", min=1)] = 600.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show steps and bytes; change nothing.")] = False,
     abandon: Annotated[
-        bool, typer.Option("--abandon", help="Give the move up, while the job has no run there.")
+        bool, typer.Option("--abandon", help="Abandon the move, while the job has no run there.")
     ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move a job to another cluster by savepoint and restore; its outputs stay where they are.
+    """Move a job to another cluster by savepoint and restore; its outputs stay in place.
 
-    Repeat it after any failure: it goes on from where it was. Exit 0: the job has its run there; 1: it is refused.
+    Repeat it after any failure: it continues where it stopped. Exit 0: the job has its run there; 1: it is refused.
     """
     target: Target = context.obj
     acting = Acting(force=force)
     with cluster(context, as_json=as_json) as client:
         if dry_run and abandon:
-            raise ConfigurationError("a move is shown or given up", next_step="Give --dry-run or --abandon")
+            raise ConfigurationError("--dry-run and --abandon exclude each other", next_step="Use one of these options")
         request = _request(conf, packages, master, accept_verdict, accept_unverified, stop=stop, wait=wait)
         with HaClient.open(other_cluster(target, to)) as there:
             if abandon:

@@ -56,9 +56,9 @@ def submit(
     With engine local the driver runs on this host, in a separate session: it outlives this command, its shell and
     Ctrl-C, which only ends the wait. While the command waits it submits a lost driver again.
 
-    Refused before anything is changed: a script that is not there, a live run of the job, storage that cannot be
-    written, another owner. Exit 0: the run is what --wait-for says; 1: it is refused, or ended in another way, with the
-    reason; 2: unknown, or Ctrl-C came first.
+    Refused before any change: a missing script, a live run of the job, storage that cannot be written, another owner.
+    Exit 0: the run is in the state of --wait-for; 1: it is refused, or ended in another way, with the reason;
+    2: unknown, or Ctrl-C came first.
     """
     with reported(as_json=as_json):
         target: Target = context.obj
@@ -120,7 +120,7 @@ def _detached(job_id: str, request_id: str, run: SubmittedRun | None) -> None:
             f"`spark-ha job show {job_id}` says it; the same command with --request-id {request_id} makes no second run"
         )
         return
-    _note(f"detached: run {run.run} of job {job_id} goes on")
+    _note(f"detached: run {run.run} of job {job_id} continues")
     _ways_on(job_id)
 
 

@@ -1,4 +1,4 @@
-"""``spark-ha metrics``: where Prometheus finds the metrics of the drivers, and what it and Grafana do with them."""
+"""``spark-ha metrics``: targets of the drivers' metrics for Prometheus, and files for Prometheus and Grafana."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def targets(
     watch: Watch = None,
     as_json: AsJson = False,
 ) -> None:
-    """List where the drivers serve metrics, as Prometheus reads it from a file or over HTTP. Exits 0 if there are none.
+    """List the drivers' metrics addresses, as Prometheus reads them from a file or over HTTP. Exit 0 even if empty.
 
-    A job serves metrics with its option metrics_port. That of a lost driver stays in the list: it is down.
-    A driver that serves them at the loopback of another host is left out, with a line on stderr: see metrics_address.
-    Exit 2: ZooKeeper did not answer; the file of --output is left as it is.
+    A job serves metrics with its option metrics_port. The address of a lost driver stays in the list: it is down.
+    A driver that serves them at the loopback address of another host is omitted, with a line on stderr: see
+    metrics_address. Exit 2: ZooKeeper did not answer; the file of --output is left unchanged.
     """
     with cluster(context, as_json=as_json) as client:
         repeated(lambda: _targets(client, output, as_json=as_json), watch)
@@ -63,13 +63,13 @@ def _targets(client: HaClient, output: Path | None, *, as_json: bool) -> None:
 
 @app.command("files")
 def copy_monitoring(
-    directory: Annotated[Path, typer.Argument(help="Where to; made when it is not there.", metavar="DIR")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")] = False,
+    directory: Annotated[Path, typer.Argument(help="Target directory; created if missing.", metavar="DIR")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Copy the Grafana dashboard, the Prometheus alert rules, and the mappings for statsd_exporter. Needs no cluster.
 
-    Exit 64: a file is there already.
+    Exit 64: a file already exists.
     """
     with reported(as_json=as_json):
         names = sorted(path.name for path in MONITORING.iterdir() if path.suffix in (".json", ".yaml"))
@@ -81,12 +81,12 @@ def copy_monitoring(
 
 
 def _target(client: HaClient, job_id: str) -> TargetsView | None:
-    # One job that cannot be read must not hide the others (FLINK-5193).
+    # An unreadable job must not hide the others (FLINK-5193).
     try:
         snapshot = client.job(job_id).snapshot()
     except HaError as error:
         if error.retryable:
-            raise  # of all jobs nothing is known: a file that Prometheus reads stays as it is
+            raise  # unknown for all jobs: the file that Prometheus reads stays unchanged
         console.err.print(f"job {job_id} is left out: {console.escaped(str(error))}")
         return None
     found = targets_of(client.config.cluster_id, snapshot)
@@ -101,7 +101,7 @@ def _document(found: Sequence[TargetsView]) -> str:
 
 
 def _replace(path: Path, found: Sequence[TargetsView]) -> None:
-    """Write the file so that Prometheus, which watches it, reads the old list or the new one, never a part."""
+    """Write the file atomically: Prometheus, which watches it, reads the old list or the new one."""
     try:
         descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
         try:

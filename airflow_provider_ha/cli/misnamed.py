@@ -1,4 +1,4 @@
-"""A path that is no checkpoint: what it is instead, and the probable intention of the user."""
+"""Diagnosis of a path that is not a checkpoint: its actual content, and the probable intention of the user."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableErr
 
 _SIGNS = {METADATA, OFFSETS, COMMITS}
 _NOTHING_TO_JUDGE = frozenset({Code.UNREADABLE, Code.NOT_A_CHECKPOINT})
-_SHOWN = 10  # children that are named
+_SHOWN = 10  # children in the message
 
 
 def refuse_misnamed(named: str, directory: Tree, report: Report) -> None:
-    """Refuse a place whose verification found nothing to judge, when its content can be identified.
+    """Refuse a place whose verification found no checkpoint, if its content can be identified.
 
     :param named: The place as the user wrote it.
-    :raises ConfigurationError: It is not there, is no directory, is a savepoint, or holds checkpoints; they are named.
+    :raises ConfigurationError: It is missing, not a directory, a savepoint, or contains checkpoints; the message names
+        them.
     :raises StorageUnavailableError: The storage did not answer.
     """
     if not any(finding.path == "." and finding.code in _NOTHING_TO_JUDGE for finding in report.findings):
@@ -59,6 +60,6 @@ def _offer_what_it_holds(named: str, directory: Tree) -> None:
 
 
 def _is_checkpoint(directory: Tree, name: str) -> bool:
-    with suppress(StorageUnavailableError):  # one that cannot be read does not hide the others
+    with suppress(StorageUnavailableError):  # an unreadable child does not hide the others
         return bool(_SIGNS & set(files.names(directory, name)))
     return False

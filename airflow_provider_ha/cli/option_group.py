@@ -14,7 +14,7 @@ from airflow_provider_ha.cli.session import reported
 def takes(group: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace the parameter ``words`` of a command by one parameter for each field of *group*.
 
-    No option can then be declared and forgotten on its way into the request.
+    So an option cannot be declared without reaching the request.
 
     :param group: A dataclass. A field without a default is a required option or argument.
     """

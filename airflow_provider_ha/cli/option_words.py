@@ -1,7 +1,7 @@
-"""Ways on in the words of the command: ``start_from='fresh'`` is ``--start-from fresh`` at a shell.
+"""Translation of remedies into command options: ``start_from='fresh'`` is ``--start-from fresh`` in a shell.
 
-Reasons and errors name parameters of the operators, as they are written in a DAG. A reason is recorded once and read
-from both sides, also years later, so the words are exchanged where they are printed, and records stay as they are.
+Reasons and errors name parameters of the operators, as written in a DAG. A reason is recorded once and read from both
+sides, even years later, so the translation happens on output, and records stay unchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Exit codes: 0 done or true, 1 no, 2 unknown, 64 called wrongly, 130 Ctrl-C came before the answer.
+"""Exit codes: 0 done or true, 1 no, 2 unknown, 64 wrong call, 130 Ctrl-C came before the answer.
 
-Only 2 is worth a repetition: what was called wrongly, or has wrong settings, fails again in the same way.
+Only 2 is worth a retry: a wrong call or wrong settings fail again in the same way.
 
 A script that calls ``spark-ha leader show`` must be able to distinguish "the job has no leader" from "ZooKeeper did not
 answer": only the first is a reason to act.
@@ -21,20 +21,20 @@ from airflow_provider_ha import errors
 
 
 class Exit(IntEnum):
-    """The answer of a command."""
+    """Exit code of a command."""
 
     YES = 0
     NO = 1
     UNKNOWN = 2
-    WRONG_CALL = 64  # EX_USAGE of sysexits.h: an argument, an option, a setting or a file that the call names
+    WRONG_CALL = 64  # EX_USAGE of sysexits.h: an argument, option, setting or file of the call
     INTERRUPTED = 130
 
 
 _SAYS_DEFAULT = re.compile(r"(?i)\bdefault\b|without it|in place of|\[env: ")
-# Older releases of typer use click's, newer ones bring it along.
+# Older releases of typer use click's, newer ones bundle it.
 _USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 
-# A server or the storage answered, and the answer is no. Every other error leaves the question open.
+# The server or storage answered no. Every other error leaves the question open.
 _ANSWERED_NO = (
     errors.JobError,
     errors.CheckpointMissingError,
@@ -46,14 +46,14 @@ _ANSWERED_NO = (
 
 
 def exit_code(error: errors.HaError) -> Exit:
-    """Return the exit code that an error stands for."""
+    """Return the exit code of an error."""
     if isinstance(error, errors.ConfigurationError):
         return Exit.WRONG_CALL
     return Exit.NO if isinstance(error, _ANSWERED_NO) else Exit.UNKNOWN
 
 
 class RootGroup(TyperGroup):
-    """The command with all of its verbs. A wrong option or argument exits with :attr:`Exit.WRONG_CALL`."""
+    """The command with all its verbs. A wrong option or argument exits with :attr:`Exit.WRONG_CALL`."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -79,7 +79,7 @@ def _wrong_call() -> Iterator[None]:
         raise
 
 
-# The last word of an option -> what stands for its value; the others are their own placeholder.
+# The last word of an option -> the placeholder of its value; other words are their own placeholder.
 _PLACEHOLDERS = {
     **dict.fromkeys(("wait", "delay", "max", "period", "timeout", "interval"), "SECONDS"),
     **dict.fromkeys(("attempts", "failures", "checkpoints", "cores", "executors", "runs", "run", "lines"), "N"),
@@ -94,9 +94,9 @@ _PLACEHOLDERS = {
 
 
 def _complete_help(command: Any) -> None:
-    """Let the help of each option say what it takes, and what holds without it.
+    """Complete the help of each option with its placeholder and default.
 
-    A flag has no placeholder, and a choice has its words; typer would name a type of Python.
+    A flag has no placeholder, and a choice lists its words; typer would name a Python type.
     """
     for inner in getattr(command, "commands", {}).values():
         _complete_help(inner)
@@ -116,7 +116,7 @@ def _placeholder(option: Any) -> str:
 
 
 def _chooses(option: Any) -> bool:
-    """Whether it takes one of some words. Older releases of typer have types of click, newer ones descriptors."""
+    """Whether it takes one of several words. Older releases of typer have types of click, newer ones descriptors."""
     if hasattr(option, "type_descriptor"):
         return bool(option.type_descriptor.is_choice)
     return hasattr(option.type, "choices")

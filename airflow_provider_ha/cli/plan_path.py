@@ -1,4 +1,4 @@
-"""``spark-ha checkpoint plan`` of a path, or of a URI of S3 or HDFS: no cluster is asked, and the plan has none."""
+"""``spark-ha checkpoint plan`` of a path, or of a URI of S3 or HDFS, without a cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_ha.query_names import is_query_directory, own_name
 
 
 def is_place(target: str) -> bool:
-    """Whether a word names a checkpoint by its place; a word without a slash is the id of a job.
+    """Whether a word names a checkpoint by its place; a word without a slash is a job id.
 
     :raises ConfigurationError: It is a URI of a file system that this process cannot read.
     """
@@ -35,10 +35,10 @@ def plan_of_place(
     accept_unverified: list[str],
     repeatable: list[str],
 ) -> RestorePlan:
-    """Return the plan of going on from the checkpoint at *target*.
+    """Return the plan to continue from the checkpoint at *target*.
 
-    :raises ConfigurationError: An option names another query, or comes twice.
-    :raises HaError: As ``plan_directory`` says.
+    :raises ConfigurationError: An option names another query, or is repeated.
+    :raises HaError: As ``plan_directory``.
     """
     place = _named(target)
     query = place.rpartition("/")[2] or place

@@ -1,4 +1,4 @@
-"""``spark-ha recover``: recover the jobs of a cluster, once or for good, without Airflow."""
+"""``spark-ha recover``: recover the jobs of a cluster, once or continuously, without Airflow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _NOT_FINISHED = frozenset({ReconcileOutcome.NOT_KNOWN, ReconcileOutcome.PENDING}
 def recover(
     context: typer.Context,
     job_id: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Recover this job alone, at once; every lost job without it.")
+        str | None,
+        typer.Argument(metavar="[JOB]", help="Recover only this job, immediately; every lost job without it."),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Wait until the cluster has no leader, then recover until the end.")
@@ -49,14 +50,15 @@ def recover(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Recover every job whose driver is lost, and clean up after those that are over, as the cluster's leader.
+    """Recover every job whose driver is lost, and clean up after ended jobs, as the cluster's leader.
 
-    Exit 0: nothing is left to be done (with --watch: it was stopped). 1: another process leads the cluster, or a job
-    needs a person (it is in quarantine, or has used up its attempts). 2: the state of a job was still unknown
-    after the wait, or the leadership was lost: a fresh process has to be started.
+    Exit 0: all is done (with --watch: it was stopped). 1: another process leads the cluster, or a job needs a person
+    (it
+    is in quarantine, or has used up its attempts). 2: the state of a job was still unknown after the wait, or the
+    leadership was lost: start a fresh process.
 
     With a job: submit that one again if its driver is lost, without the delay of its restart strategy, and without
-    leading the cluster. Exit 0: it is submitted, on its way, or led already. 1: it is in quarantine, or over.
+    leading the cluster. Exit 0: it is submitted, on its way, or already led. 1: it is in quarantine, or over.
     """
     if job_id is not None:
         if watch:
@@ -91,14 +93,14 @@ def _show(client: HaClient, epoch: int, attended: Sequence[Reconciled], *, as_js
 
 
 def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:
-    """Lead until SIGTERM or SIGINT: then the lock is given back at once, instead of after a session timeout."""
+    """Lead until SIGTERM or SIGINT: then release the lock immediately, instead of after a session timeout."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     said: dict[str, Reconciled] = {}
 
     def say(attended: Reconciled) -> None:
-        """Say what is new about a job; what was left alone or only waits is not worth a line."""
+        """Print news about a job; unchanged and waiting jobs get no line."""
         before = said.get(attended.job_id)
         said[attended.job_id] = attended
         if attended.outcome not in _SILENT and (before is None or before.outcome is not attended.outcome):

@@ -1,4 +1,4 @@
-"""Asking a running driver for something, and waiting for its answer."""
+"""Requests to a running driver, and the wait for its answer."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.views.operation import OperationView
 
 
-WaitSeconds = Annotated[float, typer.Option(help="Seconds to wait for the answer; 0 asks and returns.", min=0)]
+WaitSeconds = Annotated[float, typer.Option(help="Seconds to wait for the answer; 0 returns immediately.", min=0)]
 
 
 def operation_id(verb: str) -> str:
-    """Return an id for a request that is made now: each call of the command is a separate request."""
+    """Return an id for a new request: each call of the command is a separate request."""
     return f"cli-{verb}-{new_id()[:12]}"
 
 
 def who() -> str:
-    """Return the user and host of the request: the operation records them for the next engineer."""
+    """Return the user and host of the request, which the operation records for other engineers."""
     return f"spark-ha:{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}"
 
 
 def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_json: bool) -> None:
-    """Wait for the end of *operation*, print it, and exit with what it says.
+    """Wait for the end of *operation*, print it, and exit with its exit code.
 
-    :raises OutcomeUnknownError: There was no answer in time; the operation may still be carried out.
+    :raises OutcomeUnknownError: There was no answer in time; the operation may still be executed.
     """
     if seconds:
         with console.phases(quiet=as_json) as tell:
@@ -64,7 +64,7 @@ def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of an operation for people."""
     fields = dict(result)
     if "savepoint_id" not in fields:
-        fields.pop("path", None)  # of a checkpoint: a key in storage, of no use to people
+        fields.pop("path", None)  # a storage key of a checkpoint, useless for people
     if "cut" in fields:
         fields["cut"] = console.cut_text(fields["cut"])
     if "new" in fields:
@@ -108,7 +108,7 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
 
 
 def phase_of(snapshot: JobStatus, operation: Operation) -> str:
-    """Return what an operation that has no answer yet waits for. Pure."""
+    """Return the phase of an unanswered operation. Pure."""
     leader, status = snapshot.leader, snapshot.status
     if leader is None:
         return f"{snapshot.state.value}: the job has no leader, the next driver takes the request up"

@@ -1,4 +1,4 @@
-"""Options of a restore and its plan on the command line, and the request that they make."""
+"""Options of a restore and its plan on the command line, and the resulting request."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ JobOrPlace = Annotated[
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(min=0, help="With a path: the batch to go on from; default: the newest restorable.", metavar="N"),
+    typer.Option(min=0, help="With a path: the batch to continue from; default: the newest restorable.", metavar="N"),
 ]
 KafkaBootstrap = Annotated[
     list[str] | None,
@@ -108,7 +108,7 @@ WhenLost = Annotated[
     IfLost | None,
     typer.Option(
         "--if-lost",
-        help="The job has a live run that has lost its driver: restart ends it and restores, recover goes on with it "
+        help="The job has a live run that has lost its driver: restart ends it and restores, recover continues it "
         "instead. Without it the restore is refused.",
     ),
 ]
@@ -144,21 +144,21 @@ class RestoreWords:
 
     @property
     def start(self) -> StartWords:
-        """What it starts from.
+        """Start of the restore.
 
-        :raises ConfigurationError: The words say two things.
+        :raises ConfigurationError: The words contradict each other.
         """
         return start_words(self.start_from)
 
     @property
     def accepted(self) -> frozenset[Verdict]:
-        """The verdicts with which it is carried out."""
+        """The accepted verdicts."""
         return frozenset({Verdict.SAFE, *self.accept_verdicts})
 
     def request(self, job_id: str, request_id: str | None = None) -> RestoreRequest:
         """Return the request to a job.
 
-        :raises ConfigurationError: The words do not fit a job, or one another.
+        :raises ConfigurationError: The words do not fit a job, or each other.
         """
         if self.batch is not None:
             raise ConfigurationError(
@@ -191,7 +191,7 @@ class RestoreWords:
         """Return the restore plan of a checkpoint path without a managed job.
 
         :raises ConfigurationError: The words do not fit a place.
-        :raises HaError: As ``plan_directory`` says.
+        :raises HaError: As ``plan_directory``.
         """
         of_jobs = (
             self.start != StartWords(),
@@ -222,11 +222,13 @@ class RestoreWords:
 def by_query(option: str, given: Iterable[str] | None) -> Mapping[str, str]:
     """Return query -> value of a repeated ``QUERY=VALUE``.
 
-    :raises ConfigurationError: One has another form, or a query comes twice.
+    :raises ConfigurationError: A word has another form, or a query is repeated.
     """
     found: dict[str, str] = {}
     for each in given or ():
-        query, separator, value = each.rpartition("=")  # of hosts and ports none holds one, and a name may
+        query, separator, value = each.rpartition(
+            "="
+        )  # a value of hosts and ports contains no equals sign, but a name may
         if not separator or not query or not value:
             raise ConfigurationError(f"{option} {each!r} is no QUERY=VALUE", next_step="Name the query first")
         if query in found:

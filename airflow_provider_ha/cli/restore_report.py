@@ -11,10 +11,10 @@ from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 
 
 _MEANING = {
-    Verdict.SAFE: "no row is lost, none is there twice",
+    Verdict.SAFE: "no row is lost or duplicated",
     Verdict.DUPLICATES_POSSIBLE: "rows may be written again",
     Verdict.LOSS_POSSIBLE: "rows may be missing",
-    Verdict.IMPOSSIBLE: "it cannot be carried out",
+    Verdict.IMPOSSIBLE: "it cannot be executed",
 }
 
 
@@ -26,7 +26,7 @@ _AFTERWARDS = {
 
 
 def print_plan(made: RestorePlan) -> None:
-    """Print everything that is known of the restore."""
+    """Print all known effects of the restore."""
     console.print_fields(
         {
             "restore": _what(made),
@@ -75,7 +75,7 @@ def _findings(made: RestorePlan) -> Iterator[str]:
 
 
 def _again(made: RestorePlan) -> Iterator[str]:
-    """Say which recorded batches a sink gets again, or does not, because of what is declared or noted."""
+    """Print the recorded batches that a sink receives again, or not, because of a declaration or a note."""
     for name, query in made.queries.items():
         batches = [entry.batch for entry in query.replay]
         if discarded := [batch for batch in batches if batch <= query.discarded_to]:
@@ -86,7 +86,7 @@ def _again(made: RestorePlan) -> Iterator[str]:
 
 
 def _names(made: RestorePlan) -> Iterator[str]:
-    """Say how a script has to name the queries of adopted checkpoints: a name of another query is not found."""
+    """Print the required query names for adopted checkpoints: another name is not found."""
     for query in made.adopted:
         name = name_by_sink(made.queries[query].sink)
         if name is not None and name != query:

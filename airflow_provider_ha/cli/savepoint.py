@@ -74,14 +74,14 @@ def list_savepoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fal
         oldest = min(listing.pointers, key=lambda pointer: pointer.created_at)
         console.err.print(
             f"warning: the records of {recorded} checkpoints are kept for exact replay, by savepoint "
-            f"{oldest.savepoint_id} above all: dispose of what is not needed any more"
+            f"{oldest.savepoint_id} above all: dispose of savepoints that you no longer need"
         )
     console.print_unreadable(listing.unreadable)
 
 
 @app.command()
 def show(context: typer.Context, job_id: JobId, savepoint_id: SavepointId, as_json: AsJson = False) -> None:
-    """Show one savepoint with its cut and its files. Exit 1: there is no such savepoint."""
+    """Show one savepoint with its cut and its files. Exit 1: the savepoint does not exist."""
     with cluster(context, as_json=as_json) as client:
         store = client.job(job_id).savepoints
         savepoint = store.load(named_savepoint(store, savepoint_id))
@@ -124,15 +124,15 @@ def trigger(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a savepoint of a job, also while it runs. Exit 0: it is complete and verified; 1: it failed.
+    """Take a savepoint of a job, even while it runs. Exit 0: it is complete and verified; 1: it failed.
 
-    A job that is over needs no driver: its newest proven checkpoint is copied by this command, which `--wait` does not
-    shorten. With a schedule whose newest savepoint holds that checkpoint already, that one is the answer.
+    For an ended job no driver is needed: this command copies its newest proven checkpoint, which `--wait` does not
+    shorten. With a schedule whose newest savepoint already has that checkpoint, that savepoint is the answer.
 
     Only `savepoint dispose` removes a savepoint without a schedule.
 
-    Ctrl-C ends the wait and not the savepoint of a driver (exit 130): the same command with `--request-id` shows its
-    outcome. A copy that this command makes itself ends with it, and nothing of it stays.
+    Ctrl-C ends the wait, not the savepoint of a driver (exit 130): the same command with `--request-id` shows its
+    outcome. A copy that this command makes itself ends with it, and its files are removed.
     """
     with asking(job_id, "savepoint", request_id) as asked, cluster(context, as_json=as_json) as client:
         if retain is not None and schedule is None:
@@ -167,9 +167,10 @@ def dispose(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a savepoint for good. On S3 only what no other savepoint names goes with it.
+    """Remove a savepoint permanently. On S3 the files that other savepoints use stay.
 
-    Exit 1: there is none, or a live run or a reader needs it. Exit 64: without --yes there is no terminal to ask at.
+    Exit 1: it does not exist, or a live run or a reader needs it. Exit 64: without --yes there is no terminal to ask
+    at.
     """
     if is_s3(target):
         savepoint_s3.dispose(target, yes=yes, grace_hours=grace_hours, as_json=as_json)

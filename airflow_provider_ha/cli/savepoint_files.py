@@ -76,7 +76,7 @@ def create(
     ] = None,
     sink: Annotated[
         list[str] | None,
-        typer.Option(help="Output directory of a file sink: its log is saved as well.", metavar="[NAME=]PATH"),
+        typer.Option(help="Output directory of a file sink: its log is also saved.", metavar="[NAME=]PATH"),
     ] = None,
     link: Annotated[
         bool,
@@ -99,8 +99,9 @@ def create(
 ) -> None:
     """Take a savepoint of any Spark checkpoint directories while their queries run. Needs no cluster.
 
-    The directory appears when all is copied, verified and described by a manifest, or not at all. Spark may purge
-    a batch during the copy: then a newer one is taken. Exit 0: it is complete; 1: it cannot be taken.
+    The directory appears when everything is copied, verified and described by a manifest, or not at all. If Spark
+    purges
+    a batch during the copy, a newer one is taken. Exit 0: it is complete; 1: it cannot be taken.
     """
     words = (path, query or [], batch or [], sink or [])
     with reported(as_json=as_json):
@@ -136,9 +137,9 @@ def verify(
     processes: Processes = CORES,
     as_json: AsJson = False,
 ) -> None:
-    """Read every byte of a savepoint again, and say whether each query can be restored from it.
+    """Read every byte of a savepoint again, and report whether each query can be restored from it.
 
-    Exit 0: all is as the manifest says, and can be restored; 1: it is not; 2: it could not be read.
+    Exit 0: all files match the manifest, and can be restored; 1: not so; 2: it could not be read.
     """
     with located(context, target, savepoint_id, as_json=as_json) as stored:
         report = judge(stored, depth=depth.value, spark_version=spark_version, processes=processes)
@@ -158,7 +159,7 @@ def export(
     savepoint_id: SavepointOf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pack a savepoint into one file. Every byte is compared with the manifest on the way."""
+    """Pack a savepoint into one file. Every byte is compared with the manifest during the copy."""
     with (
         located(context, target, savepoint_id, as_json=as_json) as stored,
         stored.at_hand(to) as (directory, savepoint),
@@ -185,10 +186,11 @@ def restore(
     spark_version: SparkVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make plain checkpoints out of a savepoint, for queries that are started by hand: Spark needs nothing else.
+    """Make plain checkpoints from a savepoint, for queries that you start yourself: Spark needs no other files.
 
-    The savepoint stays as it is. Do not let the old query run on: both would have one query id and one output. A
-    managed job is restored by its own operator, which knows what its sinks have.
+    The savepoint stays unchanged. Do not let the old query keep running: both would have one query id and one output.
+    To
+    restore a managed job, use its own operator, which takes the state of its sinks into account.
     """
     if is_s3(target) and is_s3(to):
         with reported(as_json=as_json):
@@ -216,7 +218,7 @@ def restore(
 
 
 def _reach(context: typer.Context, target: str) -> Reach:
-    """Return how file systems are reached: as a job's cluster says, of other savepoints as the environment says."""
+    """Return the access to file systems: from a job's cluster, or from the environment for other savepoints."""
     if is_s3(target) or path_of(target) is not None:
         return Reach()
     named: Cluster = context.obj
@@ -228,11 +230,11 @@ def _sources(
     place: Callable[[str], At],
     name: Callable[[At], str],
 ) -> list[SavepointSource[At]]:
-    """Return what is to be saved.
+    """Return the checkpoints to save.
 
-    :param words: The checkpoint without a name, and what ``--query``, ``--batch`` and ``--sink`` say.
-    :param place: What a word stands for.
-    :param name: The query that a checkpoint without a name is of.
+    :param words: The checkpoint without a name, and the words of ``--query``, ``--batch`` and ``--sink``.
+    :param place: Converts a word to a place.
+    :param name: Query of a checkpoint without a name.
     :raises ConfigurationError: The words cannot be understood.
     """
     path, queries, batches, sinks = words
@@ -261,12 +263,12 @@ def _sources(
 
 
 def _place(text: str) -> Path:
-    """Return what can only be a path, with or without a slash."""
+    """Return a word that can only be a path, with or without a slash."""
     return path_of(text) or Path(text)
 
 
 def _not_a_job(text: str) -> None:
-    """Refuse the id of a job where a checkpoint is to be named.
+    """Refuse the id of a job in place of a checkpoint.
 
     :raises ConfigurationError: It is one.
     """
@@ -278,7 +280,7 @@ def _not_a_job(text: str) -> None:
 
 
 def print_savepoint(location: str, savepoint: Savepoint, *, as_json: bool) -> None:
-    """Print what a new savepoint is, and where."""
+    """Print a new savepoint with its location."""
     fields = {
         "savepoint_id": savepoint.savepoint_id,
         "directory": location,
@@ -314,4 +316,4 @@ def _print_report(report: SavepointReport) -> None:
         for query, part in report.queries.items()
         for finding in part.report.findings
     ]
-    console.print_table(("FINDING", "BATCH", "FILE", "MESSAGE"), [*damaged, *found], empty="nothing was found wrong")
+    console.print_table(("FINDING", "BATCH", "FILE", "MESSAGE"), [*damaged, *found], empty="no problem was found")

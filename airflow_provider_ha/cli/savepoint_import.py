@@ -1,4 +1,4 @@
-"""``spark-ha savepoint import``: an archive becomes a directory, a savepoint on S3, or one of its job."""
+"""``spark-ha savepoint import``: import an archive as a directory, as a savepoint on S3, or into its job."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def import_archive(
 ) -> None:
     """Unpack an archive into a savepoint, or back into its job. It is treated as untrusted input.
 
-    Exit 0: the savepoint is complete and verified; 1: it is refused, with the reason, and nothing is left of it.
+    Exit 0: the savepoint is complete and verified; 1: it is refused, with the reason, and no files are left.
     """
     pooled = to is not None and is_s3(to)
     if scratch is not None and not pooled and job is None:
@@ -90,5 +90,5 @@ def _into_job(client: HaClient, job_id: str, archive: Path, scratch: Path | None
         ) from None
     number = run.run.number if run else 0
     with take_lock(job, number):
-        pass  # a job with a driver is refused before anything is unpacked
+        pass  # a job with a driver is refused before the archive is unpacked
     return adopt(savepoints, job_id, brief_commit(job, number), archive, expected, scratch=scratch)

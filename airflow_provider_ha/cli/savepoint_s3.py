@@ -1,4 +1,4 @@
-"""``spark-ha savepoint dispose|sweep`` for savepoints on S3, and how their checkpoints are named."""
+"""``spark-ha savepoint dispose|sweep`` for savepoints on S3, and the names of their checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider_ha.views.new_savepoint import PooledDisposedView, PoolView
 
 
 GraceHours = Annotated[
-    float, typer.Option(min=0, help="Age in hours below which nothing is removed from the pool.", metavar="HOURS")
+    float, typer.Option(min=0, help="Minimum age in hours of objects to remove from the pool.", metavar="HOURS")
 ]
 GRACE_HOURS = GRACE / timedelta(hours=1)
 
@@ -42,13 +42,14 @@ def dispose(uri: str, *, yes: bool, grace_hours: float, as_json: bool) -> None:
 
 
 def sweep(
-    place: Annotated[str, typer.Argument(help="Where savepoints lie: s3://bucket/savepoints.", metavar="URI")],
+    place: Annotated[str, typer.Argument(help="Place of the savepoints: s3://bucket/savepoints.", metavar="URI")],
     grace_hours: GraceHours = GRACE_HOURS,
     as_json: AsJson = False,
 ) -> None:
-    """Remove from a pool on S3 the objects that no savepoint names: leftovers of interrupted or disposed savepoints.
+    """Remove unnamed objects from a pool on S3: leftovers of interrupted or disposed savepoints.
 
-    Exit 1: nothing was done, because another process takes, restores or sweeps there. Exit 2: a manifest is unreadable.
+    Exit 1: no object was removed, because another process takes, restores or sweeps there. Exit 2: a manifest is
+    unreadable.
     """
     with reported(as_json=as_json):
         swept = sweep_pool(Pool(place_on_s3(place)), holder=who(), grace=timedelta(hours=grace_hours))
@@ -70,12 +71,13 @@ def _print_swept(swept: SweepResult) -> None:
 
 
 def place_on_s3(text: str) -> Place:
-    """Return the place that a URI of S3 names.
+    """Return the place of a URI of S3.
 
-    :raises ConfigurationError: It is none.
+    :raises ConfigurationError: The text is not such a URI.
     """
     if not is_s3(text):
         raise ConfigurationError(
-            f"{text!r} is not on S3", next_step="A savepoint on S3 is of checkpoints in its bucket: write s3://bucket/…"
+            f"{text!r} is not on S3",
+            next_step="A savepoint on S3 needs checkpoints in the same bucket: write s3://bucket/…",
         )
     return Place.of(text)

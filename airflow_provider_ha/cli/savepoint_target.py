@@ -1,7 +1,7 @@
-"""Which savepoint a command means: a directory of this host, one in a pool on S3, or one of a managed job.
+"""The savepoint that a command names: a local directory, one in a pool on S3, or one of a managed job.
 
-What has a slash is a path or a URI, and what has none is a job id, for a job id cannot have one: nothing depends on
-what happens to lie in the current directory.
+A word with a slash is a path or a URI, and one without is a job id, which cannot have a slash: the content of the
+current directory never matters.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Target = Annotated[
     str,
     typer.Argument(
         help="Directory of a savepoint, s3://bucket/prefix/NAME, or the id of a managed job. A word with a slash is a "
-        "path: write ./NAME for a directory beside you.",
+        "path: write ./NAME for a directory below the current one.",
         metavar="PATH|URI|JOB",
     ),
 ]
-SAVEPOINT_HELP = "Id of the savepoint of the job, the beginning of it, or its label."
+SAVEPOINT_HELP = "Id of the job's savepoint, a prefix of the id, or its label."
 SavepointOf = Annotated[str | None, typer.Argument(help=SAVEPOINT_HELP, metavar="[SAVEPOINT]")]
 
-# Long enough for an archive of a terabyte. The lease ends with the command; only a killed one leaves it.
+# Long enough for an archive of a terabyte. The lease ends with the command, unless it is killed.
 _LEASE_SECONDS = 6 * 3600.0
 
 
@@ -58,17 +58,17 @@ def path_of(text: str) -> Path | None:
 
 
 def assigned(values: Sequence[str], what: str) -> dict[str, str]:
-    """Return what was said as NAME=VALUE, in the order in which it was said.
+    """Return the NAME=VALUE words, in order.
 
-    :raises ConfigurationError: A value has no name, or a name comes twice.
+    :raises ConfigurationError: A value has no name, or a name is repeated.
     """
     return _assigned(map(_at_the_first, values), what)
 
 
 def places_of(values: Sequence[str], what: str) -> dict[str, str]:
-    """Return what was said as QUERY=PLACE: a name is any text, and ends before the first path or URI.
+    """Return the QUERY=PLACE words: a name is any text, and ends before the first path or URI.
 
-    :raises ConfigurationError: As :func:`assigned` says.
+    :raises ConfigurationError: As :func:`assigned`.
     """
     return _assigned([before_a_place(value) or _at_the_first(value) for value in values], what)
 
@@ -80,7 +80,7 @@ def before_a_place(value: str) -> tuple[str, str] | None:
 
 
 def of_query(value: str, queries: Collection[str]) -> tuple[str, str] | None:
-    """Return name and rest of ``QUERY=REST`` of one of *queries*, the longest name first; ``None`` for none of them."""
+    """Return name and rest of ``QUERY=REST`` for a known query, the longest name first; ``None`` for others."""
     named = (each for each in sorted(queries, key=len, reverse=True) if value.startswith(f"{each}="))
     return next(((each, value.removeprefix(f"{each}=")) for each in named), None)
 
@@ -100,10 +100,10 @@ def _assigned(parts: Iterable[tuple[str, str]], what: str) -> dict[str, str]:
 
 
 def by_query(values: list[str], what: str, places: Collection[str]) -> dict[str, str]:
-    """Return query -> value; of a single query the name may be left out.
+    """Return query -> value; with a single query the name may be omitted.
 
-    :param places: The queries that were named.
-    :raises ConfigurationError: A value is of no query, is empty, or its query comes twice.
+    :param places: The named queries.
+    :raises ConfigurationError: A value is empty or of no query, or its query is repeated.
     """
     only = next(iter(places)) if len(places) == 1 else None
 
@@ -147,7 +147,7 @@ def located(
     if savepoint_id is not None:
         with cluster(context, as_json=as_json) as client:
             job, store = client.context(target), client.job(target).savepoints
-            # A lease would make the nodes of what does not exist.
+            # A lease would create nodes for a missing savepoint.
             savepoint_id = named_savepoint(store, savepoint_id).savepoint_id
             lease = hold(
                 job.coordinator,
@@ -166,7 +166,7 @@ def located(
 def in_pool(uri: str) -> SavepointInPool:
     """Return the savepoint at a URI of S3.
 
-    :raises CheckpointMissingError: There is none.
+    :raises CheckpointMissingError: It does not exist.
     :raises ConfigurationError: The URI cannot be a savepoint's.
     """
     place, name = savepoint_place(uri)

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to, and how its errors become exit codes."""
+"""Selection of the command's cluster, and conversion of its errors to exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", auto
 
 
 class DriverPlace(Protocol):
-    """Where drivers run, as a connection of the Spark provider says it."""
+    """Place of drivers, from a connection of the Spark provider."""
 
     @property
     def master(self) -> str:
@@ -39,12 +39,12 @@ class DriverPlace(Protocol):
 
     @property
     def engine_options(self) -> Mapping[str, str]:
-        """What the connection says for it."""
+        """Options of the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ThisHost:
-    """Where drivers run when nothing says another place."""
+    """Default place of drivers."""
 
     master: str = "local[*]"
     engine: str = DEFAULT_ENGINE
@@ -53,15 +53,16 @@ class _ThisHost:
 
 @dataclass(slots=True)
 class Target:
-    """Where to find the cluster: options first, then ``SPARK_HA_*``, then *fallback* (Airflow's connection).
+    """Location of the cluster: options first, then ``SPARK_HA_*``, then *fallback* (Airflow's connection).
 
-    Settings are never mixed with the connection: with one option or variable the others have to be there as well. A
-    command with half of its settings would else change another cluster than the one that is meant.
+    Settings are never mixed with the connection: one option or variable requires the others too. Otherwise a command
+    with
+    half of its settings could change another cluster than the intended one.
 
-    :param options: Values of the command line; ``None`` where nothing was said.
-    :param fallback: Gives the configuration when neither options nor environment say anything.
-    :param named: Gives the configuration of another cluster by its name (Airflow's connection id).
-    :param places: Gives where drivers run by the id of a connection of the Spark provider.
+    :param options: Values of the command line; ``None`` for missing ones.
+    :param fallback: Returns the configuration without options and environment.
+    :param named: Returns the configuration of another cluster by its name (Airflow's connection id).
+    :param places: Returns the place of drivers by the id of a connection of the Spark provider.
     """
 
     options: dict[str, Any] = field(default_factory=dict)
@@ -70,9 +71,9 @@ class Target:
     places: Callable[[str], DriverPlace] | None = None
 
     def driver_place(self, spark_conn_id: str | None) -> DriverPlace:
-        """Return where drivers run; this host when no connection is named.
+        """Return the place of drivers; this host without a connection.
 
-        :raises ConfigurationError: No connections are known here, or it names no place.
+        :raises ConfigurationError: No connections are known here, or this one names no place.
         """
         if not spark_conn_id:
             return _ThisHost()
@@ -86,7 +87,7 @@ class Target:
     def config(self) -> HaConfig:
         """Return the validated configuration.
 
-        :raises ConfigurationError: Nothing names a cluster, a setting is missing beside others, or a value is wrong.
+        :raises ConfigurationError: No setting names a cluster, one is missing, or a value is wrong.
         """
         said = any(self.options.values()) or any(map(os.environ.get, VARIABLES))
         if self.fallback is not None and not said:
@@ -97,7 +98,7 @@ class Target:
 def other_cluster(target: Target, word: str) -> HaConfig:
     """Return the configuration of another cluster.
 
-    :param word: A path, when it has a slash: a file as :meth:`HaConfig.from_file` reads it. Else a connection id.
+    :param word: With a slash, the path of a file as :meth:`HaConfig.from_file` reads it; otherwise a connection id.
     :raises ConfigurationError: It cannot be used, or no connections are known here.
     """
     if "/" in word:
@@ -113,10 +114,10 @@ def other_cluster(target: Target, word: str) -> HaConfig:
 
 @contextmanager
 def cluster(context: typer.Context, *, as_json: bool) -> Iterator[HaClient]:
-    """Open the cluster, and turn errors into one clear sentence and an exit code."""
+    """Open the cluster, and convert errors to one clear sentence and an exit code."""
     with reported(as_json=as_json):
         if isinstance(job_id := context.params.get("job_id"), str):
-            check_job_id(job_id)  # before a server is asked, which may be away
+            check_job_id(job_id)  # before a request to a server, which may be unavailable
         target: Target = context.obj
         with HaClient.open(target.config()) as client:
             yield client

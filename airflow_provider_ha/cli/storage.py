@@ -1,4 +1,4 @@
-"""``spark-ha storage``: whether it works and at which cost, and what lies in it that nothing needs."""
+"""``spark-ha storage``: function and cost of storage, and removal of unneeded objects."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def orphans(
     delete: Annotated[bool, typer.Option("--delete", help="Delete them; without it they are only shown.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show blobs that no run, job graph, checkpoint or savepoint names and that are older than 24 hours.
+    """Show unnamed blobs older than 24 hours: no run, job graph, checkpoint or savepoint refers to them.
 
-    With --delete they are removed, unless anything that may name blobs could not be read. Exit 2: it could not.
+    With --delete they are removed, unless an object that may name blobs could not be read. Exit 2: this happened.
     """
     with cluster(context, as_json=as_json) as client:
         paths = ClusterPaths(client.config.root, client.config.cluster_id)
@@ -80,7 +80,7 @@ def _print(found: Orphans, deleted: list[ObjectInfo], *, delete: bool) -> None:
     for problem in found.problems:
         console.err.print(f"could not be read: {problem.where}: {problem.reason}", markup=False)
     if delete and found.problems:
-        console.err.print("nothing was deleted, because what could not be read may name blobs")
+        console.err.print("no blob was deleted, because unreadable objects may name blobs")
 
 
 @app.command()
@@ -94,9 +94,9 @@ def collect(
 ) -> None:
     """Remove files of working directories on S3 or HDFS that no batch and no checkpoint needs.
 
-    Drivers do that by themselves, a little at a time.
+    Drivers remove them too, in small steps.
 
-    What cannot be read stops the collection of its job, of which nothing is removed then. Exit 2: that was so.
+    An unreadable object stops the collection of its job, and no file of that job is removed. Exit 2: this happened.
     """
     with cluster(context, as_json=as_json) as client:
         rows = [_collect(client, job_id, dry_run=dry_run) for job_id in jobs or client.list_jobs()]
@@ -131,15 +131,17 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the records of runs that are long over, as retained_runs and retained_days of the connection say.
+    """Remove the records of old runs, according to retained_runs and retained_days of the connection.
 
-    Drivers do that by themselves, a little at a time, and so does the leader of the cluster for jobs without a driver.
-    A job that has a live run is left to its driver.
+    Drivers remove them too, in small steps, and so does the leader of the cluster for jobs without a driver. A job with
+    a
+    live run is left to its driver.
 
-    Then the blobs of the cluster go that nothing names any more and that are older than 24 hours: the job graphs and
-    applications of runs that are removed. A dry run does not count those of runs that are still there.
+    Then unnamed blobs of the cluster older than 24 hours are removed: job graphs and applications of removed runs. A
+    dry
+    run does not count those of existing runs.
 
-    What cannot be read stops the removal for its job, and the removal of blobs. Exit 2: that was so.
+    An unreadable object stops the removal for its job, and the removal of blobs. Exit 2: this happened.
     """
     with cluster(context, as_json=as_json) as client:
         rows = [_prune(client, job_id, dry_run=dry_run) for job_id in jobs or client.list_jobs()]
@@ -196,7 +198,7 @@ def _print_pruned(view: PruneView) -> None:
     for problem in blobs.problems:
         console.err.print(f"no blob is removed: {problem.where}: {problem.reason}", markup=False)
     console.err.print(
-        f"kept are the newest {view.retained_runs} runs of a job, and each run for {view.retained_days:g} days"
+        f"the newest {view.retained_runs} runs of a job are kept, and each run for {view.retained_days:g} days"
     )
     if view.dry_run:
         console.err.print("nothing was removed: this was a dry run")

@@ -1,4 +1,4 @@
-"""``spark-ha tree`` and ``spark-ha rebuild``: the whole cluster as ZooKeeper holds it, and made again from storage."""
+"""``spark-ha tree`` and ``spark-ha rebuild``: show the cluster's tree in ZooKeeper, and rebuild it from storage."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def show_tree(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what ZooKeeper holds of the cluster, or of one job: every node, decoded. Exit 1: there is no such job.
+    """Show ZooKeeper's content of the cluster, or of one job: every node, decoded. Exit 1: the job does not exist.
 
-    With --json it is a complete export. No node holds a secret; of what cannot be decoded only the digest is shown.
+    With --json it is a complete export. Nodes hold no secrets; of an undecodable node only the digest is shown.
     """
     with cluster(context, as_json=as_json) as client:
         paths = ClusterPaths(client.config.root, client.config.cluster_id)
@@ -51,17 +51,17 @@ def show_tree(
 
 def show_rebuild(
     context: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", help="Make the nodes; without it only show them.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Create the nodes; without it only show them.")] = False,
     missing: Annotated[
         bool,
-        typer.Option("--missing", help="Go on when ZooKeeper knows jobs already, and make only what they lack."),
+        typer.Option("--missing", help="Continue although ZooKeeper already has jobs, and create only missing nodes."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the cluster's tree again from storage alone, after ZooKeeper has lost its data.
+    """Rebuild the cluster's tree from storage alone, after ZooKeeper has lost its data.
 
-    Without --yes nothing is changed. No node is ever overwritten, and a job with a leader is left alone.
-    Exit 1: nothing, or not everything, could be made.
+    Without --yes it changes nothing. It never overwrites a node, and leaves a job with a leader alone.
+    Exit 1: no nodes, or not all, could be created.
     """
     applied: tuple[Applied, ...] = ()
     with cluster(context, as_json=as_json) as client:
@@ -113,8 +113,8 @@ def _print_plan(client: HaClient, plan: RebuildPlan, applied: tuple[Applied, ...
         for problem in job.problems:
             console.err.print(f"not used, job {job.job_id}: {problem}", markup=False)
         for path in plan.kept[job.job_id]:
-            console.err.print(f"left as it is: {path} differs from what storage says", markup=False)
+            console.err.print(f"left as it is: {path} differs from storage", markup=False)
     for refused in (job for job in applied if job.refused):
         console.err.print(f"not rebuilt, job {refused.job_id}: {refused.refused}", markup=False)
     if not applied and plan.jobs:
-        console.out.print("nothing was changed; add --yes to make the missing nodes")
+        console.out.print("nothing was changed; add --yes to create the missing nodes")

@@ -1,4 +1,4 @@
-"""A verification for people: the answer, the batches in ranges, the findings, and what each kind of finding means."""
+"""A verification for people: the answer, the batches in ranges, and the findings with their meanings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def print_report(path: str, report: Report) -> None:
     """Print the report about the checkpoint at *path*."""
     sentence = {
         True: f"Spark can start from {path}",
-        False: f"Spark cannot start from {path} as it stands",
+        False: f"Spark cannot start from {path}",
         None: f"{path} could not be judged",
     }[report.startable]
     console.out.print(sentence, style="bold", markup=False)
@@ -40,7 +40,7 @@ def print_report(path: str, report: Report) -> None:
             [item.code.value, _word(item.blocks), item.batch, item.path, item.expected or None, item.found]
             for item in report.findings
         ),
-        empty="nothing was found wrong",
+        empty="no problem was found",
     )
     for code in dict.fromkeys(item.code for item in report.findings):
         console.out.print(f"\n{code.value}: {MEANINGS[code].what}", markup=False)
@@ -48,7 +48,7 @@ def print_report(path: str, report: Report) -> None:
 
 
 def batch_rows(batches: Iterable[BatchVerdict]) -> Iterator[tuple[str, str, str | None]]:
-    """Yield (batches, restorable, what they lack): neighbours that lack the same share a row."""
+    """Yield (batches, restorable, missing requirements): neighbours with the same ones share a row."""
     for lacks, group in groupby(batches, key=lambda verdict: _lacks_text(verdict.reasons)):
         yield _range([verdict.batch for verdict in group]), _word(not lacks), lacks or None
 
@@ -70,7 +70,7 @@ def _word(value: bool | None) -> str:  # a value to print
 
 
 def print_proof(proof: Proof) -> None:
-    """Print what Spark itself said, below what the verification said."""
+    """Print Spark's own results, below the verification."""
     answer, *steps = sentences(proof)
     console.out.print(f"\n{answer}", style="bold", markup=False)
     for step in steps:

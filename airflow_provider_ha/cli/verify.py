@@ -35,14 +35,14 @@ from airflow_provider_ha.views.verification import proven_view, verification_vie
 
 
 class Depth(str, Enum):
-    """How closely to read files."""
+    """Depth of the read."""
 
     QUICK = "quick"
     FULL = "full"
 
 
 class DepthOfProof(str, Enum):
-    """How closely to read a checkpoint, or whether to ask Spark itself."""
+    """Depth of the read, or a check with Spark itself."""
 
     QUICK = "quick"
     FULL = "full"
@@ -122,10 +122,10 @@ def verify_directory(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether Spark can start from a checkpoint directory as it stands, and which batches it could be restored to.
+    """Report whether Spark can start from a checkpoint directory, and to which batches it could be restored.
 
-    Exit 0: it can start and goes on with the right state; 1: it cannot; 2: it could not be read or is not there.
-    With --depth prove it is about one batch: 0: Spark did it; 1: it refused; 2: it gave no answer.
+    Exit 0: it can start and continues with the right state; 1: it cannot; 2: it is missing or could not be read.
+    With --depth prove for one batch: 0: Spark did it; 1: it refused; 2: it gave no answer.
     """
     with reported(as_json=as_json):
         directory, output = directory_at(path), None if sink is None else directory_at(sink)
@@ -149,7 +149,7 @@ def verify_directory(
         else:
             if any(word is not None for word in (arguments, batch, application, query, conf, heap, deadline, scratch)):
                 raise ConfigurationError(
-                    "batch, application, query, conf, heap, deadline and scratch belong to a proof",
+                    "batch, application, query, conf, heap, deadline and scratch require a proof",
                     next_step="Add --depth prove",
                 )
             with console.progress("reading the state") as tell:
@@ -196,16 +196,16 @@ def _application(script: Path | None, arguments: list[str], conf: list[str]) -> 
 
 
 def _check_release(wanted: str | None) -> None:
-    """Only the installed Spark can be asked."""
+    """Check the release: only the installed Spark can prove."""
     if release(wanted) != release(None):
         raise ConfigurationError(
-            f"Spark {installed_version()} is installed, and only it can prove anything, not {wanted}",
-            next_step="Leave --spark-version out, or install that release in another environment and ask there",
+            f"Spark {installed_version()} is installed, and a proof for {wanted} needs that release",
+            next_step="Leave --spark-version out, or install that release in another environment and run it there",
         )
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[ProofProgress], None]]:
-    """Show on a terminal what is being done; nothing elsewhere."""
+    """Show the current step on a terminal; nothing elsewhere."""
     with console.err.status("verifying") as status:
         yield lambda now: status.update(f"{now.doing} {now.done}/{now.of}" if now.of else now.doing)

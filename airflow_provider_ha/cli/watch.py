@@ -1,7 +1,7 @@
-"""``--watch``: show something again and again, until Ctrl-C.
+"""``--watch``: show a view repeatedly, until Ctrl-C.
 
-An outage of ZooKeeper or of the storage is shown and waited out: a person who watches a job at night wants to see when
-it is over.
+An outage of ZooKeeper or of the storage is shown, and the command waits for its end: a person who watches a job at
+night wants to see when it is over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_ha.errors import HaError
 
 Watch = Annotated[
     float | None,
-    typer.Option("--watch", help="Show it again every so many seconds, until Ctrl-C.", metavar="SECONDS", min=0.5),
+    typer.Option("--watch", help="Repeat at this interval in seconds, until Ctrl-C.", metavar="SECONDS", min=0.5),
 ]
 
 

@@ -112,7 +112,7 @@ def test_nodes_that_refuse_us_are_found_and_left(config: HaConfig, spark_ha: Any
 
     assert (check_code, repair_code) == (1, 1)
     assert "refuses these credentials" in out
-    assert "give the old ones as well" in err
+    assert "add the old credentials" in err
 
 
 def test_without_credentials_nothing_is_repaired(config: HaConfig, spark_ha: Any, credentials: Any) -> None:

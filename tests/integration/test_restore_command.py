@@ -50,7 +50,7 @@ def test_a_plan_shows_the_verdict_and_changes_nothing(spark_ha: Any, copy: JobCo
 
     assert code == 0
     assert "checkpoint-1 of flights as copy" in out
-    assert "SAFE: no row is lost, none is there twice" in out
+    assert "SAFE: no row is lost or duplicated" in out
     assert copy.coordinator.find(copy.paths.base) is None
 
 

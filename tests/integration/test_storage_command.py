@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_named_and_nothing_is_deleted(
 
     assert code == UNKNOWN
     assert "runs/1" in stderr
-    assert "nothing was deleted" in stderr
+    assert "no blob was deleted" in stderr
     assert "6" in stdout  # its bytes
     assert blobs(store) == 1
 

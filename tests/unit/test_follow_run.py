@@ -41,7 +41,7 @@ def test_a_wait_is_over_when_the_run_is_up_or_has_a_result(snapshot: JobStatus, 
 
 
 def test_a_newer_run_ends_the_wait() -> None:
-    with pytest.raises(JobStateError, match="not the newest run any more"):
+    with pytest.raises(JobStateError, match="no longer the newest run"):
         reached(JobStatus(job_id="flights", run=LIVE), 2, WaitFor.RUNNING)
 
 

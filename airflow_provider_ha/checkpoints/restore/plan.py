@@ -177,8 +177,8 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     cut, drained = facts.cut, facts.drain
     if drained is not None and drained.batch <= cut.batch:
         drained = None
-    # The drain's own batch is never replayed: its watermark would drop every later row as late. guard:
-    # drains-are-replayed
+    # The drain's own batch is never replayed: its watermark would drop every later row as late.
+    # guard: drains-are-replayed
     history = {batch: entry for batch, entry in facts.history.items() if drained is None or batch < drained.batch}
     # Spark itself reads on from the cut there: the records differ from the batches that the sink was given under those
     # numbers.

@@ -66,8 +66,8 @@ def superfluous_savepoints(
     :param pointers: Newest first, of any owner. Unreadable pointers are not included, and not judged.
     :param leased: Ids of savepoints with readers: they stay beyond both limits.
     """
-    # A claimed savepoint belongs to the job: it neither counts nor is removed here. guard:
-    # schedules-remove-what-is-claimed
+    # A claimed savepoint belongs to the job: it neither counts nor is removed here.
+    # guard: schedules-remove-what-is-claimed
     own = [pointer for pointer in pointers if pointer.schedule == retention.schedule and pointer.claimed_by is None]
     return [  # guard: last-savepoint-of-a-schedule-goes
         pointer

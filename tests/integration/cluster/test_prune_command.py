@@ -59,7 +59,7 @@ def test_a_person_removes_it_at_once(spark_ha: Any, job: AgedJob) -> None:
 
     assert code == YES
     assert str(RUNS - KEPT) in shown
-    assert "kept are the newest 10 runs of a job, and each run for 7 days" in said
+    assert "the newest 10 runs of a job are kept, and each run for 7 days" in said
     assert left(job) == list(range(RUNS - KEPT + 1, RUNS + 1))
     assert len(job.coordinator.children(job.paths.watchers)) == 3 * KEPT
     assert job.coordinator.children(job.paths.cluster.outputs) == []

@@ -237,13 +237,13 @@ def test_a_recovery_says_for_each_sink_what_a_batch_that_comes_again_does_to_it(
     assert "called again" in said["function"]
     assert "may be duplicated" in said["function"]
     assert "twice" in said["topic"]
-    assert "not known" in said["hudi"]
+    assert "unknown" in said["hudi"]
 
 
 def test_a_job_whose_queries_nothing_has_seen_is_promised_nothing() -> None:
     snapshot: Any = SimpleNamespace(status=None)
 
-    assert "is not known" in effects_on_sinks(snapshot)[0]
+    assert "are unknown" in effects_on_sinks(snapshot)[0]
 
 
 @pytest.mark.parametrize(

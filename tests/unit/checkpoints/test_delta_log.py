@@ -80,7 +80,7 @@ def test_a_checkpoint_of_which_a_part_is_missing_tells_nothing(table: Path) -> N
     checkpoint(table, "00000000000000000010.checkpoint.0000000001.0000000002.parquet", txn(MINE, 7))
     commit(table, 11, txn(OTHER, 4))
 
-    with pytest.raises(RestoreUnknownError, match="commit 10 is not there"):
+    with pytest.raises(RestoreUnknownError, match="commit 10 is missing"):
         DeltaLog(table).last_batch(MINE)
 
 

@@ -106,7 +106,7 @@ def test_a_version_that_the_hint_names_and_that_is_not_there_is_not_passed_over(
     version(table, 3, document(of(MINE, 0)))
     (table / "metadata" / "version-hint.text").write_text("4\n")
 
-    with pytest.raises(RestoreUnknownError, match="version 4 of its metadata is not there"):
+    with pytest.raises(RestoreUnknownError, match="version 4 of its metadata is missing"):
         IcebergMetadata(table).last_batch(MINE)
 
 

@@ -165,11 +165,11 @@ def test_a_savepoint_that_does_not_fit_is_refused_before_anything_is_written(mad
 # Hostile archives: what is done to the members of a good one, and the reason that is given.
 Members = list[tuple[tarfile.TarInfo, bytes]]
 HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
-    "an absolute name": (lambda m: [*m, (member("/etc/cron.d/x"), b"")], "does not have"),
-    "a name that leads out": (lambda m: [*m, (member("../x"), b"")], "does not have"),
-    "a name not in the manifest": (lambda m: [*m, (member(f"{QUERY}/offsets/7"), b"")], "does not have"),
-    "a name twice": (lambda m: [*m, m[1]], "came before"),
-    "the manifest twice": (lambda m: [*m, m[0]], "does not have"),
+    "an absolute name": (lambda m: [*m, (member("/etc/cron.d/x"), b"")], "not in the manifest"),
+    "a name that leads out": (lambda m: [*m, (member("../x"), b"")], "not in the manifest"),
+    "a name not in the manifest": (lambda m: [*m, (member(f"{QUERY}/offsets/7"), b"")], "not in the manifest"),
+    "a name twice": (lambda m: [*m, m[1]], "occurred before"),
+    "the manifest twice": (lambda m: [*m, m[0]], "not in the manifest"),
     "a file that is missing": (lambda m: m[:-1], "does not hold"),
     "no manifest": (lambda m: m[1:], "does not begin"),
     "the manifest last": (lambda m: [*m[1:], m[0]], "does not begin"),
@@ -374,7 +374,7 @@ MANIFESTS: dict[str, tuple[Savepoint, str]] = {
     "a query with the name of the sinks": (made_by_hand({}, queries={"sinks": NO_FILES}), "is reserved"),
     "files that are not described": (
         made_by_hand({}, queries={QUERY: QueryCut(batch=0, sink=QuerySink(kind=SinkKind.OTHER), files={"a": 1})}),
-        "described",
+        "description",
     ),
     "a label for the terminal": (made_by_hand({}, label="\x1b]0;owned\x07"), "characters"),
     "a sink for the terminal": (made_by_hand({}, queries={QUERY: OTHER_SINK}), "characters"),

@@ -50,9 +50,9 @@ def test_a_name_never_changes_its_value() -> None:
 @pytest.mark.parametrize(
     ("blocks", "begins"),
     [
-        (True, "Spark cannot start from it as it stands"),
+        (True, "Spark cannot start from this directory"),
         (False, "It does not prevent a start of Spark"),
-        (None, "Whether Spark can start is not known"),
+        (None, "Whether Spark can start is unknown"),
     ],
 )
 def test_a_meaning_begins_with_whether_spark_can_start(*, blocks: bool | None, begins: str) -> None:

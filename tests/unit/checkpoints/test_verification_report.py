@@ -80,7 +80,7 @@ def test_people_read_the_batches_the_findings_and_each_meaning_once(printed: io.
     print_report("/data/c", Report(startable=False, restorable=[4], findings=findings, batches=batches))
 
     text = printed.getvalue()
-    assert "Spark cannot start from /data/c as it stands" in text
+    assert "Spark cannot start from /data/c" in text
     assert "the latest is 4" in text
     assert text.count("state/0/2/6.delta") == 1
     assert text.count("STATE_CORRUPT: ") == 1

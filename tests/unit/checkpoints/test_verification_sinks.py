@@ -162,7 +162,7 @@ def test_a_hole_names_all_batches_that_are_lost_in_it(checkpoint: Path, sink: Pa
     (sink / LOG / "3.compact").unlink()
     (sink / LOG / "2").unlink()
 
-    assert only(verify(LocalTree(checkpoint), sink=LocalTree(sink))).found.startswith("batch 2 to 3 is not there")
+    assert only(verify(LocalTree(checkpoint), sink=LocalTree(sink))).found.startswith("batch 2 to 3 is missing")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_many_files_of_one_entry_are_one_finding_that_counts_them(checkpoint: Pa
         (sink / f"part {batch}.json").unlink()
 
     assert only(verify(LocalTree(checkpoint), sink=LocalTree(sink))).found == (
-        "it is not there, and so it is with 3 more of the 4 files of _spark_metadata/3.compact"
+        "it is not there, like 3 more of the 4 files of _spark_metadata/3.compact"
     )
 
 
