@@ -11,16 +11,16 @@ from airflow_provider_ha.errors import StorageUnavailableError
 
 
 ABSENT = frozenset({"FileNotFoundException"})
-"""It is not there."""
+"""The object is missing."""
 EXISTS = frozenset({"FileAlreadyExistsException"})
 """A rename without overwriting found a file."""
 NOT_EMPTY = frozenset({"PathIsNotEmptyDirectoryException"})
-"""A directory that holds something was to be removed."""
+"""Removal of a directory that is not empty."""
 ELSEWHERE = frozenset({"StandbyException", "RetriableException", "RetryStartFileException"})
-"""Another name node is active, or this one is about to be: ask again."""
+"""Another name node is active, or this one is becoming active: retry."""
 
 _IPC = b"HTTP request to a Hadoop IPC port"
-# Of exceptions that are an IOException like any other: the data node's, and the name node's to Java and to WebHDFS.
+# A plain IOException in Java: these texts come from the data node, or from the name node to Java and WebHDFS.
 _NO_DATA_NODE = ("are bad. Aborting", "minReplication nodes", "Failed to find datanode", "No space left")
 _QUOTAS = frozenset({"NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException"})
 _STEPS = (
@@ -36,9 +36,9 @@ _STEPS = (
     ),
     (
         frozenset({"NoDataNode"}),
-        "See that data nodes are up and have space: `hdfs dfsadmin -report`",
+        "Check that data nodes are up and have space: `hdfs dfsadmin -report`",
     ),
-    (ELSEWHERE, "Name every name node as hdfs_namenodes, and see that one of them is active"),
+    (ELSEWHERE, "Name every name node as hdfs_namenodes, and check that one is active"),
 )
 _DEFAULT = "Check the address of the name node's web server, hdfs_namenodes, and that HDFS is up"
 
@@ -58,7 +58,7 @@ class Refusal:
 
 
 class HdfsRefusalError(Exception):
-    """HDFS has answered, and did not do it."""
+    """HDFS refused the operation."""
 
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
@@ -72,7 +72,7 @@ def refusal_of(status: int, body: bytes, server: str) -> Refusal:
         kind, message = str(remote["exception"]), str(remote["message"])
     except (ValueError, KeyError, TypeError):
         return Refusal("", _foreign(status, body), server)
-    if "(is not a directory)" in message:  # a name below a file: Hadoop calls that a matter of access
+    if "(is not a directory)" in message:  # a name below a file: Hadoop reports it as an access error
         kind = "FileNotFoundException"
     return Refusal(_meant(kind, message), message.partition("\n")[0], server)
 
@@ -97,9 +97,9 @@ def _foreign(status: int, body: bytes) -> str:
 
 
 def unavailable(what: str, refusal: Refusal) -> StorageUnavailableError:
-    """Return our error for an answer.
+    """Return our error for a refusal.
 
-    :param what: What failed, with the object, as the beginning of a sentence.
+    :param what: The failure with its object, as the beginning of a sentence.
     """
     step = next((step for kinds, step in _STEPS if refusal.kind in kinds), _DEFAULT)
     if "authentication" in refusal.message:

@@ -1,4 +1,4 @@
-"""The part of a bucket below one prefix: its keys, its client, and calls that fail in our words."""
+"""Access to the part of a bucket below one prefix: keys, client, and translation of errors."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ class Bucket:
 
     @cached_property
     def client(self) -> S3Client:
-        """boto3's client; made when it is first needed."""
+        """boto3's client, created on first use."""
         return make_client(self._options, self.limits, self._deadlines)
 
     def key(self, key: str) -> str:
-        """Return the bucket's key of a key of the store.
+        """Return the bucket's key for a key of the store.
 
-        :raises ConfigurationError: It is not a valid one.
+        :raises ConfigurationError: The key is not valid.
         """
         return f"{self._prefix}/{check_key(key)}" if self._prefix else check_key(key)
 
     def foreign_key(self, key: str) -> str:
-        """Return the bucket's key of an object that was listed here: its writer has chosen its name."""
+        """Return the bucket's key for a listed object whose name another program chose."""
         return f"{self._prefix}/{key}" if self._prefix else key
 
     def head(self, key: str) -> HeadObjectOutputTypeDef:
-        """Return what S3 says about an object, with the checksum that it keeps."""
+        """Return S3's metadata of an object, with its stored checksum."""
         return self.client.head_object(Bucket=self.name, Key=self.key(key), ChecksumMode="ENABLED")
 
     def objects(self, prefix: str) -> Iterator[tuple[str, ObjectTypeDef]]:
@@ -69,7 +69,7 @@ class Bucket:
         yield from self.listed(check_prefix(prefix))
 
     def listed(self, prefix: str) -> Iterator[tuple[str, ObjectTypeDef]]:
-        """Yield what :meth:`objects` does, for any prefix: its names are another program's choice."""
+        """Yield the same as :meth:`objects`, for any prefix: another program chose its names."""
         for page in self._pages(prefix, delimiter=""):
             for item in page.get("Contents", ()):
                 yield item["Key"].removeprefix(self._root), item
@@ -113,18 +113,18 @@ class Bucket:
             asked["ContinuationToken"] = token
         page = self.client.list_objects_v2(Bucket=self.name, Prefix=prefix, **asked)
         if page.get("IsTruncated") and page.get("NextContinuationToken", token) == token:
-            raise OSError("the server says that there is more, but not where it begins")
+            raise OSError("the server reports a further page without its start")
         return page
 
     @contextmanager
     def call(self, key: str, verb: str) -> Iterator[Deadline]:
-        """Like :meth:`translated`, with one deadline for all that is sent inside, repetitions and pauses included."""
+        """Like :meth:`translated`, with one deadline for all requests inside, including retries and pauses."""
         with self.translated(key, verb), self._deadlines.call() as deadline:
             yield deadline
 
     @contextmanager
     def translated(self, key: str, verb: str) -> Iterator[None]:
-        """Turn the errors of boto3 and its libraries into ours: the one place."""
+        """Translate the errors of boto3 and its libraries; the only place for it."""
         try:
             yield
         except StorageError:

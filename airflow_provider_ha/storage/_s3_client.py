@@ -40,7 +40,7 @@ class Deadlines:
 
     @contextmanager
     def call(self) -> Iterator[Deadline]:
-        """Let everything that this thread sends inside share one deadline; an inner call shares that of the outer."""
+        """Share one deadline among all requests of this thread in the block; an inner call shares the outer one."""
         outer: Deadline | None = getattr(self._thread, "deadline", None)
         self._thread.deadline = outer or Deadline(self._limits)
         try:
@@ -49,7 +49,7 @@ class Deadlines:
             self._thread.deadline = outer
 
     def attach(self, client: S3Client) -> None:
-        """Watch the repetitions of a client."""
+        """Apply the deadlines to the retries of a client."""
         client.meta.events.register("before-call.s3", self._begin)
         client.meta.events.register_last("needs-retry.s3", self._judge)
 
@@ -87,7 +87,7 @@ def make_client(options: S3Options, limits: S3Limits, deadlines: Deadlines) -> S
         read_timeout=limits.read_timeout,
         retries={"mode": "adaptive", "total_max_attempts": limits.attempts},
         s3={"addressing_style": "path" if options.path_style else "auto"},
-        # Not every server knows the trailing checksums that are the default; what counts has our own digest.
+        # Not every server supports the default trailing checksums; important objects have our own digest.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -136,7 +136,7 @@ def parse_time(value: str) -> datetime:
 
 @cache
 def _descriptions() -> Loader:
-    """Return what reads botocore's descriptions of S3: parsing them takes ten times as long as the rest of a client."""
+    """Return the loader of botocore's S3 descriptions: parsing them takes ten times as long as the rest of a client."""
     import botocore.session
 
     loader: Loader = botocore.session.Session().get_component("data_loader")
@@ -146,7 +146,7 @@ def _descriptions() -> Loader:
 def check_options(options: S3Options) -> None:
     """Assert that options can be used, and named in messages and logs.
 
-    :raises ConfigurationError: The URL of the endpoint holds credentials, or a key has blanks or line ends around it.
+    :raises ConfigurationError: The endpoint URL contains credentials, or a key is surrounded by whitespace.
     """
     _, at, host = (options.endpoint_url or "").rpartition("@")
     if at:

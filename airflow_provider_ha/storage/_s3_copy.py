@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MARK = "spark-ha-copy"
-_AT_ONCE = 4  # parts that the server copies at a time
+_AT_ONCE = 4  # concurrent parts of a server-side copy
 
 
 @dataclass(frozen=True)
 class ServerSideCopy:
-    """One copy inside one bucket. Both names are whole keys of the bucket.
+    """A copy inside one bucket. Both names are complete keys of the bucket.
 
-    :param head: What S3 said about the source; the copy is of exactly these bytes.
+    :param head: S3's metadata of the source; the copy has exactly these bytes.
     """
 
     client: S3Client
@@ -74,7 +74,7 @@ class ServerSideCopy:
             try:
                 return [part.result() for part in pending]
             except BaseException:
-                # Waited for: a part that ends after the upload was aborted would never be removed, and cost money.
+                # Awaited: a part that ends after the abort would never be removed, and would cost money.
                 pool.shutdown(cancel_futures=True)
                 raise
 
@@ -107,7 +107,7 @@ class ServerSideCopy:
                     Bucket=self.bucket, Key=self.target, UploadId=upload, MultipartUpload={"Parts": parts}
                 )
         except ClientError as error:
-            # A repetition whose first attempt won finds its own object, or its upload gone.
+            # A retry after a successful first attempt finds its own object, or its upload gone.
             if was_repeated(error) and self._is_marked(mark):
                 return
             if code_of(error) in REFUSED:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
 NO_SUCH_KEY = "NoSuchKey"
-"""The object is not there, and its bucket is: a bucket that is not there has its own code."""
+"""The object is missing, but its bucket exists: a missing bucket has its own code."""
 ABSENT = frozenset({NO_SUCH_KEY, "404", "NotFound"})
-"""It is not there. The answer to HEAD has no body, so it has no better code than its status."""
+"""It is missing. A response to HEAD has no body, so its status is the only code."""
 REFUSED = frozenset({"PreconditionFailed", "412"})
 """A conditional write found an object."""
 
@@ -38,7 +38,7 @@ _BAD_CREDENTIALS = frozenset({
 _FORBIDDEN = frozenset({"AccessDenied", "403", "Forbidden", "AllAccessDisabled"})
 _THROTTLED = frozenset({"SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling"})
 _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
-# Every server has a code, a status or a text for that: with some it looks like a refusal or a fault.
+# Each server has its own code, status or text for a full store: some look like a refusal or a fault.
 _FULL = re.compile(
     r"(?:storage|disk|drive|device|bucket)\w*full|insufficient\s?(?:storage|capacity|space)|no space left"
     r"|quota\w*exceeded|\bquota\b.*\bexceeded|over\s?quota|\b507\b",
@@ -47,8 +47,8 @@ _FULL = re.compile(
 _STEPS = (
     (_BAD_CREDENTIALS, "Check the access key, the secret key and the region, and whether they have expired"),
     (_FORBIDDEN, "Check the credentials, and that they permit this action on the bucket and the prefix"),
-    (_THROTTLED, "Wait: the store asks for fewer requests; if it goes on, raise its limits or use another prefix"),
-    (_SKEWED, "Set the clock of this host right"),
+    (_THROTTLED, "Wait: the store throttles requests; if it continues, raise its limits or use another prefix"),
+    (_SKEWED, "Correct the clock of this host"),
     (frozenset({"NoSuchBucket"}), "Check the name of the bucket and the endpoint; create the bucket"),
 )
 
@@ -58,7 +58,7 @@ def handled() -> tuple[type[Exception], ...]:
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
-    from s3transfer.exceptions import RetriesExceededError  # noqa: PLC0415  # comes with boto3, is as slow
+    from s3transfer.exceptions import RetriesExceededError  # noqa: PLC0415  # part of boto3, equally slow
 
     return (BotoCoreError, Boto3Error, ClientError, ResponseParserError, RetriesExceededError, DeadlineError, OSError)
 
@@ -81,7 +81,7 @@ def is_absent(error: BaseException) -> bool:
 
 
 def code_of(error: BaseException | None) -> str:
-    """Return S3's code of an error, or of what caused it; empty when S3 gave none."""
+    """Return S3's code of an error, or of its cause; empty without a code."""
     from botocore.exceptions import ClientError
 
     for link in _chain(error):
@@ -126,7 +126,7 @@ def _without(keys: list[str], text: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    last = getattr(error, "last_exception", None)  # of a download that gave up
+    last = getattr(error, "last_exception", None)  # of an aborted download
     return (str(last or error) or type(error).__name__).rstrip(".")
 
 
@@ -143,10 +143,12 @@ def _says_full(error: Exception) -> bool:
 
 
 def _next_step(error: Exception) -> str:
-    if is_full(error):  # of this host: what is downloaded is written there
+    if is_full(error):  # of this host, which receives the download
         return FULL_STEP
     if _says_full(error):
-        return "Free space in the store, or raise its quota; a driver goes on, and takes its next checkpoint by itself"
+        return (
+            "Free space in the store, or raise its quota; a driver continues, and takes its next checkpoint on schedule"
+        )
     code = code_of(error)
     for codes, step in _STEPS:
         if code in codes:

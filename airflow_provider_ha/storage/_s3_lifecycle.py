@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _NONE = frozenset({"NoSuchLifecycleConfiguration", "NoSuchLifecycle"})
-# Servers without such rules, and roles that may not read them: Test does not ask for more than jobs need.
+# For servers without such rules, and roles that may not read them: the check needs no more permissions than jobs.
 _NOT_TOLD = frozenset({"NotImplemented", "MethodNotAllowed", "AccessDenied", "403", "501", "405"})
-_ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # what lies there cannot be read before it is asked for
+_ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # objects there must be restored before they can be read
 
 
 def check_rules(client: S3Client, bucket: str, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""S3's answers about objects in the types of this package, and the bytes that it sends."""
+"""Conversion of S3 responses to the types of this package, and bounded reads of their bodies."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from airflow_provider_ha.storage.store import Checksum, ObjectInfo
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
 
-_ALGORITHMS = ("SHA256", "CRC32C", "CRC64NVME", "CRC32", "SHA1")  # the first one that is there is taken
-_PIECE = 64 * 1024  # bytes of a body between two looks at the deadline
+_ALGORITHMS = ("SHA256", "CRC32C", "CRC64NVME", "CRC32", "SHA1")  # the first available one is used
+_PIECE = 64 * 1024  # bytes of a body between two checks of the deadline
 
 
 class Body(Protocol):
-    """The body of an answer, as boto3 hands it out."""
+    """The body of a boto3 response."""
 
     def iter_chunks(self, chunk_size: int) -> Iterable[bytes]: ...
 
@@ -44,16 +44,16 @@ def checksum_of(head: Mapping[str, Any]) -> Checksum | None:
         if encoded:
             try:
                 return Checksum(algorithm, base64.b64decode(encoded, validate=True).hex())
-            except binascii.Error:  # "…-3": of three parts, from a server that does not name the type
+            except binascii.Error:  # "…-3": a digest of three parts, from a server that does not name the type
                 return None
     return None
 
 
 def whole(body: Body, deadline: Deadline) -> bytes:
-    """Return all of an answer's body.
+    """Return the complete body of a response.
 
-    :raises DeadlineError: It came too slowly.
-    :raises OSError: It has more bytes than are held.
+    :raises DeadlineError: It was too slow.
+    :raises OSError: It has more bytes than the limit.
     """
     pieces = bytearray()
     try:
@@ -62,5 +62,5 @@ def whole(body: Body, deadline: Deadline) -> bytes:
             check_held(len(pieces))
             deadline.check_body(len(pieces))
     finally:
-        body.close()  # one that was read to its end goes back into the pool before this
+        body.close()  # a completely read body has returned to the pool before
     return bytes(pieces)

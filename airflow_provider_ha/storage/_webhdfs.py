@@ -28,7 +28,7 @@ _PREFIX = "/webhdfs/v1"
 _BYTES = {"Content-Type": "application/octet-stream"}
 _GOOD = frozenset({200, 201})
 _REDIRECT = 307
-_CONNECTIONS = 16  # kept open; a listing asks in several threads
+_CONNECTIONS = 16  # kept open; a listing uses several threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class NoAnswerError(HdfsRefusalError):
 
 
 class WebHdfs:
-    """The client of a HDFS. Safe in several threads; not across a fork.
+    """A client of HDFS. Thread-safe; not across a fork.
 
     :param namenodes: URLs of the name nodes' web servers: ``http://nn1:9870``.
     :param user: Name of the user, sent by simple authentication.
@@ -83,9 +83,9 @@ class WebHdfs:
     def ask_once_done(
         self, method: str, path: str, operation: str, *, done: Callable[[HdfsRefusalError], bool], **parameters: str
     ) -> Mapping[str, Any]:
-        """Return what :meth:`ask` does, for an operation that is not the same when it is repeated.
+        """Like :meth:`ask`, for an operation that is not idempotent.
 
-        :param done: Whether a refusal of a repetition means that an earlier request was executed.
+        :param done: Whether a refusal of a retry means that an earlier request was executed.
         """
         lost = False
 
@@ -118,7 +118,7 @@ class WebHdfs:
     def get(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return bytes of a file.
 
-        :raises HdfsRefusalError: It was refused, as for a file that is not there.
+        :raises HdfsRefusalError: It was refused, for example for a missing file.
         :raises NoAnswerError: No server answered in time.
         """
         some = {"offset": str(offset)} | ({} if length is None else {"length": str(length)})

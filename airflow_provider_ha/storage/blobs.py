@@ -101,7 +101,7 @@ def _put_file(store: ObjectStore, source: Path) -> BlobRef:
 def _frozen(source: Path) -> Iterator[tuple[Path, BlobRef]]:
     """Yield a private copy with its digest.
 
-    A file that is being edited while it is uploaded would otherwise end up under a digest that it does not have.
+    Otherwise a file that is edited during its upload would be stored under a wrong digest.
     """
     with source.open("rb") as original, tempfile.NamedTemporaryFile(prefix="spark-ha-") as copy:
         digest = hashlib.sha256()

@@ -29,16 +29,16 @@ class Directories(Protocol):
         """
 
     def uri(self, key: str) -> str:
-        """Return the place of a directory, as Spark is given it."""
+        """Return the URI of a directory in the form that Spark takes."""
 
     def require(self) -> None:
-        """Assert that the area is there: storage that is not mounted is not a cluster without directories.
+        """Assert that the area exists: storage that is not mounted is not an empty cluster.
 
-        :raises StorageUnavailableError: It is not.
+        :raises StorageUnavailableError: It does not.
         """
 
     def read(self, key: str, name: str) -> bytes | None:
-        """Return the bytes of a file of a directory; ``None`` when it is not there.
+        """Return the bytes of a file of a directory; ``None`` when it is missing.
 
         :raises StorageUnavailableError: It could not be read.
         """

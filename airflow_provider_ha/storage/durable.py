@@ -1,7 +1,7 @@
 """Files that survive a power cut and appear atomically.
 
-A file is prepared under a dotted name in its own directory, flushed, and only then given its name. The directory is
-flushed too: without that a crash may forget the name of a file whose bytes are safe.
+A file is prepared under a dotted name in its own directory, flushed, and only then renamed. The directory is flushed
+too: otherwise a crash may lose the name of a file whose bytes are safe.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 _PERMISSIONS = 0o777
 COPY_BUFFER = 1024 * 1024
-_FICLONE = 0x40049409  # of linux/fs.h; the same on every architecture that Spark runs on
+_FICLONE = 0x40049409  # of linux/fs.h; the same on every architecture that Spark supports
 
 
 @contextmanager
 def prepared(target: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     """Yield the path and the open file of an object in preparation; flushed at the end, and always removed.
 
-    Only its owner can read it: an artifact may hold a secret that is not declared as one.
+    Only its owner can read it: an artifact may contain an undeclared secret.
     """
     temporary = target.parent / f"{PREPARED}{new_id()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
@@ -95,9 +95,9 @@ def copy_file(source: IO[bytes], target: Path, *, if_absent: bool) -> None:
 
 
 def reflink(source: IO[bytes], target: IO[bytes]) -> bool:
-    """Let an empty file share the blocks of another until one is written to; whether the file system could.
+    """Let an empty file share the blocks of another until either is written; return whether the file system could.
 
-    Every refusal is an answer: a disk that is full or broken says so again when the bytes are copied.
+    Every refusal is an answer: a full or broken disk reports its error again when the bytes are copied.
     """
     try:
         fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
@@ -122,7 +122,7 @@ def make_directories(path: Path, *, below: Path | None = None) -> None:
         try:
             directory.mkdir(PRIVATE_DIRECTORY)
         except FileExistsError:
-            # Another process may make it at the same time; a file of that name is another matter.
+            # Another process may create it at the same time; an existing file of that name is an error.
             if not directory.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", str(directory)) from None
         flush_directory(directory.parent)

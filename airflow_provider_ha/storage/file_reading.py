@@ -1,4 +1,4 @@
-"""Files of a :class:`~airflow_provider_ha.storage.file_store.FileStore`, as what reads objects of other programs."""
+"""Reader of a :class:`~airflow_provider_ha.storage.file_store.FileStore` like objects of other programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider_ha.storage.reading import Listed
 
 
 class FileStoreReader:
-    """An :class:`~airflow_provider_ha.storage.reading.ObjectReader` of the files of a store. Safe in several threads.
+    """An :class:`~airflow_provider_ha.storage.reading.ObjectReader` of the files of a store. Thread-safe.
 
     :param files: The store.
     """

@@ -31,27 +31,27 @@ class StoredFile:
 
 
 class FileStore(Protocol):
-    """Files below a root. Safe in several threads. A file appears complete or not at all."""
+    """Files below a root. Thread-safe. A file appears complete or not at all."""
 
     @property
     def uri(self) -> str:
         """URI of the root, with the scheme of this package."""
 
     def list(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield every file whose key begins with *prefix*; files in preparation are left out.
+        """Yield every file whose key begins with *prefix*, except files in preparation.
 
         :param prefix: Empty, or with a final slash.
         :raises StorageUnavailableError: The listing could not be completed: a part is never passed off as the whole.
         """
 
     def prepared(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield what :meth:`list` leaves out: it is being written, or its writer died.
+        """Yield the files that :meth:`list` omits: a writer is preparing them, or died.
 
         :raises StorageUnavailableError: The listing could not be completed.
         """
 
     def names(self, prefix: str) -> Sequence[str]:
-        """Return the names of files and directories directly below *prefix*, sorted; none when it is not there.
+        """Return the names of files and directories directly below *prefix*, sorted; empty if it does not exist.
 
         :raises StorageUnavailableError: They could not be listed.
         """
@@ -79,28 +79,29 @@ class FileStore(Protocol):
     def create(self, key: str, data: bytes, *, writer: str = "") -> None:
         """Write a file that must not exist yet.
 
-        :param writer: Unique for this attempt: kept with the file where the store can, so that an attempt whose answer
-            was lost is known again. Equal bytes say nothing: two leaders write the same.
+        :param writer: Unique for this attempt: stored with the file if possible, to recognize an attempt with a lost
+            response.
+            Equal bytes prove nothing: two leaders write the same.
         :raises ObjectExistsError: It exists, and is not this attempt's.
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
 
     def write(self, key: str, data: bytes) -> None:
         """Write a file, replacing an existing one.
 
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
 
     def upload(self, key: str, source: Path) -> None:
-        """Write a file from one of this host, replacing an existing one; of any size.
+        """Write a file of any size from a local one, replacing an existing one.
 
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
 
     def delete(self, key: str) -> None:
         """Remove a file; a missing one is not an error.
 
-        :raises StorageUnavailableError: Whether it was removed is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
 
     def check_lasting(self) -> None:

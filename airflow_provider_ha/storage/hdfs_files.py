@@ -1,8 +1,7 @@
 """Files of HDFS as a :class:`~airflow_provider_ha.storage.file_store.FileStore`, over WebHDFS.
 
-A file that is written on HDFS is seen while it grows. So each is first written in the same directory under a name
-unique to the attempt, and then renamed: with ``NONE`` where it must not exist yet, with ``OVERWRITE`` where it may. The
-rename is atomic.
+A file on HDFS is visible while it grows. So each is first written in the same directory under a name unique to the
+attempt, and then renamed: with ``NONE`` if it must not exist yet, with ``OVERWRITE`` if it may. The rename is atomic.
 
 Invariant: the outcome of a rename whose response was lost is not guessed. Only this attempt moves its prepared file, so
 that file is missing exactly when an earlier request was executed.
@@ -36,7 +35,7 @@ from airflow_provider_ha.uris import split
 
 
 WEB_PORT = 9870
-"""Of a name node's web server, where none is named."""
+"""Default port of a name node's web server."""
 _LISTERS = 8
 
 
@@ -122,7 +121,7 @@ class HdfsFileStore:
             with self._translated(file.key, "read"):
                 data = self._web.get(self._path(file.key), offset, wanted)
         except StorageUnavailableError as error:
-            reason = error  # a shorter file answers so as well
+            reason = error  # a file that became shorter gives the same answer
         found = self.info(file.key)
         if found is None:
             raise self._missing(file.key)
@@ -134,11 +133,11 @@ class HdfsFileStore:
             raise reason
         return data
 
-    def create(self, key: str, data: bytes, *, writer: str = "") -> None:  # noqa: ARG002  # a rename answers by itself
+    def create(self, key: str, data: bytes, *, writer: str = "") -> None:  # noqa: ARG002  # a rename shows its own outcome
         """Write a file that must not exist yet.
 
         :raises ObjectExistsError: It exists.
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         try:
             self._written(key, data, "NONE", "created")
@@ -148,21 +147,21 @@ class HdfsFileStore:
     def write(self, key: str, data: bytes) -> None:
         """Write a file, replacing an existing one.
 
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         self._written(key, data, "OVERWRITE", "written")
 
     def upload(self, key: str, source: Path) -> None:
-        """Write a file from one of this host, replacing an existing one.
+        """Write a file from a local one, replacing an existing one.
 
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         self._written(key, source, "OVERWRITE", f"written from {source}")
 
     def delete(self, key: str) -> None:
         """Remove a file, and the directories that it leaves empty; a missing one is not an error.
 
-        :raises StorageUnavailableError: Whether it was removed is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         path = self._path(key)
         with self._translated(key, "removed"):
@@ -204,7 +203,7 @@ class HdfsFileStore:
         answer = self._web.ask_once_done("PUT", prepared, "RENAME", done=moved, destination=path, renameoptions=option)
         if answer:
             raise ConfigurationError(
-                f"the web server of {self.uri} renames without options: it is no name node",
+                f"the web server of {self.uri} renames without options: it is not a name node",
                 next_step="Name the name nodes' own web servers as hdfs_namenodes, not an HttpFS gateway",
             )
 

@@ -134,12 +134,12 @@ class JobKeys:
 
     @property
     def removable(self) -> tuple[str, ...]:
-        """Prefixes below which every single name is one thing that is removed as a whole: payload, pin, savepoint."""
+        """Prefixes whose direct children are removed as a whole: payload, pin, savepoint."""
         return (self.payloads, self.pins, self.savepoints)
 
     @property
     def restorable(self) -> tuple[str, ...]:
-        """Prefixes below which every single name is one directory that a restore may read."""
+        """Prefixes whose direct children are directories that a restore may read."""
         return (self.live, self.pins, self.savepoints)
 
     def savepoint(self, savepoint_id: str) -> str:
@@ -193,7 +193,7 @@ class JobKeys:
 
     @property
     def journals(self) -> str:
-        """Prefix of what repeats the znodes of the job's runs, read when ZooKeeper's content is gone."""
+        """Prefix of copies of the znodes of the job's runs, read when ZooKeeper's content is gone."""
         return f"{self.base}/journal/"
 
     def journal(self, kind: str, name: str) -> str:

@@ -29,7 +29,7 @@ def check_held(size: int) -> None:
     :raises OSError: It has more than :data:`HELD`.
     """
     if size > HELD:
-        raise OSError(errno.EFBIG, f"it has {size:,} bytes or more, {HELD:,} is the most that is read at once")
+        raise OSError(errno.EFBIG, f"it has {size:,} bytes or more, above the limit of {HELD:,} for one read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Deadline:
         return self._clock() + needed <= self._end
 
     def check_body(self, received: int) -> None:
-        """Assert that there is time to read on after *received* bytes of a body.
+        """Assert that there is time to read more after *received* bytes of a body.
 
         :raises DeadlineError: There is not.
         """

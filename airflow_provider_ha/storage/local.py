@@ -28,7 +28,7 @@ class LocalStore:
     """An :class:`~airflow_provider_ha.storage.store.ObjectStore` on a file system. Safe in any thread and process.
 
     :param root: Absolute directory; never created by a read.
-    :param roots: The roots of the cluster that it belongs to; left out, the first write creates it.
+    :param roots: The roots of its cluster; without them, the first write creates *root*.
     """
 
     def __init__(self, root: Path, *, roots: Roots | None = None) -> None:
@@ -168,7 +168,7 @@ class LocalStore:
         except StorageUnavailableError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
-            # The name of a probe says nothing to a person.
+            # The name of a probe means nothing to a person.
             reason = error.__cause__.strerror or str(error.__cause__)
             raise StorageUnavailableError(
                 f"storage root {self.uri} cannot be written: {reason}", next_step=error.next_step
@@ -182,7 +182,7 @@ class LocalStore:
         if self._roots is None:
             make_directories(path.parent)
             return path
-        # Each time: a mount goes away under a process.
+        # On each write: a mount can disappear from a running process.
         if not self._settled or not is_marked(self._root):
             self._roots.settle()
             self._settled = True
@@ -224,7 +224,7 @@ class LocalStore:
 
     @contextmanager
     def _translated(self, key: str, verb: str) -> Iterator[None]:
-        """Turn all of the file system's errors into ours: an object store has no others."""
+        """Translate all errors of the file system, because callers expect those of an object store."""
         try:
             yield
         except OSError as error:

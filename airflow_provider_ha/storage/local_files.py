@@ -17,7 +17,7 @@ from airflow_provider_ha.uris import file_uri
 class LocalFileStore:
     """A :class:`~airflow_provider_ha.storage.file_store.FileStore` on a file system. Safe in any thread and process.
 
-    :param root: Absolute directory; made by the first write, never by a read.
+    :param root: Absolute directory; created by the first write, never by a read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -87,7 +87,7 @@ class LocalFileStore:
                 )
             return os.pread(reader.fileno(), length, offset)
 
-    def create(self, key: str, data: bytes, *, writer: str = "") -> None:  # noqa: ARG002  # a link answers by itself
+    def create(self, key: str, data: bytes, *, writer: str = "") -> None:  # noqa: ARG002  # a link shows its own outcome
         """Write a file that must not exist yet.
 
         :raises ObjectExistsError: It exists.
@@ -137,7 +137,7 @@ class LocalFileStore:
             try:
                 path.rmdir()
             except OSError:
-                return  # something is in it, or another process has removed it
+                return  # it is not empty, or another process has removed it
             path = path.parent
 
     def _path(self, key: str) -> Path:

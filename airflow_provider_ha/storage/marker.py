@@ -61,7 +61,7 @@ class Roots(Protocol):
 
 
 def is_marked(root: Path) -> bool:
-    """Return whether a directory of this host is the root of a cluster.
+    """Return whether a local directory is the root of a cluster.
 
     :raises StorageUnavailableError: This could not be determined.
     """

@@ -1,4 +1,4 @@
-"""From a configuration to its stores: the one place that knows which URI scheme is which class."""
+"""Factory of stores: the only place that maps a URI scheme to a class."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from airflow_provider_ha.uris import split
 
 
 def open_store(config: HaConfig, roots: Roots | None = None) -> ObjectStore:
-    """Return the store of the cluster, rooted at ``<storage_root>/<cluster_id>``. Nothing is written.
+    """Return the store of the cluster, rooted at ``<storage_root>/<cluster_id>``. Writes nothing.
 
-    The scheme was checked when the configuration was made.
+    The configuration has already checked the scheme.
 
-    :param roots: The roots of the cluster, which every writer gives. Left out, only reads are safe: a write makes a
-        root that is not there.
+    :param roots: The roots of the cluster, required from writers. Without them only reads are safe: a write would
+        create
+        a missing root.
     """
     uri = storage_uri(config)
     if split(uri).scheme == "s3":

@@ -45,7 +45,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def is_full(error: BaseException) -> bool:
-    """Return whether a file system of this host is full."""
+    """Return whether a local file system is full."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 

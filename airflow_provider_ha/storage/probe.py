@@ -52,7 +52,7 @@ def probe(store: ObjectStore) -> None:
         store.create(key, data)
         if store.read(key) != data:
             raise StorageUnavailableError(
-                f"storage {store.uri} does not return what was just written",
+                f"storage {store.uri} does not return a fresh object",
                 next_step="Use a store that is consistent after a write; caches in between must be off",
             )
         _check_refusals(store, key)

@@ -1,4 +1,4 @@
-"""The interface to objects of other programs: with any key, they are listed and read, never written."""
+"""Interface to objects of other programs, under any key: listed and read, never written."""
 
 from __future__ import annotations
 

@@ -38,16 +38,16 @@ def check_inside(key: str, *, inside: tuple[str, ...], source: str) -> str:
     except ConfigurationError as error:
         raise _refused(source, error.message) from None
     if not any(key.startswith(prefix) and "/" not in key.removeprefix(prefix) for prefix in inside):
-        raise _refused(source, f"{key!r} is no directory in {' or '.join(inside)}")
+        raise _refused(source, f"{key!r} is not a directory in {' or '.join(inside)}")
     return key
 
 
 def refuse_links(root: Path, key: str, *, source: str) -> None:
-    """Refuse a key that leads through a symbolic link: that could end anywhere.
+    """Refuse a key that leads through a symbolic link, which could end anywhere.
 
-    :param source: What names the key, for the error.
+    :param source: Location of the key, for the error.
     :raises RecordCorruptError: It does.
-    :raises StorageUnavailableError: The way to it could not be looked at.
+    :raises StorageUnavailableError: The path to it could not be inspected.
     """
     path = root
     for segment in key.split("/"):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class S3Store:
-    """An :class:`~airflow_provider_ha.storage.store.ObjectStore` on S3. Safe in several threads; not across a fork.
+    """An :class:`~airflow_provider_ha.storage.store.ObjectStore` on S3. Thread-safe; not across a fork.
 
     :param uri: ``s3://bucket/prefix``.
     :param options: Endpoint and credentials; defaults come from boto3's chain.
@@ -69,7 +69,7 @@ class S3Store:
         """Write an object that must not exist yet.
 
         :raises ObjectExistsError: It exists.
-        :raises StorageUnavailableError: It could not be written, or it is not known whether it was.
+        :raises StorageUnavailableError: It could not be written, or the outcome is unknown.
         """
         from botocore.exceptions import ClientError  # boto3 is slow to import
 
