@@ -120,7 +120,7 @@ def test_ctrl_c_says_that_the_operation_goes_on_and_how_to_see_its_outcome(
     [operation_id] = coordinator.children(paths.operations)
     assert (code, out) == (INTERRUPTED, "")
     assert f"interrupted: operation {operation_id} (" in err
-    assert "of job flights goes on" in err
+    assert "of job flights continues" in err
     assert f"The same command with --request-id {operation_id} shows its outcome" in err
     assert "spark-ha job show flights" in err
 
@@ -180,6 +180,6 @@ def test_ctrl_c_at_a_terminal_ends_the_wait_without_a_stack_trace(
 
     assert command.wait(60) == INTERRUPTED
     text = (tmp_path / "said").read_text()
-    assert "interrupted: operation tonight (stop) of job flights goes on" in text
+    assert "interrupted: operation tonight (stop) of job flights continues" in text
     assert "Traceback" not in text
     assert coordinator.children(paths.operations) == ["tonight"]
