@@ -50,7 +50,7 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 # soaks last a set time, with anything beside them. The demo on one host is `make demo`, which .ci/run runs as well. Each
 # test is named as it ends (-v): pytest would show what has failed only after the last one, an hour later.
 # What has passed is not run again after an interruption, as long as the repository is the same.
-LONG = $(BIN)/python -m pytest -p tests.support.resume --resume build/long/$(1).txt -v --timeout 1800
+LONG = $(BIN)/python -m pytest -p lab.resume --resume build/long/$(1).txt -v --timeout 1800
 
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes); it can be interrupted
 	@$(BIN)/python -m tests.support.preparation --s3a

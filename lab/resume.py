@@ -1,4 +1,4 @@
-"""A pytest plugin that continues an interrupted run: ``pytest -p tests.support.resume --resume FILE``.
+"""A pytest plugin that continues an interrupted run: ``pytest -p lab.resume --resume FILE``.
 
 The file names the tests that have passed. It is valid for one state of the repository: results of two states prove
 nothing about either.
