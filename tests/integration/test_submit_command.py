@@ -231,7 +231,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_job(copy: JobContext, app: str, tmp_pa
 
     assert command.wait(60) == UNKNOWN
     text = said.read_text()
-    assert "detached: run 1 of job copy goes on" in text
+    assert "detached: run 1 of job copy continues" in text
     assert "spark-ha job logs copy --follow" in text
     assert "spark-ha job stop copy" in text
     assert "Traceback" not in text
