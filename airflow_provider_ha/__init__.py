@@ -15,30 +15,35 @@ from airflow_provider_ha._version import __version__
 if TYPE_CHECKING:
     from airflow_provider_ha.config import HaConfig
     from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
+    from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest, Start
     from airflow_provider_ha.control.move.outcome import MoveRequest
     from airflow_provider_ha.control.services import HaServices
+    from airflow_provider_ha.jobs.options.ha_options import HaOptions
     from airflow_provider_ha.jobs.options.resources import Resources
 
 
 __all__ = [
     "HaClient",
     "HaConfig",
+    "HaOptions",
     "HaServices",
+    "JobSpec",
     "MoveRequest",
     "Resources",
     "RestoreRequest",
-    "SubmitRequest",
+    "Start",
     "__version__",
 ]
 _PLACES = {
     "HaClient": "control.client",
     "HaConfig": "config",
+    "HaOptions": "jobs.options.ha_options",
     "HaServices": "control.services",
+    "JobSpec": "control.job.spec",
     "Resources": "jobs.options.resources",
     "MoveRequest": "control.move.outcome",
-    "RestoreRequest": "control.job.requests",
-    "SubmitRequest": "control.job.requests",
+    "RestoreRequest": "control.job.spec",
+    "Start": "control.job.spec",
 }
 
 

@@ -25,7 +25,7 @@ from airflow_provider_ha.checkpoints.working.open_work_area import open_work_are
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.collect import collect_job
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.testing.waiting import wait_until
@@ -76,7 +76,7 @@ def of_a_day(client: HaClient, observer: JobObserver, counts: Counter[str], pace
     """
     job = client.job(observer.job_id)
     job.submit(
-        SubmitRequest(
+        JobSpec(
             job_id=job.job_id,
             request_id="benchmark",
             application=str(SCRIPT),

@@ -12,7 +12,7 @@ from typing import Protocol
 import psutil
 
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
 from airflow_provider_ha.jobs.host.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import Generation
@@ -142,7 +142,7 @@ class Managed:
 
     def _submit(self) -> None:
         self._client.job(self._job_id).submit(
-            SubmitRequest(
+            JobSpec(
                 job_id=self._job_id,
                 request_id="benchmark",
                 application=str(SCRIPT),

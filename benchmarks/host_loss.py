@@ -21,7 +21,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
@@ -128,7 +128,7 @@ def submit(client: HaClient, cluster: StandaloneCluster, arguments: list[str]) -
     """Submit the job, with executors on both hosts."""
     target = cluster.target(client.config)
     client.job(JOB).submit(
-        SubmitRequest(
+        JobSpec(
             job_id=JOB,
             request_id="benchmark",
             application=str(SCRIPT),
@@ -138,7 +138,7 @@ def submit(client: HaClient, cluster: StandaloneCluster, arguments: list[str]) -
             engine=target.engine,
             engine_options=target.engine_options,
             driver_memory="1g",
-            options=HaOptions(allow_remote_executors=True),
+            ha=HaOptions(allow_remote_executors=True),
         )
     )
 

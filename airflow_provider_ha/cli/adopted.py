@@ -6,9 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import is_hdfs, is_s3, output_place
 from airflow_provider_ha.cli.savepoint_target import before_a_place, of_query, path_of
@@ -17,20 +14,6 @@ from airflow_provider_ha.errors import ConfigurationError
 
 
 _PLACE = re.compile(r"[./]|\w[\w+.-]*:/")  # beginning of a path or a URI
-
-
-From = Annotated[
-    list[str] | None, typer.Option("--from", help="As --start-from [QUERY=]PATH, before 0.2.", hidden=True)
-]
-Sink = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sink",
-        help="Of a directory that --start-from names: output directory of the query's file sink, or 'foreachBatch', or "
-        "another sink's format.",
-        metavar="[QUERY=]PATH|FORMAT",
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -15,14 +16,24 @@ from airflow_provider_ha.cli.option_group import takes
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import AsJson, Force, Target, answer, cluster, reported
-from airflow_provider_ha.cli.submit_options import SubmitWords
+from airflow_provider_ha.cli.submit_options import spec_of
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.control.job.requests import SubmittedRun
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.views.submitted import JobSubmittedView, SubmittedView, job_submitted
 
 
 _RUNNING_SECONDS = 600.0
+_SCRIPT = Annotated[str, typer.Argument(help="The PySpark script.", metavar="SCRIPT", show_default=False)]
+_ARGUMENTS = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="The script's arguments, after `--`; no place for secrets.",
+        metavar="[-- ARGUMENT...]",
+        show_default=False,
+    ),
+]
 
 SUBMIT_EXAMPLES = examples(
     "spark-ha job submit orders.py --job-id orders -- --input /data/in",
@@ -31,10 +42,32 @@ SUBMIT_EXAMPLES = examples(
 )
 
 
-@takes(SubmitWords)
+@takes(JobSpec, application=_SCRIPT, arguments=_ARGUMENTS)
 def submit(
     context: typer.Context,
-    words: SubmitWords,
+    words: dict[str, Any],
+    request_id: Annotated[
+        str | None,
+        typer.Option(
+            help="Id of the request: a repeated id finds the run again instead of making another. Default: a new id."
+        ),
+    ] = None,
+    properties_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of Spark conf in the form of spark-defaults.conf. Its values are not in the process list; "
+            "--conf counts over it.",
+            metavar="FILE",
+            rich_help_panel="Application",
+        ),
+    ] = None,
+    spark_conn_id: Annotated[
+        str | None,
+        typer.Option(
+            help="With `airflow ha`: a connection of type spark that names master and engine.",
+            rich_help_panel="Where it runs",
+        ),
+    ] = None,
     wait_for: Annotated[
         WaitFor,
         typer.Option(
@@ -62,10 +95,12 @@ def submit(
     """
     with reported(as_json=as_json):
         target: Target = context.obj
-        request = words.request(target)
-    for name in visible_secrets(words.conf or [], words.env or []):
+        request = spec_of(
+            words, target, request_id=request_id, properties_file=properties_file, spark_conn_id=spark_conn_id
+        )
+    for name in visible_secrets(words["conf"] or [], words["env"] or []):
         _note(f"the value of {name} is in the process list; --properties-file and `--env NAME` keep it out")
-    for name in secret_names(words.arguments or []):
+    for name in secret_names(words["arguments"] or []):
         _note(
             f"the value of {name} is in the process list, and is stored in the job graph; give it as `--env NAME`, and "
             "let the script read that variable"
@@ -73,7 +108,7 @@ def submit(
     run: SubmittedRun | None = None
     try:
         with cluster(context, as_json=as_json) as client:
-            job = client.job(words.job_id, acting=Acting(force=force))
+            job = client.job(request.job_id, acting=Acting(force=force))
             run = job.submit(request)
             _note(_found(run))
             seconds = wait if wait is not None or wait_for is WaitFor.FINISHED else _RUNNING_SECONDS
@@ -84,7 +119,7 @@ def submit(
                     snapshot = await_run(job, run.run, wait_for, seconds=seconds, by=who(), tell=tell)
         shown = job_submitted(SubmittedView.of(run), request.request_id, snapshot)
     except KeyboardInterrupt:
-        _detached(words.job_id, request.request_id, run)
+        _detached(request.job_id, request.request_id, run)
         raise typer.Exit(Exit.UNKNOWN) from None
     _print(shown, as_json=as_json)
     wanted = wait_for is WaitFor.NONE or shown.state in (JobState.RUNNING, JobState.FINISHED)

@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.adopted import From, Sink
+from airflow_provider_ha.cli.option_group import takes
 from airflow_provider_ha.cli.outcome import Exit, exit_code
 from airflow_provider_ha.cli.plan_path import is_place
-from airflow_provider_ha.cli.restore_options import (
-    AcceptUnverified,
-    AcceptVerdicts,
-    AllowNewQueries,
-    AllowRemoteExecutors,
-    Batch,
-    Claim,
-    JobOrPlace,
-    KafkaBootstrap,
-    KafkaProperties,
-    NoFallback,
-    Output,
-    Repeatable,
-    ResetQueryId,
-    RestoreWords,
-    SourceJob,
-    StartFrom,
-    WhenLost,
-)
+from airflow_provider_ha.cli.restore_options import Batch, JobOrPlace, accepted, place_plan, request_of
 from airflow_provider_ha.cli.restore_report import print_plan
 from airflow_provider_ha.cli.session import AsJson, Force, cluster, reported
 from airflow_provider_ha.control.job.job_owner import Acting
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.restore import refusal_of
 from airflow_provider_ha.errors import ConfigurationError, HaError
-from airflow_provider_ha.jobs.model import OutputMode
-from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.views.plan import plan_view
 from airflow_provider_ha.views.submitted import SubmittedView
 
 
+@takes(RestoreRequest)
 def plan(
     context: typer.Context,
+    words: dict[str, Any],
     job_id: JobOrPlace,
-    start_from: StartFrom = None,
-    source_job: SourceJob = None,
-    no_fallback: NoFallback = False,
-    output: Output = OutputMode.CONTINUE,
-    accept_verdicts: AcceptVerdicts = None,
-    adopt: From = None,
-    sink: Sink = None,
-    claim_mode: Claim = ClaimMode.NO_CLAIM,
-    kafka_bootstrap: KafkaBootstrap = None,
-    kafka_properties: KafkaProperties = None,
-    accept_unverified: AcceptUnverified = None,
-    reset_query_id: ResetQueryId = None,
     batch: Batch = None,
-    repeatable: Repeatable = None,
-    allow_new_queries: AllowNewQueries = False,
-    allow_remote_executors: AllowRemoteExecutors = False,
-    if_lost: WhenLost = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -73,47 +40,15 @@ def plan(
     Exits as `restore` with the same options would at this moment: 0: it would be carried out; 1: it would be refused,
     because of its verdict, a live run or an owner; 2: what a source or sink has is unknown.
     """
-    words = RestoreWords(
-        start_from=[*(start_from or ()), *(adopt or ())],
-        source_job=source_job,
-        no_fallback=no_fallback,
-        output=output,
-        accept_verdicts=accept_verdicts or [],
-        sink=sink or [],
-        claim_mode=claim_mode,
-        kafka_bootstrap=kafka_bootstrap or [],
-        kafka_properties=kafka_properties,
-        accept_unverified=accept_unverified or [],
-        reset_query_id=reset_query_id or [],
-        batch=batch,
-        repeatable=repeatable or [],
-        allow_new_queries=allow_new_queries,
-        allow_remote_executors=allow_remote_executors,
-        if_lost=if_lost,
-    )
-    _show(context, job_id, words, Acting(force=force), as_json=as_json)
+    _show(context, job_id, words, Acting(force=force), batch, as_json=as_json)
 
 
+@takes(RestoreRequest)
 def restore(
     context: typer.Context,
+    words: dict[str, Any],
     job_id: JobOrPlace,
-    start_from: StartFrom = None,
-    source_job: SourceJob = None,
-    no_fallback: NoFallback = False,
-    output: Output = OutputMode.CONTINUE,
-    accept_verdicts: AcceptVerdicts = None,
-    adopt: From = None,
-    sink: Sink = None,
-    claim_mode: Claim = ClaimMode.NO_CLAIM,
-    kafka_bootstrap: KafkaBootstrap = None,
-    kafka_properties: KafkaProperties = None,
-    accept_unverified: AcceptUnverified = None,
-    reset_query_id: ResetQueryId = None,
     batch: Batch = None,
-    repeatable: Repeatable = None,
-    allow_new_queries: AllowNewQueries = False,
-    allow_remote_executors: AllowRemoteExecutors = False,
-    if_lost: WhenLost = None,
     request_id: Annotated[
         str | None,
         typer.Option(help="Id of the request: a repeated id finds the run again instead of making another."),
@@ -129,27 +64,9 @@ def restore(
     Exit 0: the run is submitted, on this host; 1: it is refused, with the reason and the way out, and nothing was
     changed. This command does not follow the run: `spark-ha recover --watch`, or a DAG, does.
     """
-    words = RestoreWords(
-        start_from=[*(start_from or ()), *(adopt or ())],
-        source_job=source_job,
-        no_fallback=no_fallback,
-        output=output,
-        accept_verdicts=accept_verdicts or [],
-        sink=sink or [],
-        claim_mode=claim_mode,
-        kafka_bootstrap=kafka_bootstrap or [],
-        kafka_properties=kafka_properties,
-        accept_unverified=accept_unverified or [],
-        reset_query_id=reset_query_id or [],
-        batch=batch,
-        repeatable=repeatable or [],
-        allow_new_queries=allow_new_queries,
-        allow_remote_executors=allow_remote_executors,
-        if_lost=if_lost,
-    )
     acting = Acting(force=force)
     if dry_run:
-        _show(context, job_id, words, acting, request_id, as_json=as_json)
+        _show(context, job_id, words, acting, batch, request_id, as_json=as_json)
     with reported(as_json=as_json):
         if is_place(job_id):
             raise ConfigurationError(
@@ -157,7 +74,7 @@ def restore(
                 next_step="`spark-ha restore JOB --start-from PATH` starts a job from it, `spark-ha savepoint restore` "
                 "makes a directory to start from; --dry-run only shows what that would do",
             )
-        request = words.request(job_id, request_id)
+        request = request_of(words, job_id, batch, request_id)
     with cluster(context, as_json=as_json) as client:
         run = client.job(job_id, acting=acting).restore(request)
     if as_json:
@@ -170,8 +87,9 @@ def restore(
 def _show(
     context: typer.Context,
     target: str,
-    words: RestoreWords,
+    words: dict[str, Any],
     acting: Acting,
+    batch: int | None,
     request_id: str | None = None,
     *,
     as_json: bool,
@@ -179,10 +97,10 @@ def _show(
     """Print the plan of a restore, and end as the restore itself would at this moment."""
     with reported(as_json=as_json):
         if is_place(target):
-            made = words.plan_of_place(target)
+            made = place_plan(words, target, batch)
             _print(made, None, as_json=as_json)
-            raise typer.Exit(_code(refusal_of(made, words.accepted)))
-        request = words.request(target, request_id)
+            raise typer.Exit(_code(refusal_of(made, accepted(words))))
+        request = request_of(words, target, batch, request_id)
     with cluster(context, as_json=as_json) as client:
         shown = client.job(request.job_id, acting=acting).dry_run(request)
     _print(shown.plan, shown.refusal, as_json=as_json)

@@ -25,13 +25,8 @@ from airflow_provider_ha.control.administration.lineage import RunLineage, run_l
 from airflow_provider_ha.control.job import stores
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
-from airflow_provider_ha.control.job.requests import (
-    LATEST,
-    RestoreRequest,
-    SubmitRequest,
-    SubmittedRun,
-    savepoint_arguments,
-)
+from airflow_provider_ha.control.job.requests import LATEST, SubmittedRun, savepoint_arguments
+from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
 from airflow_provider_ha.control.restore import restore
 from airflow_provider_ha.control.restore.dry_run import DryRun, dry_run
 from airflow_provider_ha.control.submission import recovery
@@ -92,10 +87,10 @@ class JobClient:
         """
         return self._job.graph_of(run)
 
-    def submit(self, request: SubmitRequest) -> SubmittedRun:
+    def submit(self, request: JobSpec) -> SubmittedRun:
         """Run a script as a new run of the job, or find the request's run again (``control.submit``)."""
         self._check_job(request.job_id)
-        named = replace(self._acting, owner=self._acting.owner or request.owner)
+        named = replace(self._acting, owner=self._acting.owner or request.job_owner)
         refuse_others(self._job, named, "a new run")
         return submit_job(self._job, request)
 

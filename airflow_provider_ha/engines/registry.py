@@ -15,6 +15,7 @@ _ENGINES: Mapping[str, Callable[[HaConfig], Engine]] = {
     LocalEngine.name: LocalEngine,
     StandaloneEngine.name: StandaloneEngine,
 }
+NAMES = frozenset(_ENGINES)
 _OF_CLUSTERS = {StandaloneEngine.scheme: StandaloneEngine.name}  # scheme of a master -> the engine of its cluster
 
 

@@ -5,7 +5,7 @@ A word that is wrong then is an error of the DAG's import, and not one of a task
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from functools import partial
@@ -22,12 +22,18 @@ def check_given(task: Any, **checks: Callable[[Any], object]) -> None:
     """Check attributes of a task that are given and known now.
 
     :param checks: Attribute -> what raises for a value that cannot be used.
-    :raises ConfigurationError: A value cannot be used.
+    :raises ConfigurationError: Values cannot be used; names all of them.
     """
+    found: list[ConfigurationError] = []
     for name, check in checks.items():
         value = getattr(task, name)
         if value not in (None, "") and is_known(value):
-            check(value)
+            try:
+                check(value)
+            except ConfigurationError as error:
+                found.append(error)
+    if found:
+        raise refusal_of(found)
 
 
 def is_known(value: Any) -> bool:
@@ -39,6 +45,14 @@ def is_known(value: Any) -> bool:
     if isinstance(value, (list, tuple, set, frozenset)):
         return all(map(is_known, value))
     return value is None or isinstance(value, _PLAIN)
+
+
+def refusal_of(found: Sequence[ConfigurationError]) -> ConfigurationError:
+    """Return one error for all mistakes of a task."""
+    steps = dict.fromkeys(error.next_step for error in found)
+    if len(found) == 1:
+        return found[0]
+    return ConfigurationError("; ".join(error.message for error in found), next_step="; ".join(steps))
 
 
 def one_of(parameter: str, allowed: Collection[str]) -> Callable[[Any], None]:
@@ -92,6 +106,17 @@ def above_zero(parameter: str) -> Callable[[Any], None]:
         number(parameter)(value)
         if not float(value) > 0:
             raise ConfigurationError(f"{parameter}={value!r} is not above zero", next_step="Use more than 0 seconds")
+
+    return check
+
+
+def not_negative(parameter: str) -> Callable[[Any], None]:
+    """Return a check of seconds that may be zero."""
+
+    def check(value: Any) -> None:
+        number(parameter)(value)
+        if not float(value) >= 0:
+            raise ConfigurationError(f"{parameter}={value!r} is below zero", next_step="Use 0 seconds or more")
 
     return check
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_ha.compat import AIRFLOW, AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
-from airflow_provider_ha.control.job.requests import IfLost, SubmittedRun
+from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
@@ -184,7 +184,6 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
         that the script has started has committed a batch, or its first trigger found no data.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
-    :param if_lost: What to do when another DAG run's run of the job has lost its driver and is not the same.
     :param force: Act although the job belongs to another DAG.
     :param openlineage_inject_parent_job_info: Whether the driver's OpenLineage events name this task as their parent;
         by default what ``[openlineage] spark_inject_parent_job_info`` says, which is off.
@@ -192,7 +191,7 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         default what ``[openlineage] spark_inject_transport_info`` says, which is off. One with a key is left out.
     """
 
-    template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for", "if_lost", "force")
+    template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for", "force")
 
     conf: Mapping[str, str] | None = None
 
@@ -200,7 +199,6 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         self,
         *,
         wait_for: str = RUNNING,
-        if_lost: str | None = None,
         force: bool | str = False,
         openlineage_inject_parent_job_info: bool | None = None,
         openlineage_inject_transport_info: bool | None = None,
@@ -208,14 +206,12 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.wait_for = wait_for
-        self.if_lost = if_lost
         self.force = force
         self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
         self.openlineage_inject_transport_info = openlineage_inject_transport_info
         check_given(
             self,
             wait_for=one_of("wait_for", (RUNNING, FINISHED)),
-            if_lost=one_of("if_lost", [choice.value for choice in IfLost]),
             force=flag("force"),
         )
         self.lineage_conf: dict[str, str] = {}

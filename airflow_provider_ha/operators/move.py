@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.control.job.requests import accepted
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.move.outcome import MoveRequest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
-from airflow_provider_ha.jobs.host.executors import check_possible
 from airflow_provider_ha.jobs.options.conf_keys import check_keys
 from airflow_provider_ha.operators._base import acting, as_flag
 from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import check_given, flag, lists
+from airflow_provider_ha.operators._given import check_given, flag
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._lineage import TellsLineage
 from airflow_provider_ha.operators._lineage_conf import lineage_conf
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
+from airflow_provider_ha.operators._options import refuse_all, wrong_options
 from airflow_provider_ha.views.move import MoveView
 from airflow_provider_ha.views.task_results import StoppedView
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 
 __all__ = ["SparkHaMoveOperator"]
+
+# Parameters that a restore has as well.
+_OF_RESTORE = ("packages", "master", "accept_verdicts", "accept_unverified", "kafka_bootstrap")
 
 
 class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
@@ -108,14 +111,12 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
         self.kafka_bootstrap = kafka_bootstrap
         self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
         self.openlineage_inject_transport_info = openlineage_inject_transport_info
-        check_given(
-            self,
-            stop=flag("stop"),
-            accept_verdicts=accepted,
-            master=check_possible,
-            conf=check_keys,
-            **lists("packages", "accept_unverified"),
-        )
+        found = wrong_options(RestoreRequest, {name: getattr(self, name) for name in _OF_RESTORE})
+        try:
+            check_given(self, stop=flag("stop"), conf=check_keys)
+        except ConfigurationError as error:
+            refuse_all(self.task_id, found, error)
+        refuse_all(self.task_id, found)
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Move a job that is over; stop one that runs, and defer until its run has ended."""

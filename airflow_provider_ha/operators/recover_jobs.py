@@ -18,7 +18,7 @@ from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaJobsLink
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import check_given, number_of, whole_number
+from airflow_provider_ha.operators._given import check_given, not_negative, number_of, whole_number
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
@@ -71,7 +71,9 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         self.leader_timeout = leader_timeout
         self.job_id = job_id
         self.seen_run = seen_run
-        check_given(self, job_id=check_job_id, seen_run=whole_number("seen_run"))
+        check_given(
+            self, job_id=check_job_id, seen_run=whole_number("seen_run"), leader_timeout=not_negative("leader_timeout")
+        )
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Recover what is lost now."""

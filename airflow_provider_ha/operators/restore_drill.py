@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.control.job.requests import check_start
-from airflow_provider_ha.jobs.options.given_options import check_memory
+from airflow_provider_ha.jobs.options.resources import check_memory
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._durations import seconds_of
 from airflow_provider_ha.operators._failures import airflow_errors, because, unknown_job_skips

@@ -8,10 +8,11 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.control.job.requests import check_start
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.given_options import check_memory
+from airflow_provider_ha.jobs.options.resources import check_memory
 from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators._durations import seconds_of
 from airflow_provider_ha.operators._failures import airflow_errors, because
@@ -108,6 +109,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
             start_from=check_start,
             depth=one_of("depth", list(_DEPTHS)),
             fail_on=one_of("fail_on", list(FAIL_ON)),
+            spark_version=release,
             start=flag("start"),
             heap=partial(check_memory, parameter="heap"),
             deadline=lambda value: seconds_of(value, "deadline"),

@@ -14,7 +14,8 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.sinks import what_comes_again
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.control.job.requests import LATEST, IfLost, RestoreRequest
+from airflow_provider_ha.control.job.requests import LATEST, IfLost
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.views.checkpoints import CheckpointListView

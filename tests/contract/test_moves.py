@@ -56,6 +56,7 @@ from tests.support.spark import job_to_move
 from tests.support.spark.job_to_move import LAST, moved_to, save
 from tests.support.spark.layered_job import on_s3
 from tests.support.spark.recorded_job import QUERY, copy_output
+from tests.support.specs import changed
 
 
 # On ZooKeeper each of these tests takes three seconds. The contract suite of the coordinator compares both backends.
@@ -163,7 +164,7 @@ def test_its_old_place_starts_it_no_more(over: JobContext, target: JobContext, h
     _move(over, target)
 
     with pytest.raises(JobStateError, match=r"was moved to cluster .*n-"):
-        here.client.job(JOB).submit(replace(here.request(JOB), request_id="again"))
+        here.client.job(JOB).submit(changed(here.request(JOB), request_id="again"))
 
     assert over.runs.numbers() == [1]
     assert moved_to(over) == (cluster_name(target.config), 1)
@@ -176,7 +177,7 @@ def test_a_run_that_is_made_while_the_job_leaves_is_not_made(
     monkeypatch.setattr("airflow_provider_ha.control.submission.submission.refuse_moved", _once_then_look(over, target))
 
     with pytest.raises(JobStateError, match="moved to cluster"):
-        here.client.job(JOB).submit(replace(here.request(JOB), request_id="again"))
+        here.client.job(JOB).submit(changed(here.request(JOB), request_id="again"))
 
     assert over.runs.numbers() == [1]
 
@@ -303,7 +304,7 @@ def test_a_move_that_is_abandoned_leaves_the_job_where_it_was(
 
     assert abandoned.state == "abandoned"
     assert (moved_to(over), read_arrival(target.coordinator, target.paths)) == (None, None)
-    here.client.job(JOB).submit(replace(here.request(JOB), request_id="again"))
+    here.client.job(JOB).submit(changed(here.request(JOB), request_id="again"))
     assert over.runs.numbers() == [1, 2]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.clusters.jobs_helpers import NOON
 from tests.support.spark.recorded_job import QUERY, recorded_job
+from tests.support.specs import changed
 
 
 BACKENDS = ("fake",)
@@ -225,7 +225,7 @@ def test_a_job_that_is_started_and_led_in_that_time_asks_its_driver(
 ) -> None:
     def start() -> None:
         accepted = frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE})
-        client.submit(replace(cluster.request(JOB), request_id="again", start_from="fresh", accept_verdicts=accepted))
+        client.submit(changed(cluster.request(JOB), request_id="again", start_from="fresh", accept_verdicts=accepted))
         started.append(cluster.led(JOB, over.coordinator))
 
     started: list[Any] = []

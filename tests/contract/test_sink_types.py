@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFac
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.choices import restore_choices
 from airflow_provider_ha.driver.own_location import OwnLocations
 from airflow_provider_ha.driver.resting import described

@@ -214,7 +214,7 @@ def described(model: type[BaseModel]) -> dict[str, str]:
     for kind in model.__mro__:
         for name, text in _PARAM.findall(inspect.cleandoc(kind.__doc__ or "")):
             found.setdefault(name, " ".join(text.split()))
-    return found
+    return found | {name: field.description for name, field in model.model_fields.items() if field.description}
 
 
 def name_of(model: type[BaseModel]) -> str:
@@ -239,10 +239,10 @@ def _table(title: str, first: str, rows: Mapping[str, Mapping[str, type[View]]])
 
 def _section(model: type[BaseModel]) -> str:
     texts = described(model)
-    lines = [f"### {name_of(model)}\n", f"{_plain((model.__doc__ or '').strip().partition(chr(10))[0])}\n"]
+    lines = [f"### {name_of(model)}\n", f"{markdown((model.__doc__ or '').strip().partition(chr(10))[0])}\n"]
     lines += ["| Key | Type | Meaning |", "|---|---|---|"]
     for name, field in model.model_fields.items():
-        lines.append(f"| `{field.alias or name}` | {_type(field.annotation)} | {_plain(texts.get(name, ''))} |")
+        lines.append(f"| `{field.alias or name}` | {_type(field.annotation)} | {markdown(texts.get(name, ''))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -263,7 +263,7 @@ def _link(model: type[BaseModel]) -> str:
     return f"[{name_of(model)}](#{name_of(model).lower()})"
 
 
-def _plain(text: str) -> str:
+def markdown(text: str) -> str:
     """Return a docstring's text as Markdown."""
     text = text.replace("|", "\\|").replace("``", "`").replace("`None`", "`null`")
     return re.sub(r"(?<![\w*])\*(\w+)\*(?![\w*])", r"`\1`", text)

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.restore import plan_for, restore_job
 from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.driver.start_point import check_adopted
@@ -262,10 +262,9 @@ def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path
         (("--start-from", "/a/b", "--start-from", "checkpoint-1"), "Use one of them"),
         (("--start-from", "/a/b", "--from-job", "flights"), "Use one of them"),
         (("--start-from", "latest", "--start-from", "checkpoint-1"), "Write one word"),
-        (("--from", "gs://bucket/a"), "not on a file system of this host"),
+        (("--start-from", "gs://bucket/a"), "not on a file system of this host"),
         (("--start-from", "x=/a/b", "--start-from", "x=/a/c"), "named twice"),
         (("--sink", "/out"), "names no query"),
-        (("--start-from", "gs://bucket/a"), "not on a file system of this host"),
     ],
 )
 def test_options_that_contradict_are_one_sentence(spark_ha: Any, words: tuple[str, ...], reason: str) -> None:

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkA
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.restore import plan_for
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.start_point import check_adopted

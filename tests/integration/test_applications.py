@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import parts
@@ -111,7 +111,7 @@ def test_what_belongs_to_an_application_travels_with_its_job(config: HaConfig, t
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("one\ntwo\n")
     found = tmp_path / "found.json"
-    request = SubmitRequest(
+    request = JobSpec(
         job_id="everything",
         request_id="test",
         application=str(script),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.jobs.model import JobState, OperationState, StartKind
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
@@ -31,18 +31,18 @@ spark.stop()
 """
 
 
-def request(tmp_path: Path, request_id: str) -> SubmitRequest:
+def request(tmp_path: Path, request_id: str) -> JobSpec:
     script = tmp_path / "application" / "words.py"
     script.parent.mkdir(exist_ok=True)
     script.write_text(SCRIPT)
-    return SubmitRequest(
+    return JobSpec(
         job_id="words",
         request_id=request_id,
         application=str(script),
         arguments=[str(tmp_path / "in"), str(tmp_path / "out")],
         conf={key: value for key, value in CONF.items() if key != "spark.master"},
         master="local[2]",
-        options=HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0.1),
+        ha=HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0.1),
     )
 
 

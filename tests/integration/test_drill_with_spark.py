@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.drills.drill import DrillRequest, drill
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOptions
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -40,7 +40,7 @@ OPTIONS = ProofOptions(heap="512m", deadline=600.0)
 def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[Job]:
     """A job that runs ``tests/apps/stats.py``, with a savepoint of batch 9."""
     context = helpers.context(config, coordinator)
-    application = SubmitRequest(
+    application = JobSpec(
         job_id=context.job_id,
         request_id="made",
         application=str(ROOT / "tests" / "apps" / "stats.py"),

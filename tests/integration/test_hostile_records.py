@@ -25,7 +25,7 @@ from airflow_provider_ha.checkpoints.retention.working_directories import superf
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.rebuild.pointers import find_checkpoints
 from airflow_provider_ha.control.reconcile.cleanup import clean_up
 from airflow_provider_ha.control.restore.restore import plan_for

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +23,7 @@ from airflow_provider_ha.triggers._judged_health import Bounds
 from airflow_provider_ha.views.overview import overview_row
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import MISTAKE, a_result, a_status
+from tests.support.specs import changed
 
 
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="java.net.ConnectException", query="rows", batches={"rows": 4})
@@ -205,7 +205,7 @@ LOOP = "run 2, attempt 1: APPLICATION KeyError: 'price' in query 'rows' after ba
 def fail_run(cluster: Cluster) -> None:
     """Submit the job, and end that run at its first failure, as where the DAG's next run makes the next one."""
     number = len(cluster.context("flights").runs.numbers()) + 1
-    request = dataclasses.replace(cluster.request("flights"), request_id=f"dag-run-{number}")
+    request = changed(cluster.request("flights"), request_id=f"dag-run-{number}")
     cluster.client.job("flights").submit(request)
     cluster.exit("flights", MISTAKE)
     result = a_result(JobState.FAILED).model_copy(update={"at": SystemClock().now()})
@@ -214,7 +214,7 @@ def fail_run(cluster: Cluster) -> None:
 
 def begin_run(cluster: Cluster, state: JobState) -> None:
     """Submit the job once more, and leave that run in a state."""
-    cluster.client.job("flights").submit(dataclasses.replace(cluster.request("flights"), request_id="the-next"))
+    cluster.client.job("flights").submit(changed(cluster.request("flights"), request_id="the-next"))
     job = cluster.context("flights")
     if state is JobState.RUNNING:
         leadership = cluster.led("flights", cluster.coordinator)
@@ -269,7 +269,7 @@ def test_a_run_that_ends_well_ends_a_loop_over_runs(cluster: Cluster) -> None:
 
     (detail,) = read_details(cluster.client.coordinator, cluster.client.paths, ["flights"])
     finished = overview_row(detail, now=SystemClock().now())
-    cluster.client.job("flights").submit(dataclasses.replace(cluster.request("flights"), request_id="after-it"))
+    cluster.client.job("flights").submit(changed(cluster.request("flights"), request_id="after-it"))
     (listed,) = read_states(cluster.client.coordinator, cluster.client.paths, ["flights"], now=SystemClock().now())
 
     assert (finished.needs_attention, finished.problem) == (False, "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from airflow_provider_ha.control.administration.checkpoint_deletion import Check
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, owner_of_job
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -27,6 +26,7 @@ from tests.conformance.stores.stage import add_savepoint
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
+from tests.support.specs import changed
 
 
 MINE, THEIRS = "dag-of-mine", "dag-of-others"
@@ -130,7 +130,7 @@ def end_run(job: Job) -> None:
 @pytest.mark.usefixtures("no_engine")
 def test_a_submission_says_whose_the_job_is(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> None:
     context = helpers.context(config, coordinator)
-    request = dataclasses.replace(helpers.request(helpers.script(tmp_path)), owner=MINE)
+    request = changed(helpers.request(helpers.script(tmp_path)), job_owner=MINE)
 
     JobClient(context, acting=Acting(MINE)).submit(request)
 
@@ -147,7 +147,7 @@ def test_who_forces_a_new_run_becomes_the_owner_when_it_says_so(
         coordinator.commit(runs.create_op(run), *runs.submission_ops(1, a_submission()))
         end_run(led)
     context = helpers.context(config, coordinator)
-    request = dataclasses.replace(helpers.request(helpers.script(tmp_path), request_id="b"), owner=THEIRS)
+    request = changed(helpers.request(helpers.script(tmp_path), request_id="b"), job_owner=THEIRS)
 
     JobClient(context, acting=Acting(THEIRS, force=True)).submit(request)
 

@@ -5,7 +5,6 @@ The engine only remembers what it was asked to launch.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,8 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
+from airflow_provider_ha.control.job.requests import IfLost
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.control.submission.lost_run import end_lost, lost_run, result_of
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
@@ -29,6 +29,7 @@ from airflow_provider_ha.jobs.watchers import followed
 from airflow_provider_ha.recovery.conclude import take_lock
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.clusters.lost_jobs import NUMBER, again, lose, other_graph
+from tests.support.specs import changed
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -104,11 +105,11 @@ def test_a_request_whose_followed_run_failed_makes_a_run_of_its_own(cluster: Clu
 
 def test_a_lost_run_without_attempts_left_fails_and_the_request_makes_the_next_one(cluster: Cluster) -> None:
     job = lose(cluster, checkpoint=False, worked=False)
-    spent = again(cluster, options=HaOptions(restart_delay=0.0, restart_attempts=0))
-    cluster.client.job("flights").submit(dataclasses.replace(spent, if_lost=IfLost.RESTART))
+    spent = again(cluster, ha=HaOptions(restart_delay=0.0, restart_attempts=0))
+    cluster.client.job("flights").submit(changed(spent, if_lost=IfLost.RESTART))
     cluster.exit("flights")
 
-    submitted = cluster.client.job("flights").submit(dataclasses.replace(spent, request_id="request-3"))
+    submitted = cluster.client.job("flights").submit(changed(spent, request_id="request-3"))
 
     result = job.runs.result(2)
     assert result is not None
@@ -145,7 +146,7 @@ def test_two_requests_that_recover_one_lost_run_at_one_time_start_one_driver(
     def ask(request_id: str) -> str:
         ready.wait()
         try:
-            found = asking[request_id].job("flights").submit(dataclasses.replace(request, request_id=request_id))
+            found = asking[request_id].job("flights").submit(changed(request, request_id=request_id))
         except JobStateError as error:  # it came when the others had recovered the run
             return error.message[:55]
         assert (found.run, found.attempt) == (1, 2)

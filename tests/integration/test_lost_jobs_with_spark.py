@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 from pathlib import Path
@@ -10,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import IfLost, SubmitRequest
+from airflow_provider_ha.control.job.requests import IfLost
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration import test_client as words
+from tests.support.specs import changed
 
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -33,11 +34,11 @@ def wait_for_rows(tmp_path: Path, expected: list[str]) -> None:
     wait_until(lambda: words.rows(tmp_path) == expected, timeout=240, what=f"rows {expected}", interval=0.2)
 
 
-def another_graph(request: SubmitRequest, request_id: str) -> SubmitRequest:
-    return dataclasses.replace(
+def another_graph(request: JobSpec, request_id: str) -> JobSpec:
+    return changed(
         request,
         request_id=request_id,
-        options=HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0.2),
+        ha=HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0.2),
     )
 
 
@@ -71,7 +72,7 @@ def test_a_lost_job_is_replaced_by_a_new_graph_from_its_newest_checkpoint(client
     wait_for_rows(tmp_path, ["one", "two"])
     kill_driver(job)
 
-    made = job.submit(dataclasses.replace(another_graph(request, "second"), if_lost=IfLost.RESTART))
+    made = job.submit(changed(another_graph(request, "second"), if_lost=IfLost.RESTART))
     words.feed(tmp_path, "three")
     wait_for_rows(tmp_path, ["one", "three", "two"])
 

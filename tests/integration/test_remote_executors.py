@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.restore import restore_job
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submit import submit_job
@@ -19,6 +19,7 @@ from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
+from tests.support.specs import changed
 
 
 REMOTE = "spark://host:7077"
@@ -41,7 +42,7 @@ def test_a_remote_master_is_refused_and_leaves_no_trace(copy: JobContext, tmp_pa
 
 
 def test_what_is_allowed_by_name_stays_allowed_for_every_recovery(copy: JobContext, tmp_path: Path) -> None:
-    request = replace(helpers.request(helpers.script(tmp_path), master=REMOTE), job_id="copy", options=ALLOWED)
+    request = changed(helpers.request(helpers.script(tmp_path), master=REMOTE), job_id="copy", ha=ALLOWED)
 
     submit_job(copy, request)
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.restore import restore_job
 from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.control.submit import submit_job

@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.work_area import Capabilities
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.restore import _files, plan_for, restore_job
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.leases import active

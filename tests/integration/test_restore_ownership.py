@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Checkpoint, SavepointPointer
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.restore import plan_for
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import RestoreRefusedError

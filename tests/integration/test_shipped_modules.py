@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
@@ -37,7 +37,7 @@ def find_by_all_ways(config: HaConfig, scratch: Path, request: dict[str, Any]) -
     with HaClient.open(config) as client:
         job = client.job("shipped")
         job.submit(
-            SubmitRequest(
+            JobSpec(
                 job_id="shipped",
                 request_id="test",
                 application=str(script),

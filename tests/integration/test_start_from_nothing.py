@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from airflow_provider_ha.jobs.model import Generation, JobState
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import a_result, a_run, a_submission, an_exit, lead
 from tests.support.clusters.whole_jobs import SAVEPOINT, whole_job
+from tests.support.specs import changed
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -66,7 +66,7 @@ def over_without_a_checkpoint(
 
 def test_a_job_with_checkpoints_does_not_begin_from_nothing_unasked(copy: JobContext, tmp_path: Path) -> None:
     job = whole_job(copy, helpers.script(tmp_path), stopped=True)
-    wanted = replace(helpers.request(helpers.script(tmp_path), start_from="fresh"), job_id="copy")
+    wanted = changed(helpers.request(helpers.script(tmp_path), start_from="fresh"), job_id="copy")
 
     with pytest.raises(
         RestoreRefusedError, match=r"from nothing is LOSS_POSSIBLE: .* up to batch 9, and the num"

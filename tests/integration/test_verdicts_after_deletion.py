@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.control.restore.restore import plan_for, restored_start
 from airflow_provider_ha.control.submit import submit_job
@@ -31,6 +30,7 @@ from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, lead
 from tests.support.clusters.whole_jobs import BATCH, FUNCTION, SAVEPOINT, whole_job
 from tests.support.spark.recorded_job import QUERY, copy_output, recorded_job
+from tests.support.specs import changed
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -221,7 +221,7 @@ def test_a_deletion_notes_which_run_did_not_go_on_from_a_kept_savepoint(
 def test_a_submit_does_not_go_back_behind_a_run_that_began_anew(copy: JobContext, tmp_path: Path) -> None:
     script = helpers.script(tmp_path)
     run_that_began_anew(whole_job(copy, script, stopped=True))
-    request = replace(helpers.request(script), job_id=copy.job_id, start_from=f"savepoint-{SAVEPOINT}")
+    request = changed(helpers.request(script), job_id=copy.job_id, start_from=f"savepoint-{SAVEPOINT}")
 
     with pytest.raises(RestoreRefusedError, match="run 2 did not continue from this cut"):
         submit_job(copy, request)

@@ -18,7 +18,7 @@ import pytest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.drills.drill import DrillRequest, drill
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.jobs import metrics
 from airflow_provider_ha.jobs.metrics import Metric
@@ -99,7 +99,7 @@ def running(
 ) -> Iterator[CountedJob]:
     """Have a job that was submitted from outside of Airflow, running, for the time of the block."""
     client.job(job_id).submit(
-        SubmitRequest(
+        JobSpec(
             job_id=job_id,
             request_id="by-hand",
             application=str(REPOSITORY / "tests" / "apps" / "system" / script),
@@ -107,7 +107,7 @@ def running(
             conf={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.told.words": "none"},
             master="local[1]",
             driver_memory="512m",
-            options=options,
+            ha=options,
         )
     )
     counted = CountedJob.of(airflow, client.coordinator, job_id)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.browser import browser
@@ -43,7 +43,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallAirflow]:
 def job(client: HaClient, output: Output) -> Iterator[CountedJob]:
     """A job that was submitted from outside of Airflow, running."""
     client.job(JOB_ID).submit(
-        SubmitRequest(
+        JobSpec(
             job_id=JOB_ID,
             request_id="by-hand",
             application=str(REPOSITORY / "tests" / "apps" / "system" / "counting.py"),
@@ -51,7 +51,7 @@ def job(client: HaClient, output: Output) -> Iterator[CountedJob]:
             conf={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1"},
             master="local[1]",
             driver_memory="512m",
-            options=HaOptions(restart_in_place=False),  # else its host is faster than any button
+            ha=HaOptions(restart_in_place=False),  # else its host is faster than any button
         )
     )
     counted = CountedJob(client.coordinator, client.paths.job(JOB_ID))

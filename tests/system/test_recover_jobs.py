@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.jobs import metrics
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.metrics import Metric
@@ -48,7 +48,7 @@ def airflow(collector: Received) -> Iterator[SmallAirflow]:
 def job(airflow: SmallAirflow, client: HaClient) -> Iterator[CountedJob]:
     """A job that was submitted from outside of Airflow, running."""
     client.job(JOB_ID).submit(
-        SubmitRequest(
+        JobSpec(
             job_id=JOB_ID,
             request_id="by-hand",
             application=str(REPOSITORY / "tests" / "apps" / "system" / "told.py"),
@@ -56,7 +56,7 @@ def job(airflow: SmallAirflow, client: HaClient) -> Iterator[CountedJob]:
             conf={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.told.words": "none"},
             master="local[1]",
             driver_memory="512m",
-            options=HaOptions(restart_in_place=False),  # else its host is faster than any DAG
+            ha=HaOptions(restart_in_place=False),  # else its host is faster than any DAG
         )
     )
     counted = CountedJob.of(airflow, client.coordinator, JOB_ID)

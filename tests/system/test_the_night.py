@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.browser import browser
 from tests.support.pictures import check_picture
@@ -51,7 +51,7 @@ def airflow() -> Iterator[SmallAirflow]:
 def job(airflow: SmallAirflow, client: HaClient, output: Output) -> Iterator[CountedJob]:
     """A job that no task follows, running."""
     client.job(JOB_ID).submit(
-        SubmitRequest(
+        JobSpec(
             job_id=JOB_ID,
             request_id="by-day",
             application=str(REPOSITORY / "tests" / "apps" / "system" / "counting.py"),

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.jobs.options.given_options import ha_options
+from airflow_provider_ha.jobs.options.declared import read
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
@@ -256,4 +256,4 @@ def test_end_without_a_failure_is_none() -> None:
 @pytest.mark.parametrize("given", [{"application_failures": 1}, {"application_failures": -2}, {"start_timeout": 0}])
 def test_option_that_means_nothing_is_refused_by_its_name(given: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(given))):
-        ha_options(**given)
+        read(HaOptions, given, subject="the job")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, QuerySources, SinkKind
-from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest, named_directories
+from airflow_provider_ha.control.job.requests import named_directories
+from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
 from airflow_provider_ha.control.restore import external_state
 from airflow_provider_ha.control.restore.choices import restore_choices
 from airflow_provider_ha.control.restore.external_state import _Brokers
@@ -155,7 +156,7 @@ def test_a_lost_run_whose_graph_cannot_be_read_differs_in_all_that_is_known(monk
     monkeypatch.setattr(if_lost, "describe", lambda *_: None)
     job: Any = SimpleNamespace(graph=unreadable, job_id="flights")
     lost: Any = SimpleNamespace(run=SimpleNamespace(graph="g", start=StartPoint()))
-    wanted = SubmitRequest(job_id="flights", request_id="r", application="app.py")
+    wanted = JobSpec(job_id="flights", request_id="r", application="app.py")
 
     (told,) = if_lost._differences(job, wanted, lost)
 

@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key, newest_drain
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.control.rebuild.evidence import JobEvidence, _graphs
 from airflow_provider_ha.control.rebuild.plan import _run_of_checkpoints
@@ -55,7 +55,7 @@ def a_job(job_id: str = "ours") -> Any:
 
 
 def test_a_client_refuses_a_request_for_another_job(tmp_path: Path) -> None:
-    request = SubmitRequest(job_id="other", request_id="r", application=str(tmp_path / "app.py"))
+    request = JobSpec(job_id="other", request_id="r", application=str(tmp_path / "app.py"))
 
     with pytest.raises(ConfigurationError, match="for job 'other', not for 'ours'"):
         JobClient(a_job()).submit(request)

@@ -10,13 +10,14 @@ from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.move.outcome import MoveRequest
-from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark
+from airflow_provider_ha.control.submission.prepare import check_master, check_spark
 from airflow_provider_ha.control.submission.unknown_job import refuse_unknown
 from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.moves import cluster_name, read_arrival, read_moved
+from airflow_provider_ha.jobs.options.conf_keys import check_conf
 from airflow_provider_ha.jobs.options.lineage_conf import merged
 
 

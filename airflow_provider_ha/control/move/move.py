@@ -18,7 +18,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, owner_of_job, refuse_others
 from airflow_provider_ha.control.job.reader_lease import held
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.job.stores import savepoint_store
 from airflow_provider_ha.control.move import arrival, departure
 from airflow_provider_ha.control.move.checks import (
@@ -194,7 +194,7 @@ def _planned(
         request_id=move_id or "move",
         accept_verdicts=request.accept_verdicts,
         accept_unverified=request.accept_unverified,
-        kafka_bootstrap=request.kafka_bootstrap,
+        kafka_bootstrap=dict(request.kafka_bootstrap),
     )
     chosen, plan = plan_for(source, wanted)
     require_accepted(plan, request.accept_verdicts)

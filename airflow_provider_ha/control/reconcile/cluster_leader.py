@@ -27,7 +27,8 @@ from types import TracebackType
 from typing_extensions import Self
 
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun
+from airflow_provider_ha.control.job.requests import SubmittedRun
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.control.reconcile.blob_collection import BlobCollection, cluster_collection
 from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue, Touch
@@ -158,7 +159,7 @@ class ClusterLeader:
         watched = (leadership, self._attendant)
         threading.Thread(target=self._watch_inspections, args=watched, name="inspections", daemon=True).start()
 
-    def submit(self, request: SubmitRequest) -> SubmittedRun:
+    def submit(self, request: JobSpec) -> SubmittedRun:
         """Submit a job, as the cluster's leader.
 
         :raises LeadershipUnavailableError: This process does not lead; names the one that does. Nothing was changed.

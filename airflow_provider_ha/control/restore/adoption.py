@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.choices import options_of, restore_choices
 from airflow_provider_ha.control.restore.external_state import external_queries
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError

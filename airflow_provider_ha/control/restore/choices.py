@@ -9,7 +9,7 @@ from airflow_provider_ha.checkpoints.connectors.sinks import type_of
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.jobs.options.ha_options import HaOptions

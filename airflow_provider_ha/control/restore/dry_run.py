@@ -8,7 +8,7 @@ from functools import partial
 from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.restore import accepted_graph, plan_for
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.submission import check_submission

@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore.choices import options_of
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.ha_options import HaOptions

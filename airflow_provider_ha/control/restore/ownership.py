@@ -11,7 +11,7 @@ from airflow_provider_ha.checkpoints.model import SavepointPointer
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.submission.submission import made_by
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import StartKind

@@ -28,11 +28,9 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import owner_of_job
 from airflow_provider_ha.control.job.last_directory import last_directory
 from airflow_provider_ha.control.job.life_before import life_before
-from airflow_provider_ha.control.job.requests import (
-    RestoreRequest,
-    SubmittedRun,
-)
+from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.control.job.run_starts import run_starts
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.job.stores import checkpoint_store, select_checkpoint
 from airflow_provider_ha.control.restore.adoption import plan_adoption
 from airflow_provider_ha.control.restore.choices import options_of, restore_choices
@@ -42,7 +40,6 @@ from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
 from airflow_provider_ha.control.submission.from_nothing import given_in_last_directory
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.prepare import (
-    check_conf,
     check_java,
     check_master,
     check_spark,
@@ -59,6 +56,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.deleted import Deleted, read_life
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
+from airflow_provider_ha.jobs.options.conf_keys import check_conf
 from airflow_provider_ha.jobs.options.lineage_conf import merged
 from airflow_provider_ha.storage.blobs import put_blob
 
@@ -84,7 +82,7 @@ def restore_job(job: JobContext, request: RestoreRequest, *, seen: int | None = 
             chosen, plan = _plan(job, request, reading)
             graph = accepted_graph(job, request, chosen, plan)
             files = _files(job, request)
-            start = restored_start(job, plan, request.output)
+            start = restored_start(job, plan, request.output_mode)
             blob = job.graphs.write_graph(graph.model_copy(update=files))
             reading.planned(start.plan)
             return Prepared(graph=blob, start=start, owner=owner_of_job(job))  # a restore keeps the owner
@@ -176,7 +174,7 @@ def _choose(
 ) -> tuple[Selection, Chosen]:
     """Select, and keep what was selected from being removed by the leader of another job."""
     for _ in range(_CHOICES):
-        selection = select_checkpoint(source, start_from=request.start_from, fallback=request.fallback)
+        selection = select_checkpoint(source, start_from=str(request.start_from), fallback=request.fallback)
         chosen = selection.require()
         if source.job_id == job.job_id:
             return selection, chosen  # only a leader removes checkpoints, and a restore begins when there is none

@@ -10,14 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import (
-    FRESH,
-    LATEST,
-    IfLost,
-    RestoreRequest,
-    SubmitRequest,
-    named_directories,
-)
+from airflow_provider_ha.control.job.requests import FRESH, LATEST, IfLost, named_directories
+from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
 from airflow_provider_ha.control.submission.lost_run import LostRun
 from airflow_provider_ha.control.submission.prepare import describe
 from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError
@@ -26,7 +20,7 @@ from airflow_provider_ha.jobs.model import StartKind, StartPoint
 from airflow_provider_ha.uris import split
 
 
-def choose_for_submit(job: JobContext, request: SubmitRequest, lost: LostRun) -> IfLost:
+def choose_for_submit(job: JobContext, request: JobSpec, lost: LostRun) -> IfLost:
     """Return what a submission does about a lost run. Writes nothing.
 
     :raises JobStateError: It is another graph, or another start, and the request does not say what is meant.
@@ -36,18 +30,18 @@ def choose_for_submit(job: JobContext, request: SubmitRequest, lost: LostRun) ->
     other = _differences(job, request, lost)
     if not other:
         return IfLost.RECOVER
-    if request.if_lost is None:
+    if request.start.if_lost is None:
         raise JobStateError(
             f"{_lost(job, lost)}, and what is submitted now differs from it in {', '.join(other)}",
             next_step='if_lost="recover" goes on with what was running, if_lost="restart" ends it and makes a new run '
             f"of this {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
         )
-    if request.if_lost is IfLost.RESTART and request.start_from == LATEST and lost.forgetful:
+    if request.start.if_lost is IfLost.RESTART and request.start_from == LATEST and lost.forgetful:
         raise JobStateError(
             f"{_lost(job, lost)}, and that run has no checkpoint yet: a new one would repeat what it has committed",
             next_step='if_lost="recover" goes on with it; start_from="fresh" starts from nothing',
         )
-    return request.if_lost
+    return request.start.if_lost
 
 
 def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) -> IfLost:
@@ -84,7 +78,7 @@ def same_start(start_from: str | Mapping[str, str], start: StartPoint, job_id: s
     return start.source_job == job_id and f"{start.kind.value}-{start.source_id}" == start_from
 
 
-def _differences(job: JobContext, request: SubmitRequest, lost: LostRun) -> Sequence[str]:
+def _differences(job: JobContext, request: JobSpec, lost: LostRun) -> Sequence[str]:
     now = describe(job, request)
     try:
         other = list(differences(job.graph(lost.run.graph), now))

@@ -12,7 +12,7 @@ from airflow_provider_ha._process.java import find_java
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.submission.work_root import check_storage, check_work_root
 from airflow_provider_ha.engines.engine import Engine
 from airflow_provider_ha.errors import ConfigurationError
@@ -21,9 +21,8 @@ from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts,
 from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, check_possible, is_local, remote_reason
 from airflow_provider_ha.jobs.host.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import JobGraph, Target
-from airflow_provider_ha.jobs.options.conf_keys import check_keys
+from airflow_provider_ha.jobs.options.conf_keys import check_conf
 from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
-from airflow_provider_ha.jobs.options.given_options import check_memory
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
@@ -39,28 +38,6 @@ def check_master(master: str, *, allowed: bool) -> None:
     check_possible(master)
     if not allowed and not is_local(master):
         raise ConfigurationError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
-
-
-OWNED_CONF = {
-    "spark.master": "master",
-    "spark.submit.deployMode": "engine, which knows how it deploys a driver,",
-    "spark.app.name": "name",
-    "spark.driver.supervise": "restart_in_place, or one of restart_*: a cluster would restart behind them, so",
-}
-
-
-def check_conf(conf: Mapping[str, str]) -> None:
-    """Refuse conf that has a parameter, or that spark-submit drops: nothing would say so.
-
-    :raises ConfigurationError: It holds such a key; names it, and the parameter.
-    """
-    check_keys(conf)
-    for key, parameter in OWNED_CONF.items():
-        if key in conf:
-            raise ConfigurationError(
-                f"conf sets {key}={conf[key]!r}, which a managed job sets by a parameter",
-                next_step=f"Remove it from conf, and use the parameter {parameter} instead",
-            )
 
 
 def check_spark(config: HaConfig, engine: Engine, target: Target) -> Path | None:
@@ -88,7 +65,7 @@ def check_java(engine: Engine, env: Mapping[str, str], spark_home: Path | None) 
         find_java(environment)
 
 
-def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
+def upload(job: JobContext, request: JobSpec) -> JobGraph:
     """Put the files of an application into storage and return its graph.
 
     :raises ConfigurationError: A file is not there, the master is remote or impossible, conf sets what has a parameter,
@@ -100,9 +77,7 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     target, engine = _target(job, request), job.engines.get(request.engine)
     check_java(engine, request.env, check_spark(job.config, engine, target))
     check_conf(request.resources.beside(request.conf))
-    if request.driver_memory:
-        check_memory(request.driver_memory, "driver_memory")
-    check_master(request.master, allowed=request.options.allow_remote_executors)
+    check_master(request.master, allowed=request.ha.allow_remote_executors)
     engine.check(target)
     check_work_root(job.config, engine, target, request.conf)
     files = upload_files(
@@ -135,7 +110,7 @@ def upload_files(job: JobContext, *, application: str | Path, **others: Sequence
     return files
 
 
-def describe(job: JobContext, request: SubmitRequest) -> JobGraph:
+def describe(job: JobContext, request: JobSpec) -> JobGraph:
     """Return the graph that :func:`upload` would return. Writes nothing.
 
     :raises ConfigurationError: A file is not there.
@@ -150,7 +125,7 @@ def describe(job: JobContext, request: SubmitRequest) -> JobGraph:
     return _graph(job, request, files)
 
 
-def _target(job: JobContext, request: SubmitRequest) -> Target:
+def _target(job: JobContext, request: JobSpec) -> Target:
     return Target(
         engine=request.engine,
         master=request.master,
@@ -159,13 +134,13 @@ def _target(job: JobContext, request: SubmitRequest) -> Target:
     )
 
 
-def _options(request: SubmitRequest) -> HaOptions:
-    if Verdict.DUPLICATES_POSSIBLE not in request.accept_verdicts:
-        return request.options
-    return request.options.model_copy(update={"accept_duplicates": True})
+def _options(request: JobSpec) -> HaOptions:
+    if Verdict.DUPLICATES_POSSIBLE not in request.start.accept_verdicts:
+        return request.ha
+    return request.ha.model_copy(update={"accept_duplicates": True})
 
 
-def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts) -> JobGraph:
+def _graph(job: JobContext, request: JobSpec, files: ApplicationArtifacts) -> JobGraph:
     return JobGraph(
         job_id=job.job_id,
         name=request.name or job.job_id,

@@ -28,7 +28,7 @@ from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.control.verification.proof_child import Child, run_child
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
-from airflow_provider_ha.jobs.options.given_options import check_memory
+from airflow_provider_ha.jobs.options.resources import check_memory
 
 
 __all__ = ["Application", "Proof", "ProofProgress", "ProofStep", "prove"]

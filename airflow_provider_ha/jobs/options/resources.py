@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from functools import partial
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
 
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.options.declared import option
+from airflow_provider_ha.records import Model
 
 
+_OF_JAVA = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+_OF_SPARK = re.compile(r"[1-9]\d*(?:b|[kmgtp]b?)?", re.IGNORECASE)  # megabytes without a unit
 _KEYS = {  # parameter -> conf, as spark-submit has them for its options of these names
     "executor_cores": "spark.executor.cores",
     "executor_memory": "spark.executor.memory",
@@ -17,32 +25,54 @@ _KEYS = {  # parameter -> conf, as spark-submit has them for its options of thes
     "repositories": "spark.jars.repositories",
     "exclude_packages": "spark.jars.excludes",
 }
+_PLACE = {"group": "Where it runs"}
+_APPLICATION = {"group": "Application"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
-    """What a job asks Spark for; ``None`` leaves it to the conf, the site and Spark.
+def check_memory(size: str, parameter: str) -> str:
+    """Return a size of memory when Java takes it, or Spark for an executor.
 
-    :param executor_cores: Cores of each executor.
-    :param executor_memory: Memory of each executor: ``"2g"``.
-    :param total_executor_cores: Cores of all executors together (standalone).
-    :param num_executors: How many executors (YARN, Kubernetes; standalone with *executor_cores*).
-    :param driver_class_path: Class path of the driver's JVM, beside its jars.
-    :param repositories: Maven repositories for the packages, separated by commas.
-    :param exclude_packages: ``group:artifact`` of packages that are left out, separated by commas.
+    :param parameter: Its name.
+    :raises ConfigurationError: It is none.
     """
+    known = _OF_SPARK if parameter == "executor_memory" else _OF_JAVA
+    if not known.fullmatch(str(size)):
+        raise ConfigurationError(f"{parameter}={size!r} is not an amount of memory", next_step="Write it as 512m or 4g")
+    return size
 
-    executor_cores: int | None = None
-    executor_memory: str | None = None
-    total_executor_cores: int | None = None
-    num_executors: int | None = None
-    driver_class_path: str | None = None
-    repositories: str | None = None
-    exclude_packages: str | None = None
+
+def memory(parameter: str) -> AfterValidator:
+    """Return the check of an option with a size of memory."""
+    return AfterValidator(partial(check_memory, parameter=parameter))
+
+
+ExecutorMemory = Annotated[str, BeforeValidator(str), memory("executor_memory")]
+
+
+class Resources(Model):
+    """Resources that a job requests from Spark; ``None`` leaves the choice to conf, site and Spark."""
+
+    executor_cores: int | None = option(None, "Cores of each executor.", shown=_PLACE, ge=1)
+    executor_memory: ExecutorMemory | None = option(None, 'Memory of each executor: ``"2g"``.', shown=_PLACE)
+    total_executor_cores: int | None = option(
+        None, "Cores of all executors together, on a standalone cluster.", shown=_PLACE, ge=1
+    )
+    num_executors: int | None = option(
+        None, "Number of executors; on a standalone cluster with *executor_cores*.", shown=_PLACE, ge=1
+    )
+    driver_class_path: str | None = option(
+        None, "Class path of the driver's JVM, in addition to its jars.", shown=_PLACE
+    )
+    repositories: str | None = option(
+        None, "Maven repositories for *packages*, separated by commas.", shown=_APPLICATION
+    )
+    exclude_packages: str | None = option(
+        None, "``group:artifact`` of packages to leave out, separated by commas.", shown=_APPLICATION
+    )
 
     def conf(self) -> dict[str, str]:
         """Return it as Spark conf."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given = {name: getattr(self, name) for name in _KEYS}
         return {_KEYS[name]: str(value) for name, value in given.items() if value not in (None, "")}
 
     def beside(self, conf: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from airflow_provider_ha.errors import FencedError, JobStateError
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
 from tests.conformance.leadership.stage import JOB, Interrupted, Stage
 from tests.support.clusters.coordination_helpers import HeldClock
+from tests.support.specs import changed
 
 
 @pytest.mark.flink(
@@ -192,7 +192,7 @@ def test_a_second_submission_of_a_live_job_changes_nothing(stage: Stage) -> None
     """
     stage.cluster.submitted(JOB)
     stage.drive(stage.session("driver"))
-    other = dataclasses.replace(stage.cluster.request(JOB), request_id="another")
+    other = changed(stage.cluster.request(JOB), request_id="another")
 
     def everything() -> tuple[object, ...]:
         nodes = {path: stage.node(path) for path in stage.below(stage.paths.base)}

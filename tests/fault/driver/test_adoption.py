@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest, Start
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode
@@ -86,7 +86,7 @@ def test_a_plain_query_that_was_killed_goes_on_as_a_managed_job(client: HaClient
     assert f"start_from={{'windows': '{checkpoint}'}}, sinks={{'windows': '{stream.output}'}}" in refused.reason
     assert "start_from='fresh'" in refused.reason
     job.job.submit(
-        SubmitRequest(
+        JobSpec(
             job_id=job.job_id,
             request_id=new_id(),
             application=str(SCRIPT),
@@ -94,10 +94,9 @@ def test_a_plain_query_that_was_killed_goes_on_as_a_managed_job(client: HaClient
             conf={key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")},
             master="local[2]",
             driver_memory="1g",
-            options=HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0, retained_checkpoints=1),
+            ha=HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0, retained_checkpoints=1),
             start_from=str(checkpoint),
-            sinks=sinks,
-            claim_mode=ClaimMode.CLAIM,
+            start=Start(sinks=sinks, claim_mode=ClaimMode.CLAIM),
         )
     )
     job.await_alive(lambda: job.job.snapshot().leader is not None, "the leader of the adopted run")

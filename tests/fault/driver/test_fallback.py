@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
+from airflow_provider_ha.control.job.requests import IfLost
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.errors import DecisionNeededError
 from airflow_provider_ha.jobs.model import Fallback
 from airflow_provider_ha.jobs.options.ha_options import HaOptions

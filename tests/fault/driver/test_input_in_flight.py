@@ -9,7 +9,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
+from airflow_provider_ha.control.job.requests import IfLost
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.errors import DecisionNeededError
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import PATIENCE, Stream

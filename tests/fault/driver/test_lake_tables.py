@@ -19,7 +19,8 @@ from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QuerySources, Verdict
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
+from airflow_provider_ha.control.job.requests import IfLost
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until

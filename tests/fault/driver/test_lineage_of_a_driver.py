@@ -6,7 +6,6 @@ as the parent.
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration import test_client as words
 from tests.support.ivy import Wanted, jars
 from tests.support.lineage_receiver import LineageReceiver, receiving
+from tests.support.specs import changed
 
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -52,7 +52,7 @@ def test_events_of_a_driver_name_the_task_that_submitted_it(
     }
     asked = words.request(tmp_path, "first")
     words.feed(tmp_path, "one")
-    request = dataclasses.replace(
+    request = changed(
         asked,
         conf={**asked.conf, "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener"},
         jars=[listener_jar()],

@@ -27,7 +27,7 @@ from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec, Start
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
@@ -146,7 +146,7 @@ def test_a_location_that_holds_batches_is_refused_with_both_ways_on(
         assert store.content() == before
 
         job.job.submit(
-            SubmitRequest(
+            JobSpec(
                 job_id=job.job_id,
                 request_id=new_id(),
                 application=str(SCRIPT),
@@ -155,9 +155,9 @@ def test_a_location_that_holds_batches_is_refused_with_both_ways_on(
                 | job.conf,
                 master="local[2]",
                 driver_memory="1g",
-                options=HaOptions(checkpoint_interval=0, restart_in_place=False),
+                ha=HaOptions(checkpoint_interval=0, restart_in_place=False),
                 start_from={"windows": store.place},
-                sinks={"windows": str(stream.output)},
+                start=Start(sinks={"windows": str(stream.output)}),
             )
         )
         stream.feed(2)

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.reconcile.cleanup import clean_up
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions

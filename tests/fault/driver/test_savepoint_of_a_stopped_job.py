@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.jobs.model import OperationState
 from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.layered_job import LayeredJob

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.administration.tree import read_tree, walk
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
@@ -61,13 +61,13 @@ def test_a_job_works_on_a_cluster_that_authenticates_and_nothing_shows_the_secre
     with HaClient.open(config) as client:
         job = client.job("counts")
         job.submit(
-            SubmitRequest(
+            JobSpec(
                 job_id="counts",
                 request_id="test",
                 application=str(APPS / "counts.py"),
                 arguments=[*stream.arguments, "0"],
                 conf=JOB_CONF | SMALL_EXECUTOR | {"spark.authenticate": "true"},
-                options=HaOptions(allow_remote_executors=True),
+                ha=HaOptions(allow_remote_executors=True),
                 **submitted_to(cluster, config),
             )
         )

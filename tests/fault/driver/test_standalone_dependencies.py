@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.testing.waiting import wait_until
@@ -44,7 +44,7 @@ def test_executors_find_all_that_travels_with_a_job(
     with HaClient.open(config) as client:
         job = client.job("carried")
         job.submit(
-            SubmitRequest(
+            JobSpec(
                 job_id="carried",
                 request_id="test",
                 application=str(application / "app.py"),
@@ -58,7 +58,7 @@ def test_executors_find_all_that_travels_with_a_job(
                     repositories=made.repository.as_uri(), executor_memory="512m", total_executor_cores=1
                 ),
                 conf=JOB_CONF | ivy | PYTHON,
-                options=HaOptions(allow_remote_executors=True),
+                ha=HaOptions(allow_remote_executors=True),
                 **submitted_to(cluster, config),
             )
         )

@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
@@ -64,13 +64,13 @@ def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClie
     stream.feed(3)
     job = client.job(JOB)
     job.submit(
-        SubmitRequest(
+        JobSpec(
             job_id=JOB,
             request_id=new_id(),
             application=str(APPS / "counts.py"),
             arguments=[*stream.arguments, "0"],
             conf=conf,
-            options=HaOptions(checkpoint_interval=0, restart_delay=0, allow_remote_executors=True),
+            ha=HaOptions(checkpoint_interval=0, restart_delay=0, allow_remote_executors=True),
             **submitted_to(cluster, client.config),
         )
     )

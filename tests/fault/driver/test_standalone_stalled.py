@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.options.resources import Resources
@@ -35,14 +35,14 @@ def stall_of(job_id: str, config: HaConfig, cluster: StandaloneCluster, applicat
     with HaClient.open(config) as client:
         job = client.job(job_id)
         job.submit(
-            SubmitRequest(
+            JobSpec(
                 job_id=job_id,
                 request_id="test",
                 application=str(application),
                 arguments=list(arguments),
                 resources=Resources(executor_memory="1000g"),
                 conf=JOB_CONF | {"spark.told.words": "none"},
-                options=HaOptions(allow_remote_executors=True, stall_timeout=20),
+                ha=HaOptions(allow_remote_executors=True, stall_timeout=20),
                 **submitted_to(cluster, config),
             )
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -25,6 +24,7 @@ from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.test_client import feed, request, rows, wait_for_epoch
 from tests.support.clusters import submit_helpers
+from tests.support.specs import changed
 
 
 def drivers(submission: Submission) -> list[psutil.Process]:
@@ -74,7 +74,7 @@ def test_a_table_that_compares_epochs_loses_no_row_when_its_zookeeper_was_lost(
     table.mkdir()
     wanted = request(tmp_path, "first")
     Path(wanted.application).write_text(TABLE)
-    wanted = replace(wanted, arguments=[str(tmp_path / "in"), str(table)])
+    wanted = changed(wanted, arguments=[str(tmp_path / "in"), str(table)])
     with HaClient.open(config) as client:
         feed(tmp_path, "one")
         client.job("words").submit(wanted)
@@ -95,15 +95,15 @@ def test_a_table_that_compares_epochs_loses_no_row_when_its_zookeeper_was_lost(
     with HaClient.open(config) as client:
         job = client.job("words")
         with pytest.raises(JobStateError, match="ZooKeeper knows no job"):
-            job.submit(replace(wanted, request_id="scheduled"))
+            job.submit(changed(wanted, request_id="scheduled"))
         try:
             if way == "rebuild":
                 rebuild(config, client.coordinator, plan_rebuild(config, client.store, client.coordinator))
                 job.recover(by="test")
             else:
                 accepted = frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE})
-                anew = replace(wanted, request_id="anew", start_from="fresh", accept_verdicts=accepted)
-                job.submit(replace(anew, if_lost=IfLost.RESTART))
+                anew = changed(wanted, request_id="anew", start_from="fresh", accept_verdicts=accepted)
+                job.submit(changed(anew, if_lost=IfLost.RESTART))
             feed(tmp_path, "three")
             again = ["one", "two"] if way == "fresh start" else []
             expected = sorted([*again, "one", "two", "three"])
@@ -129,7 +129,7 @@ def test_a_job_goes_on_after_its_storage_was_not_mounted(server: EmbeddedZooKeep
             storage.rename(away)
             storage.mkdir()
             with pytest.raises(StorageUnavailableError, match="not mounted"):
-                client.job("other").submit(replace(request(tmp_path, "other"), job_id="other"))
+                client.job("other").submit(changed(request(tmp_path, "other"), job_id="other"))
             with ClusterLeader(other, by="test") as leader:
                 leader.lead(timeout=30)
                 wait_until(lambda: job.snapshot().state is JobState.LOST, timeout=60, what="the loss")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from dataclasses import replace
 from datetime import timedelta
 from smtplib import SMTPDataError
 from types import SimpleNamespace
@@ -27,6 +26,7 @@ from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.trigger_helpers import cancelled, until
 from tests.support.mailbox import mail_server
 from tests.support.receivers import LOOPBACK
+from tests.support.specs import changed
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
@@ -111,7 +111,7 @@ def test_a_run_that_failed_for_another_reason_is_told(cluster: Cluster) -> None:
 
 def test_a_run_that_failed_is_told_also_when_it_is_submitted_again_at_once(cluster: Cluster) -> None:
     used_up(cluster, "flights")
-    cluster.client.job("flights").submit(replace(cluster.request("flights"), request_id="again"))
+    cluster.client.job("flights").submit(changed(cluster.request("flights"), request_id="again"))
 
     [event] = told_by(1, emit=["restart_budget_exhausted"], health_interval=60.0)
 

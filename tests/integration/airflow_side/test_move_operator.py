@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.support.clusters.airflow_helpers import connection_json, context
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.spark import job_to_move
 from tests.support.spark.job_to_move import moved_to
+from tests.support.specs import changed
 
 
 pytestmark = pytest.mark.usefixtures("opened", "connections")
@@ -139,7 +139,7 @@ def test_each_run_of_a_job_is_stopped_by_its_own_request(here: Cluster, running:
     """The job was stopped for this task before, and has a new run since."""
     first = deferral(moving(stop=True), context()).trigger
     stopped(here, running, asked(here)[0])
-    here.client.job(JOB).submit(replace(here.request(JOB), request_id="another"))
+    here.client.job(JOB).submit(changed(here.request(JOB), request_id="another"))
 
     second = deferral(moving(stop=True), context(ti_id="cleared")).trigger
 

@@ -25,7 +25,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.history import RUNS
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting
-from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest, SubmittedRun
+from airflow_provider_ha.control.job.requests import IfLost, SubmittedRun
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.engines.registry import Engines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import os
 from datetime import timedelta
@@ -33,6 +32,7 @@ from tests.support.airflow_exceptions import AirflowException, AirflowFailExcept
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import MISTAKE, a_result
+from tests.support.specs import changed
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")
@@ -74,7 +74,7 @@ def test_the_task_of_a_job_whose_runs_fail_one_after_the_other_says_so_in_its_lo
 ) -> None:
     job = cluster.context("flights")
     for number in (1, 2):
-        request = dataclasses.replace(cluster.request("flights"), request_id=f"dag-run-{number}")
+        request = changed(cluster.request("flights"), request_id=f"dag-run-{number}")
         cluster.client.job("flights").submit(request)
         cluster.exit("flights", MISTAKE)
         cluster.coordinator.commit(job.runs.result_op(number, a_result(JobState.FAILED)))

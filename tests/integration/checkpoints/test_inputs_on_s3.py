@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles, l
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan, Verdict
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.control.restore import external_state
 from airflow_provider_ha.control.restore.restore import plan_for
 from airflow_provider_ha.testing.waiting import wait_until

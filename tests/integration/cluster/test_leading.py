@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import AT_ONCE, Cluster
+from tests.support.specs import changed
 
 
 NEVER_POLLED = ReconcileTimings(debounce=0.05, start_timeout=600.0, poll=600.0, backstop=600.0)
@@ -116,7 +116,7 @@ def test_a_task_submits_beside_the_leader_and_the_leader_finds_its_run(cluster: 
 def test_of_a_task_and_the_leader_that_submit_at_once_one_makes_the_run(
     cluster: Cluster, leader: ClusterLeader
 ) -> None:
-    ours, theirs = (replace(cluster.request("flights"), request_id=name) for name in ("task", "leader"))
+    ours, theirs = (changed(cluster.request("flights"), request_id=name) for name in ("task", "leader"))
     doors = [partial(cluster.client.job("flights").submit, ours), partial(leader.submit, theirs)]
 
     with ThreadPoolExecutor(len(doors)) as pool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from airflow_provider_ha.jobs.quarantine import list_quarantined
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.marker import MARKER
 from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.specs import changed
 
 
 @contextmanager
@@ -308,7 +308,7 @@ def test_half_a_consent_to_a_fresh_start_changes_nothing(cluster: Cluster, confi
     before, words = files(config.work_path), {word: said for word, said in CONSENT.items() if word != lacking}
 
     with pytest.raises(JobStateError, match="accept_verdicts=LOSS_POSSIBLE"):
-        cluster.client.job("flights").submit(replace(cluster.request("flights"), **words))
+        cluster.client.job("flights").submit(changed(cluster.request("flights"), **words))
 
     assert cluster.client.list_jobs() == []
     assert files(config.work_path) == before
@@ -318,10 +318,10 @@ def test_a_fresh_start_that_is_refused_makes_no_lost_run_of_the_first_life(clust
     """The next submission, without consent, would follow that run."""
     worked(cluster, "flights")
     wipe(config, cluster.coordinator)
-    request = replace(cluster.request("flights"), request_id="anew", **CONSENT)
+    request = changed(cluster.request("flights"), request_id="anew", **CONSENT)
 
     with pytest.raises(ConfigurationError, match="local"):
-        cluster.client.job("flights").submit(replace(request, master="local[two]"))
+        cluster.client.job("flights").submit(changed(request, master="local[two]"))
 
     assert cluster.client.list_jobs() == []
     assert cluster.client.job("flights").submit(request).run == 2
@@ -331,7 +331,7 @@ def test_a_fresh_start_with_consent_follows_the_runs_that_only_storage_knew(clus
     worked(cluster, "flights")
     wipe(config, cluster.coordinator)
     kept = files(config.work_path / "jobs/flights/journal")
-    request = replace(cluster.request("flights"), request_id="anew", **CONSENT)
+    request = changed(cluster.request("flights"), request_id="anew", **CONSENT)
 
     run = cluster.client.job("flights").submit(request)
 

@@ -20,7 +20,7 @@ from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.model import JobState
@@ -87,7 +87,7 @@ def failed_run(client: HaClient) -> None:
     job = client.job("leaks")
     conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
     job.submit(
-        SubmitRequest(
+        JobSpec(
             job_id="leaks",
             request_id=new_id(),
             application=str(APPS / "leaks.py"),
@@ -95,7 +95,7 @@ def failed_run(client: HaClient) -> None:
             conf=conf | {"spark.app.database.password": SECRETS["conf"]},
             master="local[2]",
             driver_memory="1g",
-            options=HaOptions(checkpoint_interval=0, restart_in_place=False),  # one attempt is looked at
+            ha=HaOptions(checkpoint_interval=0, restart_in_place=False),  # one attempt is looked at
         )
     )
 

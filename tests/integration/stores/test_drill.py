@@ -13,7 +13,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.drills.drill import DrillRequest, drill
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOptions
 from airflow_provider_ha.coordination.leases import active
@@ -60,7 +60,7 @@ def words(job: Job, area: WorkArea, tmp_path: Path) -> Job:
 @pytest.fixture
 def stats(job: Job, context: JobContext, area: WorkArea, tmp_path: Path) -> Job:
     """The job with a query with state: checkpoint 1 in the directory of its second epoch, and savepoint ``s1``."""
-    application = SubmitRequest(
+    application = JobSpec(
         job_id=context.job_id,
         request_id="made",
         application=str(APPLICATION),

@@ -12,7 +12,7 @@ from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.reconcile.reconciler import ReconcileTimings
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
@@ -93,11 +93,11 @@ class Cluster:
         self.client.job(job_id).submit(self.request(job_id, **options))
         return self.context(job_id)
 
-    def request(self, job_id: str, **options: Any) -> SubmitRequest:
+    def request(self, job_id: str, **options: Any) -> JobSpec:
         self._application.write_text(f"print({job_id!r})\n")
         settings = {"restart_delay": 0.0} | options
-        return SubmitRequest(
-            job_id=job_id, request_id="request", application=str(self._application), options=HaOptions(**settings)
+        return JobSpec(
+            job_id=job_id, request_id="request", application=str(self._application), ha=HaOptions(**settings)
         )
 
     def exited(self, job_id: str, **options: Any) -> JobContext:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,13 +13,14 @@ from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.jobs.model import Generation
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.spark.recorded_job import QUERY, copy_live, recorded_job
+from tests.support.specs import changed
 
 
 NUMBER = 1
@@ -62,12 +62,12 @@ def lose(cluster: Cluster, job_id: str = "flights", *, checkpoint: bool = True, 
     return job
 
 
-def again(cluster: Cluster, request_id: str = "request-2", **changes: Any) -> SubmitRequest:
+def again(cluster: Cluster, request_id: str = "request-2", **changes: Any) -> JobSpec:
     """Return the same application as of :func:`lose`, asked for by another request."""
-    return dataclasses.replace(cluster.request("flights"), request_id=request_id, **changes)
+    return changed(cluster.request("flights"), request_id=request_id, **changes)
 
 
-def other_graph(cluster: Cluster, **changes: Any) -> SubmitRequest:
+def other_graph(cluster: Cluster, **changes: Any) -> JobSpec:
     """Return a request of another graph for the same job."""
     return again(cluster, arguments=["--other"], **changes)
 

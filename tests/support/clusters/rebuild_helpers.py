@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkA
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -67,7 +67,7 @@ def job(config: HaConfig, coordinator: Coordinator, job_id: str) -> JobContext:
 
 def submit(context: JobContext, directory: Path, request_id: str = "dag.task.run") -> int:
     """Submit a script as a new run and return its number."""
-    wanted = SubmitRequest(job_id=context.job_id, request_id=request_id, application=str(script(directory)))
+    wanted = JobSpec(job_id=context.job_id, request_id=request_id, application=str(script(directory)))
 
     def prepare() -> Prepared:
         return Prepared(graph=context.graphs.write_graph(upload(context, wanted)), start=StartPoint())

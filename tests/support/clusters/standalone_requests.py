@@ -23,7 +23,7 @@ SMALL_EXECUTOR = {"spark.cores.max": "1", "spark.executor.memory": "512m"}
 
 
 def submitted_to(cluster: StandaloneCluster, config: HaConfig) -> dict[str, Any]:
-    """Return the fields of a ``SubmitRequest`` that say where its driver runs."""
+    """Return the fields of a ``JobSpec`` that say where its driver runs."""
     target = cluster.target(config)
     return {
         "master": target.master,

@@ -15,7 +15,8 @@ import psutil
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun
+from airflow_provider_ha.control.job.requests import SubmittedRun
+from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -25,6 +26,7 @@ from airflow_provider_ha.jobs.model import StartPoint
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.storage.open import open_store
+from tests.support.specs import changed
 
 
 # So that a lost driver stays lost until the test recovers it.
@@ -124,18 +126,18 @@ def request(
     mode: str = "wait",
     options: HaOptions | None = None,
     **values: object,
-) -> SubmitRequest:
+) -> JobSpec:
     """Return a request for the stand-in, with a secret in its conf and its arguments."""
-    return SubmitRequest(
+    made = JobSpec(
         job_id="flights",
         request_id=request_id,
         application=str(application),
         arguments=["--password", "argument-secret"],
         conf={"spark.hadoop.fs.s3a.secret.key": "conf-secret"},
         env={"STAND_IN": mode, "JOB_TOKEN": "env-secret"},
-        options=options or NO_RESTART_IN_PLACE,
-        **values,  # type: ignore[arg-type]
+        ha=options or NO_RESTART_IN_PLACE,
     )
+    return changed(made, **values)
 
 
 def pid_in(job: JobContext, name: str, *, run: int = 1, attempt: int = 1) -> int | None:

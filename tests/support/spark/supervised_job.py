@@ -23,7 +23,8 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import LATEST, IfLost, SubmitRequest
+from airflow_provider_ha.control.job.requests import LATEST, IfLost
+from airflow_provider_ha.control.job.spec import JobSpec, Start
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, RunResult
@@ -87,7 +88,7 @@ class SupervisedJob:
         """Submit any script as a new run."""
         conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
         self.job.submit(
-            SubmitRequest(
+            JobSpec(
                 job_id=self.job_id,
                 request_id=new_id(),
                 application=str(script),
@@ -96,10 +97,9 @@ class SupervisedJob:
                 master=self.master,
                 engine_options=self.engine_options,
                 driver_memory="1g",
-                options=self.options.model_copy(update={"repeatable": self.repeatable}),
+                ha=self.options.model_copy(update={"repeatable": self.repeatable}),
                 start_from=start_from,
-                accept_verdicts=frozenset({Verdict.SAFE, *accept}),
-                if_lost=if_lost,
+                start=Start(accept_verdicts=frozenset({Verdict.SAFE, *accept}), if_lost=if_lost),
             )
         )
 

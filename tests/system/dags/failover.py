@@ -28,7 +28,7 @@ with DAG(
         job_id="{{ params.job_id }}",
         application=str(SCRIPT),
         arguments="{{ params.arguments }}",
-        conf="{{ params.conf }}",  # type: ignore[arg-type]  # a template that Airflow renders to a mapping
+        conf="{{ params.conf }}",  # a template that Airflow renders to a mapping
         master="local[2]",
         driver_memory="1g",
         wait_for="finished",

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.compat.sdk import AirflowProviderDeprecationWarning
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, OutputMode
-from airflow_provider_ha.jobs.options.given_options import ha_options
+from airflow_provider_ha.jobs.options.declared import read
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.operators._base import as_flag
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._identity import request_id
@@ -143,7 +143,7 @@ def test_a_restore_leaves_out_what_a_template_rendered_to_nothing() -> None:
     request = restore.restore_request("r")
 
     assert (request.source_job, request.application, request.arguments) == (None, None, None)
-    assert request.output is OutputMode.FRESH
+    assert request.output_mode is OutputMode.FRESH
 
 
 def test_a_restore_refuses_a_verdict_that_does_not_exist() -> None:
@@ -155,9 +155,9 @@ def test_a_restore_refuses_a_verdict_that_does_not_exist() -> None:
 
 
 def test_options_that_were_not_given_keep_their_defaults_and_wrong_ones_are_named() -> None:
-    assert ha_options(restart_attempts=None).restart_attempts == -1
+    assert read(HaOptions, {"restart_attempts": None}, subject="the job").restart_attempts == -1
     with pytest.raises(ConfigurationError, match="retained_checkpoints"):
-        ha_options(retained_checkpoints=0)
+        read(HaOptions, {"retained_checkpoints": 0}, subject="the job")
 
 
 def test_a_flag_survives_a_template() -> None:
@@ -184,13 +184,6 @@ def test_a_restore_says_what_it_claims_and_which_directories_it_starts_from(star
     assert request.sinks == {"hourly": "/data/out"}
 
 
-def test_directories_that_are_named_as_before_are_taken_with_a_warning() -> None:
-    with pytest.warns(AirflowProviderDeprecationWarning, match="name the directories in start_from"):
-        restore = SparkHaRestoreOperator(task_id="t", job_id="j", adopt="/data/checkpoints/hourly")
-
-    assert restore.restore_request("r").adopt == {"hourly": "/data/checkpoints/hourly"}
-
-
 def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -> None:
     asked: list[Any] = []
     job: Any = SimpleNamespace(submit=asked.append)
@@ -205,8 +198,8 @@ def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -
     submit.start(job, "r")
 
     assert asked[0].start_from == {"hourly": "/data/checkpoints/hourly"}
-    assert asked[0].claim_mode is ClaimMode.NO_CLAIM
-    assert asked[0].accept_verdicts == {Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}
+    assert asked[0].start.claim_mode is ClaimMode.NO_CLAIM
+    assert asked[0].start.accept_verdicts == {Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}
 
 
 def test_remote_executors_are_allowed_only_by_name() -> None:
@@ -217,8 +210,8 @@ def test_remote_executors_are_allowed_only_by_name() -> None:
         SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **named).start(job, "r")
     restores = [SparkHaRestoreOperator(task_id="t", job_id="j", **named).restore_request("r") for named in options]
 
-    assert [request.options.allow_remote_executors for request in asked] == [False, True]
-    assert [request.allow_remote_executors for request in restores] == [False, True]
+    assert [request.ha.allow_remote_executors for request in asked] == [False, True]
+    assert [request.allow_remote_executors for request in restores] == [None, True]
 
 
 def test_what_ends_a_run_is_the_dag_s_to_say() -> None:
@@ -228,7 +221,7 @@ def test_what_ends_a_run_is_the_dag_s_to_say() -> None:
 
     SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **thresholds).start(job, "r")
 
-    assert (asked[0].options.application_failures, asked[0].options.application_failure_period) == (5, 3600.0)
+    assert (asked[0].ha.application_failures, asked[0].ha.application_failure_period) == (5, 3600.0)
 
 
 @pytest.mark.parametrize(("name", "value"), [("claim_mode", "LEGACY"), ("accept_verdicts", ["MAYBE"])])

@@ -9,7 +9,7 @@ from airflow.sdk import Connection
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks._spark_connection import SparkPlace, place_of, read_place
-from airflow_provider_ha.jobs.options.given_options import resources
+from airflow_provider_ha.jobs.options.declared import read
 from airflow_provider_ha.jobs.options.resources import Resources
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 
@@ -123,7 +123,7 @@ def test_resources_have_the_names_of_the_spark_provider() -> None:
 @pytest.mark.parametrize("given", ["two", "1.5", "-1"])
 def test_a_number_of_cores_that_is_none_is_refused(given: str) -> None:
     with pytest.raises(ConfigurationError, match="executor_cores"):
-        resources(executor_cores=given)
+        read(Resources, {"executor_cores": given}, subject="the job")
 
 
 def test_conf_and_parameter_may_agree_and_not_disagree() -> None:

@@ -16,7 +16,8 @@ from airflow.sdk import BaseOperator, BaseSensorOperator
 import airflow_provider_ha.operators
 import airflow_provider_ha.sensors
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.given_options import ha_options
+from airflow_provider_ha.jobs.options.declared import read
+from airflow_provider_ha.jobs.options.ha_options import HaOptions
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "operators.md"
@@ -69,9 +70,14 @@ def test_the_page_lists_nothing_that_every_operator_templates() -> None:
 
 
 def test_options_of_a_job_may_come_out_of_templates_as_text() -> None:
-    options = ha_options(
-        restart_attempts="10", restart_in_place="False", checkpoint_interval="2.5", driver_log_mb="None"
-    )
+    given = {
+        "restart_attempts": "10",
+        "restart_in_place": "False",
+        "checkpoint_interval": "2.5",
+        "driver_log_mb": "None",
+    }
+
+    options = read(HaOptions, given, subject="the job")
 
     assert (options.restart_attempts, options.restart_in_place, options.checkpoint_interval) == (10, False, 2.5)
     assert options.driver_log_mb == 20
@@ -79,4 +85,4 @@ def test_options_of_a_job_may_come_out_of_templates_as_text() -> None:
 
 def test_text_that_is_no_number_is_an_error_with_the_parameter() -> None:
     with pytest.raises(ConfigurationError, match="restart_attempts"):
-        ha_options(restart_attempts="many")
+        read(HaOptions, {"restart_attempts": "many"}, subject="the job")

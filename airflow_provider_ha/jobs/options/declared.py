@@ -1,0 +1,233 @@
+"""Options of a request, declared once: fields of a pydantic model, read from a task, a command or a template.
+
+A field is the only place with the name, the type, the default, the checks and the description of its option. Operators
+and commands derive their parameters from :func:`options_of`. A field may be a model: a group of options.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, ValidationInfo
+from pydantic.fields import FieldInfo
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+# Of a field that no user sets: its other owner is in the comment of the field.
+INTERNAL: dict[str, Any] = {"internal": True}
+WRITTEN = {"written": True}  # context of a validation of what a user wrote
+_SECRET = frozenset({"arguments", "conf", "env", "lineage"})  # no value of these is shown in an error
+_KINDS = {  # beginning of the type of an error of pydantic -> reason, next step
+    "bool": ("is neither true nor false", "Use True or False"),
+    "int": ("is no whole number", "Write a whole number"),
+    "float": ("is no number", "Write a number, or a duration as a timedelta"),
+    "finite": ("is no number", "Write a number"),
+    "string": ("is no text", "Write text"),
+    "tuple": ("is no list", "Write a list"),
+    "frozen": ("is no list", "Write a list"),
+}
+_BOUNDS = {"ge": "Use {} or more", "gt": "Use more than {}", "le": "Use {} or less"}
+_Model = TypeVar("_Model")
+
+
+class Option(NamedTuple):
+    """One option of a model.
+
+    :param name: Its name, unique in the model and its groups.
+    :param group: Field of the model that holds the option; empty for the model itself.
+    :param field: Its declaration.
+    """
+
+    name: str
+    group: str
+    field: FieldInfo
+
+    @property
+    def shown(self) -> Mapping[str, Any]:
+        """How a command shows the option: ``group``, ``metavar``, ``words``, ``command`` (its own description)."""
+        extra = self.field.json_schema_extra
+        return extra if isinstance(extra, dict) else {}
+
+    @property
+    def default(self) -> Any:
+        """The default in the types of a DAG file; ``None`` where the connection may give it."""
+        if self.shown.get("connection"):
+            return None
+        return plain(self.field.get_default(call_default_factory=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """An option that cannot be used.
+
+    :param reason: Name of the option, its value where that is no secret, and what is wrong with it.
+    """
+
+    reason: str
+    next_step: str
+
+
+def option(default: Any, description: str, *, shown: Mapping[str, Any] | None = None, **checks: Any) -> Any:
+    """Declare an option of a model.
+
+    :param default: Its default; ``...`` for a required option.
+    :param shown: As :attr:`Option.shown`.
+    :param checks: Bounds, as ``pydantic.Field`` takes them.
+    """
+    return Field(default, description=description, json_schema_extra=dict(shown or {}), **checks)
+
+
+def options_of(model: type[Any]) -> dict[str, Option]:
+    """Return name -> option, those of groups included, without internal fields. In the order of declaration."""
+    found: dict[str, Option] = {}
+    for name, field in model.__pydantic_fields__.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found.update({inner.name: inner._replace(group=name) for inner in options_of(kind).values()})
+        elif not (isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("internal")):
+            found[name] = Option(name, "", field)
+    return found
+
+
+def parameter_texts(model: type[Any], without: Iterable[str] = ()) -> str:
+    """Return the descriptions of the options as the ``:param`` lines of a docstring."""
+    shown = [each for each in options_of(model).values() if each.name not in set(without)]
+    return "\n".join(f":param {each.name}: {each.field.description}" for each in shown)
+
+
+def mistakes(model: type[Any], given: Mapping[str, Any]) -> list[Mistake]:
+    """Return what cannot be used in *given*, which may lack required options: templates are not known yet."""
+    _, found = _validated(model, given, partial=True)
+    return found
+
+
+def read(model: type[_Model], given: Mapping[str, Any], *, subject: str, **internal: Any) -> _Model:
+    """Return the request that is given: text, numbers, durations, and nothing for a default.
+
+    :param subject: Subject of the error, for example ``the submission of job 'orders'``.
+    :param internal: Fields that are no options.
+    :raises ConfigurationError: An option cannot be used; names all such options.
+    """
+    made, found = _validated(model, given, internal=internal)
+    if made is None:
+        raise refusal(subject, found)
+    return made
+
+
+def refusal(subject: str, found: Iterable[Mistake]) -> ConfigurationError:
+    """Return one error for all mistakes of a request."""
+    all_ = list(dict.fromkeys(found))
+    return ConfigurationError(
+        f"{subject} cannot be used: {'; '.join(each.reason for each in all_)}",
+        next_step="; ".join(dict.fromkeys(each.next_step for each in all_)),
+    )
+
+
+def unknown_option(name: str, known: Iterable[str]) -> Mistake:
+    """Return the mistake of a name that no option has, with the nearest name."""
+    names = sorted(known)
+    nearest = get_close_matches(name, names, n=1, cutoff=0.5)
+    step = f"Write {nearest[0]!r}" if nearest else f"Remove it; there are {', '.join(names)}"
+    return Mistake(f"there is no option {name!r}", step)
+
+
+def plain(value: Any) -> Any:
+    """Return a value in the types of a DAG file. Pure."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (set, frozenset)):
+        return tuple(sorted(plain(each) for each in value))
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(each) for each in value)
+    return value
+
+
+def is_left_out(value: Any) -> bool:
+    """Whether a value means the default: ``None``, or a template that rendered to nothing. Pure."""
+    return value is None or (isinstance(value, str) and value.strip() in {"", "None"})
+
+
+def words(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    """Take a list of words; text in its place would be taken letter by letter."""
+    if isinstance(value, str):
+        written = "..." if info.field_name in _SECRET else repr(value)
+        raise ConfigurationError("is text, and has to be a list", next_step=f"Write {info.field_name}=[{written}]")
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        raise ConfigurationError("is no list", next_step=f"Write {info.field_name}=[...]")
+    return tuple(str(plain(each)) for each in value)
+
+
+def names(value: Any, info: ValidationInfo) -> frozenset[str]:
+    """Take a set of names; a name keeps its type."""
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+        raise ConfigurationError("is no list", next_step=f"Write {info.field_name}=[...]")
+    found = frozenset(value)
+    if not all(isinstance(each, str) and each for each in found):
+        raise ConfigurationError("has a value that is no name", next_step="Write names as text")
+    return found
+
+
+def texts(value: Any, info: ValidationInfo) -> dict[str, str]:
+    """Take a mapping of names to text, numbers and flags, as text; a name keeps its type."""
+    if not isinstance(value, Mapping):
+        raise ConfigurationError("is no mapping", next_step=f"Write {info.field_name}={{name: value}}")
+    for name, each in value.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"has the key {name!r}", next_step="Write names as text")
+        if not isinstance(each, (str, int, float)):
+            raise ConfigurationError(
+                f"has for {name!r} a value of type {type(each).__name__}", next_step="Write text or a number"
+            )
+    return {name: str(each) for name, each in value.items()}
+
+
+def _validated(
+    model: type[_Model],
+    given: Mapping[str, Any],
+    *,
+    partial: bool = False,
+    internal: Mapping[str, Any] | None = None,
+) -> tuple[_Model | None, list[Mistake]]:
+    known = options_of(model)
+    found = [unknown_option(name, known) for name in given if name not in known]
+    values: dict[str, Any] = dict(internal or {})
+    for name, value in given.items():
+        if name in known and not is_left_out(value):
+            place = values.setdefault(known[name].group, {}) if known[name].group else values
+            place[name] = value.total_seconds() if isinstance(value, timedelta) else value
+    made = None
+    try:
+        made = TypeAdapter(model).validate_python(values, context=WRITTEN)
+    except ValidationError as error:
+        told = [item for item in error.errors(include_url=False) if not (partial and item["type"] == "missing")]
+        found += [_mistake(item, known) for item in told]
+    return (None if found else made), found
+
+
+def _mistake(item: Any, known: Mapping[str, Option]) -> Mistake:
+    """Return a mistake that pydantic found."""
+    place = [part for part in item["loc"] if part in known] or [str(item["loc"][0])]
+    name, context = str(place[-1]), item.get("ctx", {})
+    if item["type"] == "missing":
+        return Mistake(f"{name} is missing", f"Give {name}")
+    secret = name in _SECRET or isinstance(item["input"], (Mapping, BaseModel))
+    written = name if secret else f"{name}={item['input']!r}"
+    cause = context.get("error")
+    if isinstance(cause, ConfigurationError):
+        begins = re.match(r"(is|has) ", cause.message)  # else it is a sentence that names the value
+        return Mistake(f"{written} {cause.message}" if begins else cause.message, cause.next_step or f"Correct {name}")
+    if item["type"] == "enum":
+        return Mistake(f"{written} is unknown", f"Use one of {context['expected']}")
+    for bound, step in _BOUNDS.items():
+        if bound in context:
+            return Mistake(f"{written} is out of range", step.format(f"{context[bound]:g}"))
+    kind = item["type"].partition("_")[0]
+    reason, step = _KINDS.get(kind, (f"is refused ({item['msg']})", f"Correct {name}"))
+    return Mistake(f"{written} {reason}", step)
