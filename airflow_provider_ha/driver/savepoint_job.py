@@ -79,8 +79,7 @@ class SavepointJob:
         """
         stops = operation.operation in (OperationKind.STOP, OperationKind.CANCEL_WITH_SAVEPOINT)
         asked = f"{operation.operation_id}-e{self.leadership.epoch}" if stops else operation.operation_id
-        # Older releases made it under the operation's whole id, and may have died before they answered.
-        return asked if self.store.has(asked) else short_name(asked)
+        return short_name(asked)
 
     def _copy(self, savepoint_id: str, label: str, schedule: str | None) -> Savepoint:
         for attempt in range(1, COPY_ATTEMPTS + 1):

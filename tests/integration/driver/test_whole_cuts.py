@@ -136,20 +136,17 @@ def test_a_savepoint_holds_a_query_that_is_not_started(job: Job, registry: Query
 LONG = "scheduled_savepoint-scheduled__2026-11-22T19-00-00-00-00-savepoint-0123456789ab"
 
 
-@pytest.mark.parametrize("made_before", [False, True], ids=["new", "of an older release"])
-def test_a_savepoint_has_a_short_id_unless_an_older_release_made_it_for_the_same_operation(
-    job: Job, registry: QueryRegistry, live: Path, made_before: bool
+def test_a_repeated_operation_finds_its_savepoint_under_a_short_id(
+    job: Job, registry: QueryRegistry, live: Path
 ) -> None:
     maker = SavepointJob(
         job.savepoints, job.leadership, registry, PROVENANCE, LocalTree(live), lambda name: job.savepoints.tree(name)
     )
     operation = asked("suspend").model_copy(update={"operation": OperationKind.SAVEPOINT, "operation_id": LONG})
-    if made_before:
-        maker._copy(LONG, "", None)
 
     answers = [maker.create(operation)["savepoint_id"] for _ in range(2)]
 
-    assert answers == [LONG if made_before else short_name(LONG)] * 2
+    assert answers == [short_name(LONG)] * 2
     assert [pointer.savepoint_id for pointer in job.savepoints.list()] == answers[:1]
 
 
