@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
-from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.retention.runs_in_use import runs_in_use
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retention.working_files import WorkingFilesCollector
@@ -68,10 +66,7 @@ from airflow_provider_ha.uris import hadoop_uri
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """Makes the parts of a driver.
-
-    :param published_sinks: Returns the outputs of the queries in the run's newest checkpoint.
-    """
+    """Makes the parts of a driver."""
 
     spec: DriverSpec
     led: DriverSession
@@ -79,7 +74,6 @@ class Assembly:
     clock: Clock
     area: WorkArea
     checkpoints: CheckpointStore
-    published_sinks: Callable[[], Mapping[str, QuerySink]]
 
     def parts(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
         """Undo an interrupted drain, set Spark's conf, and make the parts without starting them.
@@ -90,7 +84,7 @@ class Assembly:
         ledger = StartLedger(origin.directory)
         # A restored cut is complete; a loss may have come before the script had started all its queries.
         complete = ledger.before.complete or origin.plan is not None
-        expected = expected_queries(origin, ledger.before, self.published_sinks, origin.reach)
+        expected = expected_queries(origin, ledger.before, origin.reach)
         undo_drains(origin, expected)
         registry.expect(expected, complete=complete)
         jvm = gateway()

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.format.layout import METADATA
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
-from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer, QuerySink
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.trees.tree import Tree
@@ -138,9 +138,7 @@ class Driver:
             if not error.retryable:
                 raise
             self._exit.leave(ExitCode.OUTAGE, str(error))  # the script has not begun: the next driver may do better
-        assembly = Assembly(
-            self._spec, self._led, self._exit, self._clock, self._area, self._checkpoints, self._published_sinks
-        )
+        assembly = Assembly(self._spec, self._led, self._exit, self._clock, self._area, self._checkpoints)
         try:
             parts = assembly.parts(origin, registry, lifecycle, writer)
         except (ApplicationRefusedError, RestoreRefusedError) as error:
@@ -302,12 +300,6 @@ class Driver:
         """Return the cut of this run's newest checkpoint; batch numbers of other runs may mean other batches."""
         newest = self._newest()
         return newest.cut if newest else {}
-
-    def _published_sinks(self) -> Mapping[str, QuerySink]:
-        """Return the sinks of the queries in this run's newest checkpoint."""
-        newest = self._newest()
-        cut = self._checkpoints.load(newest).queries if newest else {}
-        return {name: query.sink for name, query in cut.items()}
 
     def _newest(self) -> CheckpointPointer | None:
         """Return this run's newest checkpoint."""

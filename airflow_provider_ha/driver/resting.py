@@ -7,7 +7,6 @@ committed is left out: its boundaries are in the payload, so a restore executes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_ha.checkpoints.connectors.places import Reach
@@ -16,7 +15,7 @@ from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries
-from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError
 from airflow_provider_ha.jobs.model import QueryStatus
@@ -58,7 +57,7 @@ class RestingQuery:
         """
         if self.sink is None:  # guard: unknown-sinks-are-guessed
             raise CheckpointError(
-                f"query {self.name!r} has not been started yet, and an older release did not record its output",
+                f"query {self.name!r} has not been started yet, and no record names its output",
                 next_step="Wait until the script has started it",
             )
         return as_it_is(self.sink, self.reach)
@@ -93,20 +92,15 @@ def as_it_is(sink: QuerySink, reach: Reach) -> QuerySink:
 def expected_queries(
     origin: Origin,
     started: StartedQueries,
-    published: Callable[[], Mapping[str, QuerySink]],
     reach: Reach | None = None,
 ) -> tuple[RestingQuery, ...]:
     """Return the queries that the working directory was made with, in the order of their first start.
 
     :param started: The queries that the run's earlier epochs have started.
-    :param published: Returns query -> sink of the run's newest checkpoint; called only for queries that *started* does
-        not show, as after an epoch of an older release.
     :param reach: Access to the file systems of outputs; by default from the environment.
     """
     there = queries(origin.directory.fresh())
-    noted: Mapping[str, QuerySink] = started.sinks
-    if origin.kind is OriginKind.RECOVERY and not noted.keys() >= set(there):
-        noted = {**noted, **{name: sink for name, sink in published().items() if name not in noted}}
+    noted = started.sinks
     order = [name for name in noted if name in there]
     order += [name for name in there if name not in noted]
     return tuple(_resting(origin, name, noted.get(name), reach or Reach()) for name in order)

@@ -69,7 +69,7 @@ class StartedQueries(Record):
 
 
 def read_started(directory: Tree) -> StartedQueries | None:
-    """Return the record of a working directory; ``None`` for an older release, or without a query yet.
+    """Return the record of a working directory; ``None`` before the first query.
 
     :raises RecordCorruptError: The file is damaged.
     :raises StorageUnavailableError: It could not be read.

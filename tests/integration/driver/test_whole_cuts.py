@@ -206,7 +206,7 @@ def test_no_checkpoint_is_without_a_query_of_which_nothing_tells_where_it_writes
     registry.expect([RestingQuery(LATE, LocalTree(live / LATE), None)], complete=True)
     registry.script_waits()
 
-    with pytest.raises(CheckpointError, match="did not record its output"):
+    with pytest.raises(CheckpointError, match="no record names its output"):
         publisher.tick()
 
     registry.add(StartedQuery(LATE, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), LocalTree(live / LATE)))
