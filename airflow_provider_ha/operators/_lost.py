@@ -24,14 +24,12 @@ class Step:
     wait: float | None = None
 
 
-def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -> Step:
-    """Recover the loss of the newest submission of *run*, or say how long to wait before that.
+def after_loss(client: HaClient, job_id: str, *, run: int, by: str) -> Step:
+    """Recover the loss of the newest submission of *run*: the trigger has waited for the restart strategy's delay.
 
     Several watchers may do this at one time: a loss is claimed once in ZooKeeper, and the second watcher finds the
     recovery of the first. A run that has used up its attempts gets the result FAILED here; the trigger then reports it.
 
-    :param due: Whether the delay of the restart strategy has passed already; not so for an event that the trigger of
-        an earlier release has fired.
     :param by: Caller, as recorded for people.
     :raises DecisionNeededError: The run goes on only after a decision of its user.
     :raises HaError: A retryable one leaves everything as it was.
@@ -40,9 +38,6 @@ def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -
     snapshot = job.snapshot()
     if snapshot.run is None or snapshot.run.run.number != run:
         return Step(f"Run {run} is not the newest run of job {job_id!r} any more")
-    delay = 0.0 if due else job.delay_left(snapshot)
-    if delay > 0:
-        return Step(f"Run {run} of job {job_id!r} is submitted again in {delay:.1f} s", wait=delay)
     try:
         submitted = job.recover(by=by, wait=False)
     except DecisionNeededError:

@@ -95,7 +95,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
     def execute_complete(self, context: Any, event: dict[str, Any], claim: int | None = None) -> dict[str, Any]:
         """Return where the job stands, submit it again, or fail."""
         refuse_error(event)
-        if event["status"] in ("lost", "recover"):
+        if event["status"] == "recover":
             self._recover(event, context, claim)
         tell(self, context, event)
         self._learn_lineage_of_end(event["run"])
@@ -115,8 +115,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
         self.log.warning("The driver of run %d of job %s is gone: %s", event["run"], self.job_id, event.get("reason"))
         try:
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
-                due = event["status"] == "recover"
-                step = after_loss(client, self.job_id, run=event["run"], due=due, by=request)
+                step = after_loss(client, self.job_id, run=event["run"], by=request)
                 # After that: the recovery waits for no XCom and no log.
                 tell_run(self, context, client, event["run"])
                 self.learn_lineage(client, event["run"], context)

@@ -34,9 +34,6 @@ class Hook:
     def snapshot(self) -> Any:
         return SimpleNamespace(run=SimpleNamespace(run=SimpleNamespace(number=1)))
 
-    def delay_left(self, _: object) -> float:
-        return 0.0
-
     def recover(self, **_: object) -> None:
         raise self.refusal
 
@@ -53,6 +50,6 @@ def test_a_task_fails_with_what_its_user_has_to_decide(monkeypatch: pytest.Monke
 
 
 def test_a_run_that_has_ended_meanwhile_is_looked_at_again() -> None:
-    step = after_loss(Hook(JobStateError("run 1 is FINISHED")), "flights", run=1, due=True, by="test")  # type: ignore[arg-type]
+    step = after_loss(Hook(JobStateError("run 1 is FINISHED")), "flights", run=1, by="test")  # type: ignore[arg-type]
 
     assert (step.wait, "is FINISHED" in step.sentence) == (None, True)
