@@ -79,10 +79,7 @@ def savepoint_arguments(
                 f"{name} requires a schedule: only savepoints of a schedule are ever removed",
                 next_step="Name the schedule that the savepoint belongs to",
             )
-    arguments: dict[str, object] = {"schedule": schedule, "retain": retain, "label": label}
-    if retain_days is not None:  # a caller of an earlier release that repeats its request sends the same arguments
-        arguments["retain_days"] = retain_days
-    return arguments
+    return {"schedule": schedule, "retain": retain, "retain_days": retain_days, "label": label}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

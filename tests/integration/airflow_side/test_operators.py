@@ -163,23 +163,22 @@ def test_a_savepoint_is_asked_for_once_and_its_answer_is_the_result(
         again, resumed_with = run_task(operator, context(ti_id="cleared"))
 
     assert resumed_with == [], "an answer that is there already is not waited for"
-    # Without an age nothing is said of it: a retry finds what an older release asked for.
-    assert asked.arguments == {"schedule": "hourly", "retain": 3, "label": ""}
+    assert asked.arguments == {"schedule": "hourly", "retain": 3, "retain_days": None, "label": ""}
     assert result == again
     assert result["path"] == "/savepoints/s1"
     assert len(operations.list_operations(coordinator, paths)) == 1
 
 
-@pytest.mark.parametrize(("days", "asked"), [("1.5", {"retain_days": 1.5}), ("", {})])
+@pytest.mark.parametrize(("days", "asked"), [("1.5", 1.5), ("", None)])
 def test_the_age_of_a_schedule_may_come_from_a_template(
-    coordinator: Coordinator, paths: JobPaths, days: str, asked: dict[str, float]
+    coordinator: Coordinator, paths: JobPaths, days: str, asked: float | None
 ) -> None:
     submit(coordinator, paths)
 
     deferral(SparkHaSavepointOperator(task_id="t", job_id="flights", schedule="hourly", retain_days=days), context())
 
     [operation] = operations.list_operations(coordinator, paths)
-    assert operation.arguments == {"schedule": "hourly", "retain": None, "label": ""} | asked
+    assert operation.arguments == {"schedule": "hourly", "retain": None, "retain_days": asked, "label": ""}
 
 
 def test_an_age_without_a_schedule_is_refused_before_anything_is_asked(

@@ -16,7 +16,7 @@ from airflow_provider_ha.errors import ConfigurationError
 @pytest.mark.parametrize(
     ("schedule", "arguments", "retention"),
     [
-        ("nightly", {"retain": 3}, SavepointRetention("nightly", 3)),  # as an older release asked
+        ("nightly", {"retain": 3}, SavepointRetention("nightly", 3)),
         ("nightly", {"retain": None, "retain_days": 1.5}, SavepointRetention("nightly", None, timedelta(hours=36))),
         ("nightly", {"retain": 3, "retain_days": 7}, SavepointRetention("nightly", 3, timedelta(days=7))),
         ("nightly", {"retain": "3", "retain_days": "7"}, SavepointRetention("nightly", 3, timedelta(days=7))),
