@@ -17,7 +17,6 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.links.known_run import XCOM_KEY
 from airflow_provider_ha.links.operator_links import SparkHaJobLink
 from airflow_provider_ha.links.page_urls import job_of
@@ -33,7 +32,7 @@ _OVER = {"success", "failed"}
 class Told:
     """Content of one XCom.
 
-    :param cluster: Connection of the job's cluster; empty if missing.
+    :param cluster: Connection of the job's cluster.
     :param run: The run of the task; ``None`` if missing.
     """
 
@@ -108,10 +107,10 @@ def heard(task: str, value: Any) -> Told | None:
     if isinstance(value, str):
         cluster, job_id = job_of(value) or ("", "")
     elif isinstance(value, dict):
-        cluster, job_id, run = value.get("conn_id") or "", value.get("job_id"), value.get("run")
+        cluster, job_id, run = value.get("conn_id"), value.get("job_id"), value.get("run")
     else:
         return None
-    if not isinstance(job_id, str) or not isinstance(cluster, str) or len(cluster) > _LONGEST:
+    if not isinstance(job_id, str) or not isinstance(cluster, str) or not 0 < len(cluster) <= _LONGEST:
         return None
     try:
         check_job_id(job_id)
@@ -121,15 +120,10 @@ def heard(task: str, value: Any) -> Told | None:
 
 
 def told_jobs(told: Sequence[Told]) -> list[ToldJob]:
-    """Return each job once, in the order of the first report.
-
-    The XCom of an earlier release does not name the cluster; the link of the same task does.
-    """
-    clusters = {(each.task, each.job_id): each.cluster for each in told if each.cluster}
+    """Return each job once, in the order of the first report."""
     jobs: dict[tuple[str, str], list[Told]] = {}
     for each in told:
-        cluster = each.cluster or clusters.get((each.task, each.job_id), DEFAULT_CONN_ID)
-        jobs.setdefault((cluster, each.job_id), []).append(each)
+        jobs.setdefault((each.cluster, each.job_id), []).append(each)
     return [
         ToldJob(
             cluster,
