@@ -15,7 +15,7 @@ CONFIG = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="file:///nowhere")
 
 def handle(*, host: str = "host", pid: int = 1, log: str = "driver.log", engine: str = "local") -> Handle:
     """Return the handle of a process that nothing is known of."""
-    local = LocalProcess(host=host, pid=pid, process_started=0.0)
+    local = LocalProcess(host=host, pid=pid, process_started=0.0, uid=0)
     return Handle(engine=engine, ref=local.model_dump(), log_uri=file_uri(host, log))
 
 

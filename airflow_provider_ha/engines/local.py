@@ -239,7 +239,7 @@ def _is_of(process: psutil.Process, submission_id: str, local: LocalProcess) -> 
     try:
         if process.create_time() < local.process_started - _CLOCK_SECONDS:
             return False
-        return None if local.uid is None or process.uids().real == local.uid else False
+        return None if process.uids().real == local.uid else False
     except psutil.NoSuchProcess:
         return False
     except (psutil.AccessDenied, OSError):

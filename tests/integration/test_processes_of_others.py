@@ -96,15 +96,6 @@ def test_a_process_of_another_user_is_unknown(submission_id: str, process: subpr
 
 
 @as_root
-def test_a_handle_without_a_user_does_not_hide_a_process_of_another_user(
-    submission_id: str, process: subprocess.Popen[bytes]
-) -> None:
-    old = changed(record(process), uid=None)
-
-    assert not as_nobody(submission_id, old)
-
-
-@as_root
 def test_processes_of_users_who_cannot_have_started_it_do_not_hide_its_end(
     submission_id: str, process: subprocess.Popen[bytes]
 ) -> None:
@@ -176,7 +167,7 @@ def test_a_process_that_is_closed_to_every_look_for_a_moment_does_not_count(
     submission_id: str, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one between its fork and its exec: it belongs to another program, and the next look says so."""
-    started = changed(record(process), uid=None)
+    started = record(process)
     process.kill()
     process.wait()
     looks = iter([True, True])

@@ -67,15 +67,15 @@ class LocalProcess(Model):
     without them has written.
 
     :param process_started: Seconds since 1970.
-    :param uid: User of the process; ``None`` where it is not known.
+    :param uid: User of the process.
     """
 
     host: str
     pid: int
     process_started: float
+    uid: int
     boot: str = ""
     pid_namespace: str = ""
-    uid: int | None = None
 
     @property
     def is_here(self) -> bool:
