@@ -38,35 +38,31 @@ class Deleted(Record):
     :param starts: Run -> query -> highest batch that it has in common with the runs before it, of the runs that a
         driver has led; a query that is not named began from nothing.
     :param by: Who deleted it.
-    :param unproven: Its runs, as spans, whose processes nothing had proven dead when it was deleted; ``None`` in a
-        record of an earlier release: nothing is known of any run.
+    :param unproven: Its runs, as spans, whose processes nothing had proven dead when it was deleted.
     """
 
     kind: ClassVar[str] = "deleted"
 
     keep_savepoints: bool
     last_run: int
+    unproven: tuple[Span, ...]
     complete: bool = False
     drained: dict[str, DrainedQuery] = {}
     unrecorded: bool = False
     starts: dict[int, dict[str, int]] = {}
     by: str
     at: datetime
-    unproven: tuple[Span, ...] | None = None
 
     @property
     def past_runs(self) -> RemovedRuns:
         """What the next life knows of the runs of the lives before."""
-        unproven = ((1, self.last_run),) if self.unproven is None else self.unproven
         past = self.past if self.keep_savepoints else None
-        return RemovedRuns(through=self.last_run, unproven=unproven, past=past)
+        return RemovedRuns(through=self.last_run, unproven=self.unproven, past=past)
 
     @property
     def past(self) -> PastLife:
         """What a restore from a kept savepoint knows of the life that has ended."""
-        # An earlier release looked at no directory: what it has not noted may have been there.
-        unrecorded = self.unrecorded or self.unproven is None
-        return PastLife(last_run=self.last_run, drained=self.drained, unrecorded=unrecorded, starts=self.starts)
+        return PastLife(last_run=self.last_run, drained=self.drained, unrecorded=self.unrecorded, starts=self.starts)
 
     def command(self, job_id: str) -> str:
         """Return the command that completes this deletion, and removes nothing that it keeps."""

@@ -11,17 +11,16 @@ from airflow_provider_ha.config import HaConfig, Retention
 from airflow_provider_ha.control.administration import delete
 from airflow_provider_ha.control.administration.delete import Deletion, DeletionState, delete_job
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
 from airflow_provider_ha.driver.past_attempts import DIRECTORIES, PastAttempts
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.deleted import Deleted, read_life
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.removed_runs import RemovedRuns, RemovedRunStore
 from airflow_provider_ha.jobs.retention.past_runs import PastRuns
 from airflow_provider_ha.jobs.retention.unproven_runs import spans, unproven_runs
 from tests.support.clusters import submit_helpers as helpers
-from tests.support.clusters.jobs_helpers import NOON, an_exit, lead
+from tests.support.clusters.jobs_helpers import an_exit, lead
 from tests.support.clusters.whole_jobs import whole_job
 
 
@@ -128,20 +127,6 @@ def test_what_was_not_proven_in_one_life_is_not_proven_in_the_third(over: JobCon
             over.coordinator.commit(Create(path, an_exit().to_bytes()))
 
     assert unproven_runs(over.coordinator, over.paths, run) == ((1, 1),)
-
-
-def test_of_a_job_that_an_earlier_release_deleted_every_directory_stays(
-    over: JobContext, other_host: Path, config: HaConfig, tmp_path: Path
-) -> None:
-    remove(over)
-    life = read_life(over.coordinator, over.paths)
-    earlier = Deleted(keep_savepoints=False, last_run=1, complete=True, by="test", at=NOON)
-    over.coordinator.commit(SetData(over.paths.base, earlier.to_bytes(), life.version))
-
-    run = helpers.submit(over, helpers.script(tmp_path)).run
-
-    assert run == 2
-    assert "1-1" in lead_on(other_host, over, config, run)
 
 
 def test_a_run_that_zookeeper_has_lost_is_not_proven(config: HaConfig, coordinator: Coordinator) -> None:

@@ -23,7 +23,6 @@ from airflow_provider_ha.control.restore.restore import plan_for, restored_start
 from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.errors import RestoreRefusedError
-from airflow_provider_ha.jobs.deleted import read_life
 from airflow_provider_ha.jobs.model import Generation, JobState, OutputMode
 from airflow_provider_ha.jobs.submissions import SubmissionLed
 from tests.support.clusters import submit_helpers as helpers
@@ -342,18 +341,6 @@ def go_on_from_the_savepoint(job: JobContext, run: int) -> None:
     job.coordinator.commit(
         SetData(job.paths.run(run), job.runs.get(run).run.model_copy(update={"start": start}).to_bytes(), -1)
     )
-
-
-def test_a_job_that_an_earlier_release_deleted_may_have_written_more(
-    spark_ha: Any, copy: JobContext, tmp_path: Path
-) -> None:
-    job = deleted(spark_ha, copy, tmp_path, unfinished_drain)
-    life = read_life(job.coordinator, job.paths)
-    assert life.deleted is not None
-    earlier = life.deleted.model_copy(update={"drained": {}, "unproven": None})
-    job.coordinator.commit(SetData(job.paths.base, earlier.to_bytes(), life.version))
-
-    assert planned(spark_ha)["verdict"] == "LOSS_POSSIBLE"
 
 
 def deleted(spark_ha: Any, copy: JobContext, tmp_path: Path, past: Callable[[JobContext], None]) -> JobContext:

@@ -144,7 +144,7 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
     return replace(planned, state=DeletionState.DELETED)
 
 
-def _unproven(job: JobContext, life: Life, last_run: int) -> tuple[Span, ...] | None:
+def _unproven(job: JobContext, life: Life, last_run: int) -> tuple[Span, ...]:
     """Return the runs whose processes may live; a deletion that goes on has removed what would say so."""
     return unproven_runs(job.coordinator, job.paths, last_run) if life.deleted is None else life.deleted.unproven
 
