@@ -31,7 +31,7 @@ from airflow_provider_ha.checkpoints.restore.facts import RestoreFacts
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
-from airflow_provider_ha.checkpoints.restore.planned_replays import common_batches, planned_replays
+from airflow_provider_ha.checkpoints.restore.planned_replays import planned_replays
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.run_starts import RunStart
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, select
@@ -158,10 +158,6 @@ class FallbackPlanner:
             if number != self.run.number and name != begun_from
         }
 
-    def _start(self) -> RunStart:
-        plan = self.run.start.plan_within(self.keys.job_id)
-        return RunStart(common_batches(self.store, plan.sha256 if plan is not None else None, self.run.start.common))
-
     def _facts(self, lost: Generation, selection: Selection, chosen: Chosen) -> RestoreFacts:
         before = lost.fallback.plan if lost.fallback is not None else self.run.start.plan
         replayed = planned_replays(self.store, before.sha256 if before is not None else None)
@@ -172,7 +168,7 @@ class FallbackPlanner:
                 root=self.area.tree(chosen.directory),
                 payloads=self.checkpoints.payloads(),
                 last=LastDirectory(self.area, lost.directory, lost.epoch, lost.run, replayed),
-                starts={self.run.number: self._start()},
+                starts={self.run.number: RunStart(self.run.start.common_within(self.keys.job_id))},
                 candidates=selection.candidates,
                 external=external_queries(
                     self.options, self.area, self.keys, self.reach, lambda query: chosen.queries[query].sources.brokers

@@ -135,7 +135,7 @@ class GraphPointer(Record):
 
     :param graph: Blob of the job graph.
     :param run: The run it belongs to.
-    :param attempt: The newest submission of the run; 0 before the first one, and as older releases write it.
+    :param attempt: The newest submission of the run; 0 before the first one.
     """
 
     kind: ClassVar[str] = "graph-pointer"
@@ -175,7 +175,8 @@ class StartPoint(Model):
     :param output: For file sinks whose directory is not the one that the source wrote to.
     :param claim_mode: Whether the job becomes the owner of what it starts from.
     :param asked: Whether the user has asked for a fresh start, and not only for the latest state of a job without one.
-    :param common: Query -> highest batch in common with the runs before; ``None`` in a record of an earlier release.
+    :param common: Query -> highest batch in common with the runs before; none for a query that began from
+        nothing.
     """
 
     kind: StartKind = StartKind.FRESH
@@ -185,12 +186,12 @@ class StartPoint(Model):
     output: OutputMode = OutputMode.CONTINUE
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     asked: bool = False
-    common: dict[str, int] | None = None
+    common: dict[str, int] = {}
 
-    def plan_within(self, job_id: str) -> Blob | None:
-        """Plan of a start from the job's own checkpoint or savepoint; ``None`` for every other start."""
+    def common_within(self, job_id: str) -> dict[str, int]:
+        """Batches in common of a start from the job's own checkpoint or savepoint; none for every other start."""
         own = self.kind in {StartKind.CHECKPOINT, StartKind.SAVEPOINT} and self.source_job == job_id
-        return self.plan if own else None
+        return self.common if own else {}
 
 
 class Run(Record):
@@ -367,7 +368,7 @@ class QueryStatus(Model):
     :param sink: Where it writes, as text.
     :param replayed: Batches that were executed again at the start.
     :param batch_at: Start of the newest batch that Spark has reported. This key and the following are ``None`` before
-        the first batch of an epoch, and in records of earlier releases.
+        the first batch of an epoch.
     :param batch_seconds: How long it took.
     :param input_rows: Rows that it read.
     :param input_rate: Rows per second that arrived since the batch before it.

@@ -46,21 +46,3 @@ def planned_replays(store: ObjectStore, sha256: str | None) -> Mapping[str, Sequ
 def batches_in_common(plan: RestorePlan) -> dict[str, int]:
     """Return query -> highest batch that a run with this plan has in common with the runs of the source job. Pure."""
     return {name: query.batch + len(query.replay) for name, query in plan.queries.items()}
-
-
-def common_batches(store: ObjectStore, sha256: str | None, noted: Mapping[str, int] | None) -> Mapping[str, int]:
-    """Return the highest common batches of a run: from its record, else from its plan; empty for a damaged plan.
-
-    :param sha256: Plan of a run that started from its own job; ``None`` for every other run.
-    :param noted: Batches in the record; ``None`` in a record of an earlier release.
-    :raises StorageUnavailableError: The plan could not be read.
-    """
-    if sha256 is None:
-        return {}
-    if noted is not None:
-        return noted
-    try:
-        return batches_in_common(read_plan(store, sha256))
-    except (ObjectMissingError, RecordCorruptError) as error:
-        log.warning("the start of a restored run is unknown: %s", error)
-        return {}
