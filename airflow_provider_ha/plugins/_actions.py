@@ -145,7 +145,7 @@ def _release(client: HaClient, job: SeenJob, form: CheckedForm) -> None:
         client.coordinator,
         client.paths,
         job.job_id,
-        shown=int(form.intent.shown or 0),  # a form of an earlier release has no value
+        shown=int(form.intent.shown or 0),  # empty: the job was not in quarantine
         last_run=form.intent.run,  # the newest shown run: it also identifies the owner that was checked
     )
 

@@ -118,7 +118,7 @@ def refusal_of_dag(way: Way, wanted: Mapping[str, Any], allowed: Permissions) ->
         return Refusal(f"The file of DAG {dag_id} has import errors", "airflow dags list-import-errors shows them")
     if lacking:
         return Refusal(
-            f"DAG {dag_id} has no parameter {', '.join(lacking)}: it is of an older release, or another DAG",
+            f"DAG {dag_id} has no parameter {', '.join(lacking)}: it is a copy from another release, or another DAG",
             f"Copy the DAG of this release (spark-ha examples DIR --force), or name yours: [{SECTION}] {option}",
         )
     if paused:

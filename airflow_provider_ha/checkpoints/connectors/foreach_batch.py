@@ -37,7 +37,7 @@ class ForeachBatchSink(SinkType):
         return source == FOREACH_BATCH
 
     def owns(self, sink: QuerySink) -> bool:
-        """Match also sinks of an older release, which did not note a format."""
+        """Match a function, with any format."""
         return sink.kind is SinkKind.FOREACH_BATCH
 
     def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # a function has no path

@@ -86,7 +86,7 @@ def delete_checkpoint(job: JobContext, removal: CheckpointRemoval, *, requested_
 
     :raises CheckpointMissingError: It is gone already.
     :raises JobStateError: It may not go any more, and no driver runs; nothing was removed.
-    :raises OperationFailedError: The driver could not remove it, and says why; so does one of an earlier release.
+    :raises OperationFailedError: The driver could not remove it, and says why.
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
     dispose(

@@ -39,7 +39,7 @@ class DrilledQuery(Model):
     :param started: The same, of the start of the job's own application.
     :param state_rows: Rows of state that Spark read.
     :param partitions: Partitions of state that Spark loaded, each with its own store. With small state, their number
-        determines the time of ``load``. 0 in records of earlier releases.
+        determines the time of ``load``.
     """
 
     batch: int
@@ -57,8 +57,7 @@ class Drill(Record):
     :param cut: Query -> N.
     :param size: Bytes of its files.
     :param age_seconds: Its age when the drill began: the loss of a disaster at that moment (RPO).
-    :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``spark``, ``load``, ``start``. In
-        records of earlier releases the start of Spark is part of ``load``.
+    :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``spark``, ``load``, ``start``.
     :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
     :param reasons: Why the verdict is not PASSED, each as a sentence without a final stop.
     :param spark_version: The Spark release that ran the check.
