@@ -86,7 +86,7 @@ def submit_run(
     """Find the run of a request, or make it, and ensure that it is submitted.
 
     :param request_id: Id of the request. It finds its run again, unless that FAILED: then it makes another.
-    :param prepare: Uploads what the run needs. Called only when a run is to be made: a refusal changes nothing.
+    :param prepare: Uploads the files of the run. Called only when a run is to be made: a refusal changes nothing.
     :param engine: Name of the engine of the run that would be made.
     :param on_lost: Says what becomes of a live run of another request that has lost its driver, or refuses; left out,
         it is refused.
@@ -101,10 +101,11 @@ def submit_run(
     :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
     """
     _check_request_id(request_id)
+    first: Prepared | None = None
     if anew and is_known_to_storage_only(job):
         refuse_this_host(job, engine)
         # First: what it refuses would leave a lost run that no request names.
-        prepare()
+        first = prepare()
         rebuild_unknown(job)
         on_lost = _restart
     else:
@@ -130,7 +131,7 @@ def submit_run(
             log.info("request %s follows the lost run %d of %s", request_id, lost.number, job.job_id)
             continue
         refuse_this_host(job, engine)
-        prepared = prepare()
+        prepared = first or prepare()
         create_job(job.coordinator, job.paths)
         run = Run(
             number=next_number(job.coordinator, job.paths, numbers, life),
