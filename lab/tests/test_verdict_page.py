@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lab.verdicts import __main__, proof
 from lab.verdicts.answers import Line
 from lab.verdicts.cases import Case, cases
 from lab.verdicts.kept import Kept
 from lab.verdicts.known import Known
 from lab.verdicts.page import rendered
+from tests.support.releases import corpus
 
 
 AGREES = Line("4.2.0", "hdfs", "metadata removed", "00", "failed at start 1: x", "no", "!METADATA_MISSING")
 ALARM = replace(AGREES, shape="stateless", spark="right")
 MISSED = replace(AGREES, release="4.1.4", verdict="yes", codes="")
 REASON = Known(("* stateless: metadata removed",), "cautious", "The reason is unknown.")
+
+
+def test_a_look_up_without_recordings_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(corpus, "CACHE", tmp_path / "none")
+    monkeypatch.setattr(proof, "PAGE", tmp_path / "verdicts.md")
+    monkeypatch.setattr(sys, "argv", ["verdicts", "--look-up", "--folder", str(tmp_path / "answers")])
+
+    assert __main__.main() == 2
+    assert capsys.readouterr().err.startswith("Nothing was changed: recordings of Spark 3.0.3, ")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 A pattern fits the name of a case: ``'4.2.0 hdfs: metadata*'``. Answers are kept where ``make proof SUITE=verdicts``
 keeps them; ``--all`` prints the cases that agree, too. ``--look-up`` asks nothing: it takes the answers that are there,
-asks for every verdict again, and writes the lines and the page, as after a change of the package.
+asks for every verdict again, and writes the lines and the page, as after a change of the package. It needs the
+recordings of every release, and is refused without them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from lab.verdicts.asked import answered
+from lab.verdicts.asked import answered, unrecorded
 from lab.verdicts.cases import cases
 from lab.verdicts.proof import Verdicts
 from tests.support.releases.installed import ROOT
@@ -25,6 +26,13 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="print what agrees, too")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "proofs" / "verdicts")
     given = parser.parse_args()
+    if given.look_up and (missing := unrecorded(cases())):
+        print(
+            f"Nothing was changed: recordings of Spark {', '.join(missing)} are missing; make proof SUITE=verdicts "
+            "makes them.",
+            file=sys.stderr,
+        )
+        return 2
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.look_up:
         proof = Verdicts.compared(given.folder, lambda text: print(text, file=sys.stderr), asking=False)

@@ -32,11 +32,10 @@ def answered(cases: Sequence[Case], folder: Path, tell: Tell, *, asking: bool = 
 
     :param cases: With the control of each.
     :param folder: Keeps the answers.
-    :param asking: Whether Spark is started; otherwise what is not answered or not recorded yet is left out.
+    :param asking: Whether Spark is started; otherwise each case needs its recording, and what is not answered yet is
+        left out.
     """
     committed = {(line.name, line.digest): line for line in read()}
-    if not asking:
-        cases = [case for case in cases if (case.place / "complete").exists()]
     lines: list[Line] = []
     wrong: list[str] = []
     for release in dict.fromkeys(case.release for case in cases):
@@ -53,6 +52,11 @@ def answered(cases: Sequence[Case], folder: Path, tell: Tell, *, asking: bool = 
         wrong += untrue_controls
         tell(f"{release}: {len(found)} cases, {sum(line.agreement != 'agree' for line in found)} disagree")
     return lines, wrong
+
+
+def unrecorded(cases: Sequence[Case]) -> list[str]:
+    """Return the releases that lack the recording of a case."""
+    return list(dict.fromkeys(case.release for case in cases if not (case.place / "complete").exists()))
 
 
 def _forget(cases: Sequence[Case], kept: Kept, committed: Committed, copy: Path) -> None:
