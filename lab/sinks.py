@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from lab import sitting
-from lab.sitting import Sitting, commits, untrue
+from lab.sitting import Sitting, commits, emptied
 from lab.suite import Proof
 from tests.support.hdfs.hdfs_server import HADOOP
 from tests.support.s3.versitygw import VERSION
@@ -54,16 +53,9 @@ class Sinks:
     def run(self, folder: Path, tell: Callable[[str], None]) -> Proof:
         """Play the cells that are left, and again those in which something did not hold."""
         now = Sitting(folder, Progress, Done, self._sitting, tell)
-        place = folder / "stage"
-        shutil.rmtree(place, ignore_errors=True)
-        with stage(place) as opened:
-            for cell in self._cells:
-                if cell.name not in now:
-                    now.attempt(cell.name, partial(play, cell, opened))
-        names = [cell.name for cell in self._cells]
-        cells = now.cells(names)
-        lines = [row(name, done) for name, done in cells.items()]
-        return Proof(_COLUMNS, lines, untrue(cells, now.failed), remark(cells, now.rest(names)))
+        with stage(emptied(folder / "stage")) as opened:
+            now.attempt_all({cell.name: partial(play, cell, opened) for cell in self._cells})
+        return now.proof([cell.name for cell in self._cells], _COLUMNS, row, remark)
 
 
 def row(name: str, done: Done) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
+from lab.suite import Proof
 from tests.support.judged import Judged
 
 
@@ -77,6 +79,28 @@ class Sitting(Generic[OutcomeT]):
         self._file.write_text(self._progress.model_dump_json(indent=2), encoding="utf-8")
         self._tell(f"{name}, {outcome.seconds:.1f} s: {' '.join(outcome.wrong) or 'holds'}")
 
+    def attempt_all(self, plays: Mapping[str, Callable[[], OutcomeT]]) -> None:
+        """Play the cells that are left, in this order."""
+        for name, play in plays.items():
+            if name not in self:
+                self.attempt(name, play)
+
+    def proof(
+        self,
+        names: Sequence[str],
+        columns: Sequence[str],
+        row: Callable[[str, Done[OutcomeT]], Sequence[str]],
+        remark: Callable[[Mapping[str, Done[OutcomeT]], Sequence[str]], str],
+    ) -> Proof:
+        """Return the table of the cells that were played.
+
+        :param row: Returns the line of a cell.
+        :param remark: Returns the text beside the table, from these cells and the names of the cells not begun.
+        """
+        cells = self.cells(names)
+        lines = [row(name, done) for name, done in cells.items()]
+        return Proof(columns, lines, untrue(cells, self.failed), remark(cells, self.rest(names)))
+
     def cells(self, names: Iterable[str]) -> dict[str, Done[OutcomeT]]:
         """Return those of *names* that were played, in this order."""
         return {name: self._progress.cells[name] for name in names if name in self}
@@ -84,6 +108,13 @@ class Sitting(Generic[OutcomeT]):
     def rest(self, names: Iterable[str]) -> list[str]:
         """Return those of *names* that were not begun."""
         return [name for name in names if name not in self and name not in self.failed]
+
+
+def emptied(place: Path) -> Path:
+    """Return a folder without what an earlier sitting left there."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    return place
 
 
 def untrue(cells: Mapping[str, Done[OutcomeT]], failed: Sequence[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from lab import sitting
 from lab.engines.rows import Row, rows
-from lab.sitting import Sitting, commits, untrue
+from lab.sitting import Sitting, commits, emptied, untrue
 from lab.suite import Proof
 from tests.support.engine_deaths.play import Outcome
 from tests.support.engine_deaths.stage import OpenJob, stage
@@ -61,9 +60,7 @@ class EngineDeaths:
         now = Sitting(folder, Progress, Done, self._sitting, tell)
         left = [row for row in self._rows if row.name not in now]
         if left:
-            place = folder / "stage"
-            shutil.rmtree(place, ignore_errors=True)
-            with stage(place) as open_job:
+            with stage(emptied(folder / "stage")) as open_job:
                 for row in left:
                     now.attempt(row.name, partial(caused, row, open_job))
         by_name = {row.name: row for row in self._rows}

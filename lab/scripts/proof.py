@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,7 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from lab import sitting
 from lab.scripts.cases import CASES, SPARK, Case
 from lab.scripts.play import Outcome, play
-from lab.sitting import Sitting, commits, untrue
+from lab.sitting import Sitting, commits, emptied
 from lab.suite import Proof
 from tests.support.clusters import submit_helpers
 from tests.support.spark.kafka_server import Kafka, broker, connector_jars
@@ -57,19 +56,11 @@ class Scripts:
     def run(self, folder: Path, tell: Callable[[str], None]) -> Proof:
         """Run the scripts that are left, and again those in which something did not hold."""
         now, given = Sitting(folder, Progress, Done, self._sitting, tell), folder / "given"
-        there = [case for case in self._cases if case.file(given).is_file()]
-        place = folder / "stage"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        with ExitStack() as stack:
-            zookeeper = stack.enter_context(EmbeddedZooKeeper(place / "zookeeper")).hosts
-            for case in there:
-                if case.name not in now:
-                    now.attempt(case.name, partial(_play, case, given, place, zookeeper))
-        cells = now.cells(case.name for case in self._cases)
-        left = [case.name for case in self._cases if case.name not in cells]
-        lines = [row(case, cells[case.name]) for case in self._cases if case.name in cells]
-        return Proof(_COLUMNS, lines, untrue(cells, now.failed), remark(cells, left))
+        place, by_name = emptied(folder / "stage"), {case.name: case for case in self._cases}
+        with EmbeddedZooKeeper(place / "zookeeper") as zookeeper:
+            there = {name: case for name, case in by_name.items() if case.file(given).is_file()}
+            now.attempt_all({name: partial(_play, case, given, place, zookeeper.hosts) for name, case in there.items()})
+        return now.proof(list(by_name), _COLUMNS, lambda name, done: row(by_name[name], done), remark)
 
 
 def _play(case: Case, given: Path, stage: Path, zookeeper: str) -> Outcome:

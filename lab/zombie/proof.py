@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from lab import sitting
-from lab.sitting import Sitting, commits, untrue
+from lab.sitting import Sitting, commits, emptied
 from lab.suite import Proof
 from lab.zombie.cells import CELLS, NO_CELL, Cell, State, Store
 from lab.zombie.play import Outcome, play
@@ -81,17 +80,14 @@ class Zombies:
             purges = store is Store.S3 and self._seconds > 0 and PURGING not in now
             if not left and not purges:
                 continue
-            place = folder / store.name.lower()
-            shutil.rmtree(place, ignore_errors=True)
+            place = emptied(folder / store.name.lower())
             with opened(place) as stage:
                 for cell in left:
                     now.attempt(cell.name, partial(play, cell, stage, place))
                 if purges:
                     now.attempt(PURGING, partial(purge, stage, place, _PURGED, self._seconds))
         names = [*(cell.name for cell in self._cells), *([PURGING] if self._seconds > 0 else [])]
-        cells = now.cells(names)
-        lines = [row(name, done) for name, done in cells.items()]
-        return Proof(_COLUMNS, lines, untrue(cells, now.failed), remark(cells, now.rest(names)))
+        return now.proof(names, _COLUMNS, row, remark)
 
 
 def row(name: str, done: Done) -> tuple[str, ...]:
