@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +13,16 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import directory_at
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
+from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.misnamed import refuse_misnamed
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.savepoint_target import assigned
 from airflow_provider_ha.cli.session import AsJson, reported
@@ -30,7 +35,7 @@ from airflow_provider_ha.control.verification.prove import (
     ProofProgress,
     prove,
 )
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.views.verification import proven_view, verification_view
 
 
@@ -57,6 +62,9 @@ Processes = Annotated[
     ),
 ]
 _ANSWER = {True: Exit.YES, False: Exit.NO, None: Exit.UNKNOWN}
+_SIGNS = {METADATA, OFFSETS, COMMITS}
+_NOTHING_TO_JUDGE = frozenset({Code.UNREADABLE, Code.NOT_A_CHECKPOINT})
+_SHOWN = 10  # children that are named
 
 
 def verify_directory(
@@ -209,3 +217,49 @@ def _progress() -> Iterator[Callable[[ProofProgress], None]]:
     """Show the current step on a terminal; nothing elsewhere."""
     with console.err.status("verifying") as status:
         yield lambda now: status.update(f"{now.doing} {now.done}/{now.of}" if now.of else now.doing)
+
+
+def refuse_misnamed(named: str, directory: Tree, report: Report) -> None:
+    """Refuse a place whose verification found no checkpoint, if its content can be identified.
+
+    :param named: The place as the user wrote it.
+    :raises ConfigurationError: It is missing, not a directory, a savepoint, or contains checkpoints; the message names
+        them.
+    :raises StorageUnavailableError: The storage did not answer.
+    """
+    if not any(finding.path == "." and finding.code in _NOTHING_TO_JUDGE for finding in report.findings):
+        return
+    found = directory.fresh()
+    if not found.is_directory():
+        raise _missing(named, directory)
+    _offer_what_it_holds(named, found)
+
+
+def _missing(named: str, directory: Tree) -> ConfigurationError:
+    what, next_step = directory.absence()
+    return ConfigurationError(f"{named} {what}", next_step=f"{next_step}; nothing was judged")
+
+
+def _offer_what_it_holds(named: str, directory: Tree) -> None:
+    names = files.names(directory)
+    base = named.rstrip("/")
+    if MANIFEST in names:
+        raise ConfigurationError(
+            f"{named} is a savepoint, not a checkpoint of one query",
+            next_step=f"Verify it with `spark-ha savepoint verify {shlex.quote(named)}`",
+        )
+    children = [name for name in names if not name.startswith(".") and _is_checkpoint(directory, name)]
+    if not children:
+        return
+    more = f" and {len(children) - _SHOWN} more" if len(children) > _SHOWN else ""
+    raise ConfigurationError(
+        f"{named} is no checkpoint: it holds {'one' if len(children) == 1 else len(children)}, "
+        f"{', '.join(children[:_SHOWN])}{more}",
+        next_step=f"Verify one query: `spark-ha checkpoint verify {shlex.quote(f'{base}/{children[0]}')}`",
+    )
+
+
+def _is_checkpoint(directory: Tree, name: str) -> bool:
+    with suppress(StorageUnavailableError):  # an unreadable child does not hide the others
+        return bool(_SIGNS & set(files.names(directory, name)))
+    return False
