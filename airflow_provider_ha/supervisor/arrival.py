@@ -6,6 +6,10 @@ supervisor makes the home on its own disk and leaves the private file there, whi
 engine cannot identify the process that it starts, the environment also holds its handle, which the supervisor
 completes.
 
+A cluster manager shows the programs that it runs: to its users on a page, and to users of the machine on command lines.
+So secrets do not travel with a submission. They are on the machine, in a file that only the user of its workers can
+read, or in the environment of its workers.
+
 Invariant: the driver and its Python workers inherit the environment of the supervisor. So the ticket and the
 configuration are removed from it before any process is started.
 """
@@ -13,22 +17,29 @@ configuration are removed from it before any process is started.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.engines.arrival import own_handle
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.host.driver_home import DriverHome
 from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.ticket import HANDLE_VARIABLE, HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
+from airflow_provider_ha.jobs.host.ticket import (
+    CONFIG_FILE_VARIABLE,
+    HANDLE_VARIABLE,
+    HOME_OPTION,
+    TICKET_VARIABLE,
+    ConfigSource,
+    Ticket,
+)
 from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import outages
-from airflow_provider_ha.supervisor.machine_config import config_of_machine
 
 
 CONFIG_VARIABLE = "SPARK_HA_CONFIG"  # JSON of ``HaConfig.to_private_json``: a cluster manager sets it from a secret
@@ -92,3 +103,33 @@ def _taken(variable: str, kind: type[Value]) -> Value:
             f"the variable {variable} of the supervisor does not hold a valid {kind.__name__}",
             next_step="Submit and run drivers with the same release of airflow-provider-ha",
         ) from None
+
+
+def _next_step(file: str, error: ConfigurationError) -> str:
+    if not file:
+        return (
+            "Give every worker a private file and name it in the engine option 'config_file', or set the variables "
+            "SPARK_HA_* of the workers"
+        )
+    return error.next_step or (
+        f"Write {file} on this worker, for the user of the worker (uid {os.getuid()}) and with mode 600, or correct "
+        "the engine option 'config_file'"
+    )
+
+
+def config_of_machine() -> HaConfig:
+    """Return this machine's access to the cluster, and remove it from the environment, which the driver inherits.
+
+    :raises ConfigurationError: Neither file nor variables contain it, or their content is unusable.
+    """
+    file = os.environ.pop(CONFIG_FILE_VARIABLE, "")
+    try:
+        return HaConfig.from_file(Path(file)) if file else HaConfig.from_env()
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"worker {socket.gethostname()} has no access to the cluster configured: {error.message}",
+            next_step=_next_step(file, error),
+        ) from error
+    finally:
+        for name in VARIABLES:
+            os.environ.pop(name, None)
