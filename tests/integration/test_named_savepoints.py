@@ -1,4 +1,4 @@
-"""The commands take the beginning of a savepoint's id, or its label, wherever they take the id."""
+"""The commands of savepoints: the beginning of an id, or a label, in place of the id; and the warning of the list."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.cli import savepoint
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.recorded_job import recorded_job
 
@@ -29,3 +32,16 @@ def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spar
     assert code == 64
     assert "'nightly' may name 2 savepoints of job 'flights': nightly-two, nightly-one" in stderr
     assert {pointer.savepoint_id for pointer in source.savepoints.list()} == {"nightly-one", "nightly-two"}
+
+
+def test_a_list_warns_of_the_oldest_savepoint_when_very_many_records_are_kept(
+    source: Job, spark_ha: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.savepoints.create(source.leadership.commit, source.request("old", 9), LocalTree(recorded_job() / "live"))
+    before = spark_ha("savepoint", "list", "flights")
+    monkeypatch.setattr(savepoint, "MANY", 0)
+
+    code, _, stderr = spark_ha("savepoint", "list", "flights")
+
+    assert (code, before[2]) == (0, "")
+    assert "the records of 1 checkpoints are kept for exact replay, by savepoint old" in stderr

@@ -14,8 +14,11 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.findings import Code
 from airflow_provider_ha.control.drills import drill
 from airflow_provider_ha.control.verification import proof_child, prove
-from airflow_provider_ha.control.verification.cut_proof import fetch, proof_place
+from airflow_provider_ha.control.verification.cut_proof import application_of, fetch, proof_place
 from airflow_provider_ha.errors import CheckpointMissingError, ObjectMissingError, StorageUnavailableError
+from airflow_provider_ha.jobs.application.artifacts import upload_application
+from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.storage.local import LocalStore
 
 
 def ending(script: str) -> tuple[str, list[Event]]:
@@ -113,3 +116,29 @@ def test_a_checkpoint_has_no_manifest_to_be_compared_with(tmp_path: Path) -> Non
     chosen: Any = SimpleNamespace(source="checkpoint")
 
     assert drill._damaged(SimpleNamespace(), chosen, tmp_path) == ()  # type: ignore[arg-type]  # nothing of it is read
+
+
+def test_the_application_of_a_job_graph_comes_with_all_that_its_driver_gets(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("print()")
+    (tmp_path / "data.csv").write_text("1")
+    store = LocalStore(tmp_path / "store")
+    uploaded = upload_application(store, application=tmp_path / "app.py", files=[tmp_path / "data.csv"])
+    graph = JobGraph(
+        job_id="j",
+        name="j",
+        application=uploaded.application,
+        files=uploaded.files,
+        arguments=("--input", "/data"),
+        conf={"spark.sql.extensions": "x"},
+        env={"REGION": "eu"},
+        packages=("a:b:1",),
+        master="spark://prod:7077",
+    )
+    found = application_of(store, graph, tmp_path / "fetched")
+
+    assert found.script.read_text() == "print()"
+    assert found.script.is_relative_to(tmp_path / "fetched")
+    assert (found.arguments, found.packages) == (("--input", "/data"), ("a:b:1",))
+    assert (found.conf, found.env) == ({"spark.sql.extensions": "x"}, {"REGION": "eu"})
+    assert found.directory is not None
+    assert (found.directory / "data.csv").read_text() == "1"

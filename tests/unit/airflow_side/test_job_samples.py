@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+import yaml
 
 from airflow_provider_ha.compat.stats import Carrier, carrier
 from airflow_provider_ha.jobs import metrics
-from airflow_provider_ha.jobs.metrics import METRICS, Emitter, Metric
+from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter, Metric
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, QueryStatus
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.triggers._samples import ReadJob, samples
 from airflow_provider_ha.triggers._stat_names import Sample, stat_of
+from tests.docs.statsd_mappings import FILE, mappings
 from tests.support.clusters.jobs_helpers import (
     NOON,
     a_leader,
@@ -152,3 +155,19 @@ def test_what_carries_metrics_is_read_from_airflow_as_airflow_reads_it(
         monkeypatch.setenv(f"AIRFLOW__METRICS__{name}", value)
 
     assert carrier() is expected
+
+
+def test_the_mappings_turn_what_airflow_sends_into_what_a_driver_serves() -> None:
+    found = yaml.safe_load(FILE.read_text())["mappings"]
+
+    assert FILE.read_text() == mappings(), "run python -m tests.docs.statsd_mappings"
+    assert {each["name"] for each in found} == {each.name for each in METRICS if Emitter.AIRFLOW in each.emitters}
+    for each in found:
+        metric = next(metric for metric in METRICS if metric.name == each["name"])
+        labels = metric.label_names
+        sent, _ = stat_of(Sample(metric, 1.0, metric.labels), *COMMON_LABELS, Carrier.NAMES)
+        parts = re.fullmatch(each["match"].replace(".", r"\.").replace("*", "([^.]*)"), f"airflow.{sent}")
+        assert parts is not None, sent
+        assert {label: parts[int(place.removeprefix("$"))] for label, place in each["labels"].items()} == {
+            label: label for label in labels
+        }

@@ -1,4 +1,4 @@
-"""Which savepoint a word stands for. ZooKeeper is stood in for; the words are those of people."""
+"""Which savepoint a word stands for, and how long its id may be. ZooKeeper is stood in for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from airflow_provider_ha.checkpoints.model import SavepointPointer
 from airflow_provider_ha.checkpoints.retention.listing import Listing
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, RecordCorruptError
-from airflow_provider_ha.names import check_name
+from airflow_provider_ha.names import SAVEPOINT_ID_LIMIT, check_name, check_savepoint_id
 from airflow_provider_ha.pointers.scan import Unreadable
+from airflow_provider_ha.storage.keys import JobKeys
 
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -97,3 +99,21 @@ def test_a_savepoint_that_cannot_be_read_may_be_the_one_that_is_meant(word: str,
 def test_a_word_that_only_an_unreadable_savepoint_has_says_that_it_cannot_be_read() -> None:
     with pytest.raises(RecordCorruptError):
         named("night", nightly=None, other="")
+
+
+PATHS = ClusterPaths("spark-ha", "default").job("flights")
+LONGEST = "s" * SAVEPOINT_ID_LIMIT
+
+
+def test_the_longest_id_has_a_node_and_a_lease() -> None:
+    assert PATHS.savepoint(LONGEST).endswith(LONGEST)
+    assert PATHS.leases(f"savepoint-{LONGEST}").endswith(LONGEST)
+
+
+def test_a_longer_id_is_refused_wherever_it_would_be_made() -> None:
+    longer = LONGEST + "s"
+
+    for make in (check_savepoint_id, PATHS.savepoint, JobKeys("flights").savepoint):
+        with pytest.raises(ConfigurationError, match="has 119 characters") as caught:
+            make(longer)
+        assert "at most 118 characters" in caught.value.next_step

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
 from airflow_provider_ha.checkpoints.proof.scratch import PREFIX, _remove_dead, check_space, scratch
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
+from tests.support.checkpoints.portable_helpers import QUERY, all_names, checkpoint
 
 
 def old(path: Path) -> Path:
@@ -95,3 +98,18 @@ def test_a_copy_that_could_fill_the_disk_is_refused(tmp_path: Path) -> None:
     check_space(tmp_path, 1)
     with pytest.raises(StorageUnavailableError, match="--scratch"):
         check_space(tmp_path, shutil.disk_usage(tmp_path).free // 2)
+
+
+def test_whoever_writes_to_the_copy_does_not_write_to_the_checkpoint(tmp_path: Path) -> None:
+    live = checkpoint(tmp_path / QUERY)
+    names = all_names(live)
+    before = {name: (live / name).read_bytes() for name in names if (live / name).is_file()}
+
+    copy_closure(LocalTree(live), 2, tmp_path / "copy")
+    for path in (tmp_path / "copy").rglob("*"):
+        if path.is_file():
+            path.write_text("written in place")
+
+    assert (tmp_path / "copy" / "offsets" / "2").read_text() == "written in place"
+    assert all_names(live) == names
+    assert {name: (live / name).read_bytes() for name in before} == before

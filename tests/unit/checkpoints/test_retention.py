@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -10,11 +12,14 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPoin
 from airflow_provider_ha.checkpoints.retention.policy import (
     SavepointRetention,
     floors,
+    max_age_of,
     outlived,
     replayable,
     superfluous,
     superfluous_savepoints,
 )
+from airflow_provider_ha.driver.savepoint_job import retention_of
+from airflow_provider_ha.errors import ConfigurationError
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -92,3 +97,26 @@ def test_what_is_read_and_what_a_run_has_claimed_stays_beyond_every_limit(retent
     gone = superfluous_savepoints(found, retention, now=NOW, leased={"read"})
 
     assert [pointer.savepoint_id for pointer in gone] == ["oldest", "old"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "arguments", "retention"),
+    [
+        ("nightly", {"retain": 3}, SavepointRetention("nightly", 3)),
+        ("nightly", {"retain": None, "retain_days": 1.5}, SavepointRetention("nightly", None, timedelta(hours=36))),
+        ("nightly", {"retain": 3, "retain_days": 7}, SavepointRetention("nightly", 3, timedelta(days=7))),
+        ("nightly", {"retain": "3", "retain_days": "7"}, SavepointRetention("nightly", 3, timedelta(days=7))),
+        ("nightly", {"retain": None, "label": "x"}, None),
+        (None, {"retain": 3, "retain_days": 7}, None),
+    ],
+)
+def test_only_a_schedule_removes_and_only_when_it_says_what(
+    schedule: str | None, arguments: dict[str, Any], retention: SavepointRetention | None
+) -> None:
+    assert retention_of(schedule, arguments) == retention
+
+
+@pytest.mark.parametrize("days", [0, -1, math.nan, math.inf, 1e9])
+def test_an_age_that_nothing_can_have_is_refused(days: float) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be kept for"):
+        max_age_of(days)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.driver.query_name import name_query, refuse_other_case, refuse_taken
-from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.driver.writer_notes import WriterNotes, begins_anew, notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.query_names import query_directory
 from tests.support.checkpoints.writer_helpers import writer_of
@@ -123,3 +123,25 @@ def test_a_name_that_cannot_be_a_directory_is_written_as_one_and_stays_the_name_
 
     assert name_query(named, None) == query_directory(name) != name
     assert notes(named).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "sink", "mode", "anew"),
+    [
+        (None, "console", "append", True),
+        (None, "Console", "", True),
+        (None, "noop", "", True),
+        ("seen", "memory", "append", True),
+        ("seen", "memory", "", True),
+        ("counts", "memory", "Complete", False),
+        ("look", "console", "append", False),
+        ("rows", "noop", "append", False),
+        (None, "json", "append", False),
+        (None, "foreachBatch", "append", False),
+        (None, None, "", False),
+    ],
+)
+def test_a_query_for_a_look_at_rows_that_spark_or_its_name_cannot_find_again_begins_anew(
+    name: str | None, sink: str | None, mode: str, *, anew: bool
+) -> None:
+    assert begins_anew(WriterNotes(name=name, sink=sink, mode=mode), "parquet") is anew
