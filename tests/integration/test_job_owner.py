@@ -19,7 +19,7 @@ from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.model import JobState, Run, RunResult
+from airflow_provider_ha.jobs.model import JobState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.operators._base import acting
 from tests.conformance.stores.stage import add_savepoint
@@ -108,12 +108,6 @@ def test_a_job_without_an_owner_is_everybodys(config: HaConfig, coordinator: Coo
         client(led, who).request_stop(operation_id="o", requested_by="r")
 
         assert coordinator.find(led.paths.operation("o")) is not None
-
-
-def test_a_run_that_an_older_release_wrote_has_no_owner() -> None:
-    written = a_run(1).model_dump(mode="json", exclude={"owner"})
-
-    assert Run.model_validate(written).owner is None
 
 
 @pytest.fixture

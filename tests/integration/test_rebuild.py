@@ -377,7 +377,7 @@ def test_a_storage_that_is_not_mounted_is_not_an_empty_cluster(config: HaConfig,
 
 
 def begun_anew(config: HaConfig, coordinator: Coordinator, context: JobContext, tmp_path: Path) -> int:
-    """Submit a job into the empty tree, as an earlier release did: what storage has of it was not looked at."""
+    """Submit a job into the empty tree, while storage has none of its files."""
     aside = config.work_path.with_name("aside")
     config.work_path.rename(aside)
     run = submit(context, tmp_path, "begun-anew")

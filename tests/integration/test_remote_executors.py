@@ -62,7 +62,7 @@ def test_a_restore_with_a_remote_master_is_refused_unless_allowed(copy: JobConte
     assert graph_of(copy).options.allow_remote_executors
 
 
-def test_the_command_allows_the_master_of_a_graph_that_an_older_release_wrote(
+def test_the_command_allows_the_master_of_a_graph_without_that_permission(
     spark_ha: Any, source: Job, copy: JobContext, tmp_path: Path
 ) -> None:
     old = upload(copy, helpers.request(helpers.script(tmp_path))).model_copy(update={"target": Target(master=REMOTE)})

@@ -217,24 +217,6 @@ def test_a_watcher_of_leaders_alone_reads_nothing_else(cluster: Cluster, monkeyp
     assert losses._health() is None
 
 
-def test_a_trigger_that_an_earlier_release_has_stored_is_made_again_and_emits_what_it_did() -> None:
-    old: dict[str, Any] = {
-        "spark_ha_conn_id": "spark_ha_default",
-        "grace": 10.0,
-        "start_timeout": 120.0,
-        "repeat_after": 300.0,
-        "poll_interval": 5.0,
-        "emit": ["leadership_granted", "no_leader"],
-        "job_ids": None,
-    }
-
-    trigger = SparkHaClusterTrigger(**old)
-
-    assert trigger.serialize()[1].items() >= old.items()
-    assert trigger.wants({"event": "no_leader", "job_id": "flights"})
-    assert not trigger.wants({"event": "recovered", "job_id": "flights"})
-
-
 def test_the_stream_that_watchers_share_has_what_each_of_them_wants(cluster: Cluster) -> None:
     used_up(cluster, "flights")
     one = SparkHaClusterTrigger(emit=["checkpoint_failing"], poll_interval=0.1)

@@ -29,7 +29,7 @@ RUNS, KEPT = 30, 10
 
 @pytest.fixture
 def job(config: HaConfig, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> AgedJob:
-    """A job of which an earlier release has kept every run; the last one had a driver."""
+    """A job with all of its runs; the last one had a driver."""
     monkeypatch.setenv("SPARK_HA_RETAINED_RUNS", str(KEPT))
     aged = AgedJob(config, coordinator, led_every=RUNS, cleaning=False)
     aged.live(RUNS)

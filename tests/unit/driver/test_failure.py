@@ -105,7 +105,7 @@ def test_what_the_failure_was_is_read_back_beside_the_longest_reason(tmp_path: P
     assert (tmp_path / FAILURE_FILE).stat().st_size < ROOM
 
 
-def test_failure_of_a_driver_of_an_older_release_has_no_details(tmp_path: Path) -> None:
+def test_failure_without_details_has_none(tmp_path: Path) -> None:
     write_failure(tmp_path, ExitCode.FAILED, "the cause")
 
     assert read_details(tmp_path) is None

@@ -1,4 +1,4 @@
-"""One JSON form per concept: what a view shows, what it leaves out, and what stays as earlier releases wrote it."""
+"""One JSON form per concept: what a view shows, what it leaves out, and the keys of each event."""
 
 from __future__ import annotations
 
@@ -235,5 +235,5 @@ def test_an_error_has_its_type_its_message_and_the_next_step() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_event_has_the_keys_of_earlier_releases(event: View, expected: dict[str, Any]) -> None:
+def test_an_event_has_the_documented_keys(event: View, expected: dict[str, Any]) -> None:
     assert event.to_json() == expected
