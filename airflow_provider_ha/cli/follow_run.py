@@ -1,4 +1,4 @@
-"""Wait in a shell for a run to be up or over; a lost driver is submitted again meanwhile."""
+"""Wait in a shell for a run to be up or over, and resubmit a lost driver in that time."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Invariants:
   boundaries, or not at all. All other plans need a decision of the user (contract: no restart loses or repeats rows
   silently).
 - Unreadable facts decide nothing: their error is raised unchanged, and the next attempt reads again.
-- The past of a run consists only of its own checkpoints and its starting point. Batches of other runs may have other
+- The past of a run consists only of its starting point and its checkpoints. Batches of other runs may have other
   numbers.
 """
 

@@ -1,7 +1,7 @@
 """Judgement whether a checkpoint can be restored at one batch, shared by all restores and savepoints.
 
 Invariant: bad and unknown are different answers. Damage is returned, with its file; a failed read is raised (design,
-contract 6). A judgement lists only the requirements of its own batch.
+contract 6). A judgement lists only the requirements of the judged batch.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ StartFrom = Annotated[str | Mapping[str, str], PlainValidator(_start)]
 
 
 class Start(Model):
-    """Options of a start, from whatever *start_from* names."""
+    """Options of a start from any *start_from*."""
 
     model_config = ConfigDict(extra="forbid")
 

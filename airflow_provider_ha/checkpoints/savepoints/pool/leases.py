@@ -5,7 +5,7 @@ listing, so of two processes that start together at least one sees the other and
 
 Invariant: a sweep removes nothing while a process uses the pool, or after its own lease may have expired.
 
-Only the store's clock decides whether a lease counts: its write time against that of our own lease.
+Only the store's clock decides whether a lease counts: its write time against that of the own lease.
 """
 
 from __future__ import annotations
