@@ -154,7 +154,7 @@ def test_a_viewer_of_fab_logs_in_and_only_looks(airflow: FabAirflow, client: HaC
     statuses = [call(STOP.format(WITHOUT_OWNER)).status_code for call in (browser.get, browser.post)]
 
     assert (shown.status_code, shown.url.path) == (200, f"/spark-ha/jobs/{WITHOUT_OWNER}")
-    assert "You may look at this job." in shown.text
+    assert "You have read access." in shown.text
     assert statuses == [403, 403]
     assert requested_by(client, WITHOUT_OWNER) == []
 
