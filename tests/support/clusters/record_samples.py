@@ -18,6 +18,7 @@ from airflow_provider_ha.records import Record
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 AT = datetime(2013, 1, 1, 12, 30, tzinfo=timezone.utc)
+_NAMED = {"sha256": "0123456789abcdef" * 4, "kafka_bootstrap": "broker:9092"}  # text that a record checks
 _SIMPLE: dict[Any, Any] = {str: "text", int: 12, float: 1.5, bool: True, datetime: AT, Any: "anything"}
 
 
@@ -39,8 +40,8 @@ def sample(model: type[BaseModel]) -> Any:
 
 
 def _value(name: str, wanted: Any) -> Any:  # noqa: PLR0911  # one line per kind of type
-    if name == "sha256":
-        return "0123456789abcdef" * 4
+    if wanted is str and name in _NAMED:
+        return _NAMED[name]
     if wanted in _SIMPLE:
         return _SIMPLE[wanted]
     origin, arguments = get_origin(wanted), get_args(wanted)

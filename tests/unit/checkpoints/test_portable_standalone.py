@@ -77,7 +77,7 @@ def test_what_was_purged_meanwhile_is_replaced_by_a_newer_batch(live: Path, tmp_
 def test_a_query_that_purges_every_time_ends_the_attempts(live: Path, tmp_path: Path) -> None:
     clock = PurgingClock(live, times=ATTEMPTS + 10)
 
-    with pytest.raises(CheckpointMissingError, match=f"purged {ATTEMPTS} times"):
+    with pytest.raises(CheckpointMissingError, match=f"purged files during the copy {ATTEMPTS} times"):
         take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"), clock=clock)
 
     assert clock.times == 10
