@@ -110,6 +110,8 @@ def with_spark_submit(case: Case, words: list[str], conf: dict[str, str], direct
     """Run a script with ``spark-submit`` until it has shown what is wanted."""
     options = [word for key, value in (CONF | conf).items() for word in ("--conf", f"{key}={value}")]
     output, python = directory / "plain.log", frozenset[str]()
+    for beside in filter(Path.is_dir, Path(words[0]).resolve().parent.iterdir()):
+        (directory / beside.name).symlink_to(beside)  # relative inputs of the script
     with output.open("wb") as log:
         process = subprocess.Popen(
             [str(Path(sys.executable).with_name("spark-submit")), *options, *words],
