@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from tests.support.spark.lines_server import words
 
 
 SITTING_SECONDS = 3300.0  # no script is begun later: a sitting takes an hour at most
+_LINES = 4  # differences that the table shows of a script
 _COLUMNS = ("script", "spark-submit", "its run under a driver", "printed lines and loggers that differ", "why")
 
 Done = sitting.Done[Outcome]
@@ -107,8 +109,10 @@ def row(case: Case, done: Done) -> tuple[str, ...]:
     """Return the line of a script. Pure."""
     seen = done.outcome
     origin = "Spark" if case.origin == SPARK else case.origin
-    differs = "; ".join(f"`{line}`" for line in seen.differences).replace("|", "\\|") or "none"
-    managed = seen.managed.replace("|", "\\|")
+    lines, more = seen.differences[:_LINES], len(seen.differences) - _LINES
+    differs = "; ".join(f"`{line}`" for line in lines).replace("|", "\\|") or "none"
+    differs += f"; {more} more" if more > 0 else ""
+    managed = re.sub(r"/\S*/stage/\w+/", "/…/", seen.managed).replace("|", "\\|")
     return (f"{origin}: `{case.path}`", seen.plain, managed, "-" if case.refused else differs, case.why or "-")
 
 
