@@ -116,8 +116,9 @@ MISTAKES = [
     ),
     Mistake(
         "a query with `foreachBatch` has no name",
-        "a streaming query has no name, and a foreachBatch sink gives it none that stays the same, so its checkpoint "
-        'could not be found again. Add .queryName("...") to its writeStream (main.py, line 7).',
+        "main.py, line 7 starts a query without a name, and its sink gives it none that stays the same, so its "
+        'checkpoint could not be found again. Add .queryName("...") to its writeStream, or '
+        '.option("checkpointLocation", "...").',
         script=START + "rows.writeStream.foreachBatch(lambda frame, batch: frame.count()).start().awaitTermination()\n",
     ),
     Mistake(
