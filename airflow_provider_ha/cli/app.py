@@ -18,10 +18,11 @@ from airflow_provider_ha.cli.job_submit import SUBMIT_EXAMPLES, submit
 from airflow_provider_ha.cli.outcome import RootGroup
 from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
-from airflow_provider_ha.cli.session import DriverPlace, Target
+from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.cli.tree import show_rebuild, show_tree
 from airflow_provider_ha.cli.verify import verify_directory
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.spec import SparkPlace
 
 
 app = typer.Typer(
@@ -109,7 +110,7 @@ def run(
     prog_name: str,
     fallback: Callable[[], HaConfig] | None = None,
     named: Callable[[str], HaConfig] | None = None,
-    places: Callable[[str], DriverPlace] | None = None,
+    places: Callable[[str], SparkPlace] | None = None,
 ) -> None:
     """Run the command with *arguments* and exit.
 

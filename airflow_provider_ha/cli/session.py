@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
@@ -16,39 +16,14 @@ from airflow_provider_ha.cli.completion import job_ids
 from airflow_provider_ha.cli.outcome import Exit, exit_code
 from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.spec import SparkPlace
 from airflow_provider_ha.errors import ConfigurationError, HaError
-from airflow_provider_ha.jobs.model import DEFAULT_ENGINE
 from airflow_provider_ha.names import check_job_id
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 Force = Annotated[bool, typer.Option("--force", help="Act although the job belongs to a DAG.")]
 JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=job_ids)]
-
-
-class DriverPlace(Protocol):
-    """Place of drivers, from a connection of the Spark provider."""
-
-    @property
-    def master(self) -> str:
-        """Spark master."""
-
-    @property
-    def engine(self) -> str:
-        """Name of the engine."""
-
-    @property
-    def engine_options(self) -> Mapping[str, str]:
-        """Options of the connection."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ThisHost:
-    """Default place of drivers."""
-
-    master: str = "local[*]"
-    engine: str = DEFAULT_ENGINE
-    engine_options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -68,15 +43,15 @@ class Target:
     options: dict[str, Any] = field(default_factory=dict)
     fallback: Callable[[], HaConfig] | None = None
     named: Callable[[str], HaConfig] | None = None
-    places: Callable[[str], DriverPlace] | None = None
+    places: Callable[[str], SparkPlace] | None = None
 
-    def driver_place(self, spark_conn_id: str | None) -> DriverPlace:
+    def driver_place(self, spark_conn_id: str | None) -> SparkPlace:
         """Return the place of drivers; this host without a connection.
 
         :raises ConfigurationError: No connections are known here, or this one names no place.
         """
         if not spark_conn_id:
-            return _ThisHost()
+            return SparkPlace()
         if self.places is None:
             raise ConfigurationError(
                 f"{spark_conn_id!r} is the id of an Airflow connection, which `spark-ha` does not know",

@@ -33,17 +33,14 @@ def spec_of(
     :raises ConfigurationError: A word cannot be read, or words do not fit one another.
     """
     where = target.driver_place(spark_conn_id)
-    engine = words["engine"] or where.engine
-    named = where.engine_options if engine == where.engine else {}  # another engine has other options
+    engine_options = assigned(words["engine_options"] or [], "--engine-option")
     start_from, sinks = _start(words["start_from"], words["sinks"])
     given = {
         **words,
         **split_lists(words),
         "conf": spark_conf(words["conf"] or [], properties_file),
         "env": driver_environment(words["env"] or []),
-        "master": words["master"] or where.master,
-        "engine": engine,
-        "engine_options": {**named, **assigned(words["engine_options"] or [], "--engine-option")},
+        **where.options(words["master"], words["engine"], engine_options),
         "kafka_bootstrap": by_query("--kafka-bootstrap", words["kafka_bootstrap"]),
         "start_from": start_from,
         "sinks": sinks,

@@ -8,12 +8,11 @@ standalone cluster answer. With several masters in Host, all of them are asked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from airflow_provider_ha.compat.sdk import AirflowNotFoundException, BaseHook
+from airflow_provider_ha.control.job.spec import SparkPlace
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.model import DEFAULT_ENGINE
 
 
 _OPTIONS = {"rest-scheme": "rest_scheme", "rest-port": "rest_port"}
@@ -26,19 +25,6 @@ class SparkConnection(Protocol):
     conn_type: str | None
     host: str | None
     port: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkPlace:
-    """Where a job's drivers run.
-
-    :param engine: Name of the engine.
-    :param engine_options: What the connection says for it.
-    """
-
-    master: str = "local[*]"
-    engine: str = DEFAULT_ENGINE
-    engine_options: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_place(spark_conn_id: str) -> SparkPlace:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.control.job.requests import SubmittedRun
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.hooks._spark_connection import SparkPlace, read_place
+from airflow_provider_ha.control.job.spec import JobSpec, SparkPlace
+from airflow_provider_ha.hooks._spark_connection import read_place
 from airflow_provider_ha.jobs.options.declared import options_of, read
 from airflow_provider_ha.operators._options import describes, set_up, takes
 from airflow_provider_ha.operators._run import SparkHaRunOperator
@@ -63,8 +63,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Submit the script, or find the run again."""
         given = {name: getattr(self, name) for name in _OPTIONS}
-        place = self._place(given["master"], given["engine"], given["engine_options"])
-        given |= {"master": place.master, "engine": place.engine, "engine_options": place.engine_options}
+        place = read_place(self.spark_conn_id) if self.spark_conn_id else SparkPlace()
+        given |= place.options(given["master"], given["engine"], given["engine_options"])
         spec = read(
             JobSpec,
             {**given, "job_id": self.job_id},
@@ -73,12 +73,3 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
             lineage=self.lineage_conf,
         )
         return job.submit(spec)
-
-    def _place(self, master: str | None, engine: str | None, options: Mapping[str, str] | None) -> SparkPlace:
-        """Return where the driver runs: what the connection says, with what the operator says itself."""
-        named = read_place(self.spark_conn_id) if self.spark_conn_id else SparkPlace()
-        engine = engine or named.engine
-        of_connection = named.engine_options if engine == named.engine else {}  # another engine has other options
-        return SparkPlace(
-            master=master or named.master, engine=engine, engine_options={**of_connection, **(options or {})}
-        )

@@ -11,6 +11,7 @@ from typer.main import get_command
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.config import VARIABLES, HaConfig
+from airflow_provider_ha.control.job.spec import SparkPlace
 from airflow_provider_ha.errors import ConfigurationError
 
 
@@ -72,8 +73,7 @@ def test_without_a_connection_of_spark_drivers_run_on_this_host() -> None:
 
 
 def test_a_connection_of_spark_is_known_to_airflow_only() -> None:
-    connection = pytest.importorskip("airflow_provider_ha.hooks._spark_connection")
-    cluster = connection.SparkPlace(master="spark://host:7077", engine="standalone")
+    cluster = SparkPlace(master="spark://host:7077", engine="standalone")
 
     with pytest.raises(ConfigurationError, match="airflow ha job submit"):
         Target().driver_place("spark_default")

@@ -6,6 +6,7 @@ Operator, command and the reference page derive names, types, defaults, checks a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any
@@ -35,9 +36,17 @@ _COORDINATE_PARTS = 3
 
 
 def _start(value: Any, info: ValidationInfo) -> str | Mapping[str, str]:
+    return _from(value, info, FRESH)
+
+
+def _restored_start(value: Any, info: ValidationInfo) -> str | Mapping[str, str]:
+    return _from(value, info)
+
+
+def _from(value: Any, info: ValidationInfo, *words: str) -> str | Mapping[str, str]:
     if isinstance(value, Mapping):
         return texts(value, info)
-    check_start(str(value), words=(FRESH,), directories=True)
+    check_start(str(value), words=words, directories=True)
     return str(value)
 
 
@@ -95,6 +104,31 @@ Master = Annotated[str, AfterValidator(_master)]
 Name = Annotated[str, AfterValidator(_name)]
 DriverMemory = Annotated[str, memory("driver_memory")]
 StartFrom = Annotated[str | Mapping[str, str], PlainValidator(_start)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SparkPlace:
+    """The place of a job's drivers: this host, or the place that a connection names.
+
+    :param engine: Name of the engine.
+    :param engine_options: Options of the engine from the connection.
+    """
+
+    master: str = "local[*]"
+    engine: str = DEFAULT_ENGINE
+    engine_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def options(
+        self, master: str | None, engine: str | None, engine_options: Mapping[str, str] | None
+    ) -> dict[str, Any]:
+        """Return the options of a spec that name the place; given options replace those of the connection."""
+        engine = engine or self.engine
+        of_connection = self.engine_options if engine == self.engine else {}  # another engine has other options
+        return {
+            "master": master or self.master,
+            "engine": engine,
+            "engine_options": {**of_connection, **(engine_options or {})},
+        }
 
 
 class Start(Model):
@@ -253,13 +287,6 @@ def _of_start(name: str) -> Any:
     """Declare an option of a restore that a submission has as well."""
     declared = options_of(JobSpec)[name]
     return option(declared.field.default, declared.field.description or "", shown=declared.shown)
-
-
-def _restored_start(value: Any, info: ValidationInfo) -> str | Mapping[str, str]:
-    if isinstance(value, Mapping):
-        return texts(value, info)
-    check_start(str(value), directories=True)
-    return str(value)
 
 
 QueryNames = Annotated[frozenset[str], PlainValidator(names)]
