@@ -57,13 +57,15 @@ with DAG(
         ],
         conf={"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"},
         spark_conn_id="{{ params.spark_conn_id }}",
-        master="{{ '' if params.spark_conn_id else 'local[2]' }}",
-        allow_remote_executors="{{ params.spark_conn_id != '' }}",
+        target={"master": "{{ '' if params.spark_conn_id else 'local[2]' }}"},
+        ha={
+            "allow_remote_executors": "{{ params.spark_conn_id != '' }}",
+            "repeatable": ["long_delays"],  # it writes by key: a batch that comes again changes nothing
+            "checkpoint_interval": timedelta(seconds=2),
+        },
         driver_memory="1g",
         start_from="{{ params.start_from }}",
         wait_for="finished",
-        repeatable=["long_delays"],  # it writes by key: a batch that comes again changes nothing
-        checkpoint_interval=timedelta(seconds=2),
     )
     leader = SparkHaLeaderSensor(task_id="wait_for_leader", job_id="{{ params.job_id }}", timeout=timedelta(minutes=15))
     checkpoint = SparkHaCheckpointSensor(

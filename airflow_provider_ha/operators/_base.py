@@ -12,7 +12,7 @@ from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import WORDS, above_zero, check_given
+from airflow_provider_ha.operators._given import WORDS, check_given
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 
 
@@ -32,21 +32,18 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
 
     :param job_id: Stable id of the job.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
     """
 
     template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")
     operator_extra_links = (SparkHaJobLink(), SparkHaDriverLogLink(), SparkHaSparkUiLink())
+    poll_interval = 5.0  # seconds between two reads of a job without a leader; a watched change wakes a task earlier
     own_retries = False  # whether the tries are this package's, so that only Airflow's troubles may use them
 
-    def __init__(
-        self, *, job_id: str, spark_ha_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, job_id: str, spark_ha_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
-        self.poll_interval = poll_interval
-        check_given(self, job_id=check_job_id, poll_interval=above_zero("poll_interval"))
+        check_given(self, job_id=check_job_id)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
         """Go on after a deferral. A wait that took too long is not started again by the package's own tries.

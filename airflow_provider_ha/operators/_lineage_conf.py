@@ -16,35 +16,25 @@ from airflow_provider_ha.operators._lineage import reason_of
 
 Inject = Callable[[dict[str, str], Any], dict[str, str]]
 _SECTION = "openlineage"
+_SETTINGS = {"parent_job": "spark_inject_parent_job_info", "transport": "spark_inject_transport_info"}
 
 
-def lineage_conf(
-    operator: Any, context: Any, conf: Mapping[str, str] | None, *, parent: bool | None, transport: bool | None
-) -> dict[str, str]:
-    """Return the conf that tells OpenLineage's listener in Spark of the task; nothing unless it is asked for.
+def lineage_conf(operator: Any, context: Any, conf: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the conf that names the task to OpenLineage's listener in Spark.
 
-    :param conf: What the user has set: a parent or a transport in it is left as it is.
-    :param parent: Whether to name the task as the parent; ``None`` for what Airflow's configuration says.
-    :param transport: Whether to name the transport of the worker; ``None`` likewise.
+    Airflow's ``[openlineage] spark_inject_parent_job_info`` and ``spark_inject_transport_info`` enable it.
+
+    :param conf: The user's conf; a parent or a transport in it stays.
     """
     try:
-        return _lineage_conf(operator, context, conf, parent, transport)
+        return _lineage_conf(operator, context, conf)
     except Exception as error:  # noqa: BLE001
         operator.log.warning("OpenLineage information could not be injected: %s", reason_of(error))
         return {}
 
 
-def _lineage_conf(
-    operator: Any, context: Any, conf: Mapping[str, str] | None, parent: bool | None, transport: bool | None
-) -> dict[str, str]:
-    wanted = [
-        name
-        for name, asked in (
-            ("parent_job", _asked(operator, "spark_inject_parent_job_info", parent)),
-            ("transport", _asked(operator, "spark_inject_transport_info", transport)),
-        )
-        if asked
-    ]
+def _lineage_conf(operator: Any, context: Any, conf: Mapping[str, str] | None) -> dict[str, str]:
+    wanted = [name for name, setting in _SETTINGS.items() if _is_enabled(operator, setting)]
     if not wanted:
         return {}
     try:
@@ -75,9 +65,7 @@ def _lineage_conf(
     return found
 
 
-def _asked(operator: Any, option: str, given: bool | None) -> bool:
-    if given is not None:
-        return given
+def _is_enabled(operator: Any, option: str) -> bool:
     try:
         return airflow_conf.getboolean(_SECTION, option, fallback=False)
     except Exception as error:  # noqa: BLE001

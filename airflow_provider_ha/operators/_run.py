@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow_provider_ha.compat import AIRFLOW, AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
@@ -29,6 +29,7 @@ from airflow_provider_ha.operators._known_run import tell, tell_run
 from airflow_provider_ha.operators._lineage import TellsLineage, is_active, reason_of
 from airflow_provider_ha.operators._lineage_conf import lineage_conf
 from airflow_provider_ha.operators._lost import after_loss, later
+from airflow_provider_ha.operators._options import OfTask
 from airflow_provider_ha.operators._retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
 from airflow_provider_ha.recovery.losses import last_failure
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
@@ -184,12 +185,9 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         that the script has started has committed a batch, or its first trigger found no data.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
     :param force: Act although the job belongs to another DAG.
-    :param openlineage_inject_parent_job_info: Whether the driver's OpenLineage events name this task as their parent;
-        by default what ``[openlineage] spark_inject_parent_job_info`` says, which is off.
-    :param openlineage_inject_transport_info: Whether the driver sends them to where the worker sends its own; by
-        default what ``[openlineage] spark_inject_transport_info`` says, which is off. One with a key is left out.
     """
 
+    of_task: ClassVar[OfTask] = {"ha": ("when_killed",), "start": ("force",)}
     template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for", "force")
 
     conf: Mapping[str, str] | None = None
@@ -199,15 +197,11 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         *,
         wait_for: str = RUNNING,
         force: bool | str = False,
-        openlineage_inject_parent_job_info: bool | None = None,
-        openlineage_inject_transport_info: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.wait_for = wait_for
         self.force = force
-        self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
-        self.openlineage_inject_transport_info = openlineage_inject_transport_info
         check_given(
             self,
             wait_for=one_of("wait_for", (RUNNING, FINISHED)),
@@ -215,7 +209,7 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         )
         self.lineage_conf: dict[str, str] = {}
 
-    def start(self, job: JobClient, request: str) -> SubmittedRun:
+    def start_run(self, job: JobClient, request: str) -> SubmittedRun:
         """Start the run that *request* asks for, or find it again. Idempotent.
 
         :raises JobStateError: The job has a live run of another request.
@@ -241,14 +235,8 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
                 next_step="Clear the task to start a new run",
             )
         self.warn_of_argument_secrets()
-        self.lineage_conf = lineage_conf(
-            self,
-            context,
-            self.conf,
-            parent=self.openlineage_inject_parent_job_info,
-            transport=self.openlineage_inject_transport_info,
-        )
-        run = self.start(client.job(self.job_id, acting=self.acting(context)), request)
+        self.lineage_conf = lineage_conf(self, context, self.conf)
+        run = self.start_run(client.job(self.job_id, acting=self.acting(context)), request)
         found = "created" if run.created else "found again"
         self.log.info("Run %d of job %s was %s (submission %d)", run.run, self.job_id, found, run.attempt)
         self._warn_of_a_loop(client)

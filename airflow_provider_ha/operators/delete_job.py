@@ -40,7 +40,6 @@ class SparkHaDeleteJobOperator(SparkHaBaseOperator):
         uses them.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at what is waited for.
     """
 
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "keep_savepoints", "plan_only", "force")

@@ -56,10 +56,6 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
     :param accept_verdicts: Verdicts that are accepted for what the job goes on from, each by its own name.
     :param accept_unverified: Queries for which unverified facts are accepted; judged as ``LOSS_POSSIBLE``.
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from.
-    :param openlineage_inject_parent_job_info: Whether the driver's OpenLineage events name this task as their parent;
-        by default what ``[openlineage] spark_inject_parent_job_info`` says, which is off.
-    :param openlineage_inject_transport_info: Whether the driver sends them to where the worker sends its own; by
-        default what ``[openlineage] spark_inject_transport_info`` says, which is off. One with a key is left out.
     :param wait_timeout: Longest wait for the end of the run; ``None`` for no limit. A timeout does not withdraw the
         stop.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
@@ -67,7 +63,6 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
         uses them: what FAILED is requested again by a clear, or by retries of the DAG.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha`` of the cluster that has the job.
-    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
     """
 
     template_fields: Sequence[str] = (
@@ -96,8 +91,6 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
         accept_verdicts: Sequence[str] = ("SAFE",),
         accept_unverified: Sequence[str] = (),
         kafka_bootstrap: Mapping[str, str] | None = None,
-        openlineage_inject_parent_job_info: bool | None = None,
-        openlineage_inject_transport_info: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -109,8 +102,6 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
         self.accept_verdicts = accept_verdicts
         self.accept_unverified = accept_unverified
         self.kafka_bootstrap = kafka_bootstrap
-        self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
-        self.openlineage_inject_transport_info = openlineage_inject_transport_info
         found = wrong_options(RestoreRequest, {name: getattr(self, name) for name in _OF_RESTORE})
         try:
             check_given(self, stop=flag("stop"), conf=check_keys)
@@ -173,8 +164,6 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
             self,
             context,
             self.conf,
-            parent=self.openlineage_inject_parent_job_info,
-            transport=self.openlineage_inject_transport_info,
         )
         request = self.request(context, lineage)
         with self._clusters() as (here, there):

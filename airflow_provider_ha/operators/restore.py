@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.control.job.requests import LATEST, SubmittedRun, named_directories
 from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.jobs.options.declared import options_of, read
+from airflow_provider_ha.jobs.options.declared import read
 from airflow_provider_ha.operators._given import check_given, number_of, whole_number
-from airflow_provider_ha.operators._options import describes, set_up, takes
+from airflow_provider_ha.operators._options import describes, given_options, parameters_of, set_up, takes
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkHaRestoreOperator"]
 
-_OPTIONS = tuple(options_of(RestoreRequest))
+_OPTIONS = parameters_of(RestoreRequest)
 
 
-@describes(RestoreRequest)
+@describes(RestoreRequest, of_task=SparkHaRunOperator.of_task)
 class SparkHaRestoreOperator(SparkHaRunOperator):
     """Start a new run of a job from a checkpoint or savepoint, its own or another job's.
 
@@ -39,17 +39,9 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
         that the script has started has committed a batch, or its first trigger found no data.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
-    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
-    :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
-        (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
-    :param openlineage_inject_parent_job_info: Whether the driver's OpenLineage events name this task as their parent;
-        by default what ``[openlineage] spark_inject_parent_job_info`` says, which is off.
-    :param openlineage_inject_transport_info: Whether the driver sends them to where the worker sends its own; by
-        default what ``[openlineage] spark_inject_transport_info`` says, which is off. One with a key is left out.
     :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
     """
 
     template_fields: Sequence[str] = (*SparkHaRunOperator.template_fields, "seen_run", *_OPTIONS)
@@ -57,7 +49,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
 
     @takes(RestoreRequest)
     def __init__(self, *, seen_run: int | str | None = None, **kwargs: Any) -> None:
-        set_up(self, RestoreRequest, kwargs, super().__init__)
+        set_up(self, RestoreRequest, kwargs, super().__init__, of_task=self.of_task)
         self.seen_run = seen_run
         check_given(self, seen_run=whole_number("seen_run"))
 
@@ -65,7 +57,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         """Return the identity of the task, with the run that was seen."""
         return replace(super().acting(context), run=number_of(self.seen_run, "seen_run"))
 
-    def start(self, job: JobClient, request: str) -> SubmittedRun:
+    def start_run(self, job: JobClient, request: str) -> SubmittedRun:
         """Plan and start the restore, or find its run again."""
         return job.restore(self.restore_request(request))
 
@@ -74,15 +66,16 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
 
         :raises ConfigurationError: An option cannot be used.
         """
-        values = {name: getattr(self, name) for name in _OPTIONS}
+        subject = f"the restore of job {self.job_id!r}"
+        values = given_options(self, RestoreRequest, subject)
         given = {name: None if value in ([], (), {}) else value for name, value in values.items()}
-        directories = named_directories(given["start_from"] or LATEST)
+        directories = named_directories(given.get("start_from") or LATEST)
         if directories:
             given["start_from"] = LATEST
         return read(
             RestoreRequest,
             given,
-            subject=f"the restore of job {self.job_id!r}",
+            subject=subject,
             job_id=self.job_id,
             request_id=request,
             adopt=directories,

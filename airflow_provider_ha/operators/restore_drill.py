@@ -53,7 +53,6 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
     :param retries: Tries after the first one when the DAG sets none: for a Spark that gave no answer.
     :param retry_delay: Time between two tries; 5 minutes when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Not used: this operator does not wait.
     """
 
     template_fields: Sequence[str] = (

@@ -42,7 +42,6 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         uses them: what FAILED is requested again by a clear, or by retries of the DAG.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
     """
 
     template_fields: Sequence[str] = (

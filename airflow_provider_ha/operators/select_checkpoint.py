@@ -35,7 +35,6 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
     :param fallback: Whether an older one may be chosen when a newer one is known to be bad.
     :param depth: ``"full"`` reads every state file; ``"quick"`` reads names, sizes and small files.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Not used: this operator does not wait.
     """
 
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "start_from", "fallback", "depth")

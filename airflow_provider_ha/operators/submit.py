@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.control.job.spec import JobSpec, SparkPlace
 from airflow_provider_ha.hooks._spark_connection import read_place
-from airflow_provider_ha.jobs.options.declared import options_of, read
-from airflow_provider_ha.operators._options import describes, set_up, takes
+from airflow_provider_ha.jobs.options.declared import read
+from airflow_provider_ha.operators._options import describes, given_options, parameters_of, set_up, takes
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["SparkHaSubmitOperator"]
 
 _OF_BASE = ("job_id",)
-_OPTIONS = tuple(name for name in options_of(JobSpec) if name not in _OF_BASE)
+_OPTIONS = parameters_of(JobSpec, _OF_BASE)
 
 
-@describes(JobSpec, without=_OF_BASE)
+@describes(JobSpec, without=_OF_BASE, of_task=SparkHaRunOperator.of_task)
 class SparkHaSubmitOperator(SparkHaRunOperator):
     """Run a plain PySpark streaming script as a job that survives the loss of its driver.
 
@@ -39,17 +39,9 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
         that the script has started has committed a batch, or its first trigger found no data.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
-    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
-    :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
-        (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
-    :param openlineage_inject_parent_job_info: Whether the driver's OpenLineage events name this task as their parent;
-        by default what ``[openlineage] spark_inject_parent_job_info`` says, which is off.
-    :param openlineage_inject_transport_info: Whether the driver sends them to where the worker sends its own; by
-        default what ``[openlineage] spark_inject_transport_info`` says, which is off. One with a key is left out.
     :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
     """
 
     template_fields: Sequence[str] = (*SparkHaRunOperator.template_fields, "spark_conn_id", *_OPTIONS)
@@ -57,18 +49,19 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
 
     @takes(JobSpec, without=_OF_BASE)
     def __init__(self, *, spark_conn_id: str | None = None, **kwargs: Any) -> None:
-        set_up(self, JobSpec, kwargs, super().__init__, _OF_BASE)
+        set_up(self, JobSpec, kwargs, super().__init__, without=_OF_BASE, of_task=self.of_task)
         self.spark_conn_id = spark_conn_id
 
-    def start(self, job: JobClient, request: str) -> SubmittedRun:
+    def start_run(self, job: JobClient, request: str) -> SubmittedRun:
         """Submit the script, or find the run again."""
-        given = {name: getattr(self, name) for name in _OPTIONS}
+        subject = f"the submission of job {self.job_id!r}"
+        given = given_options(self, JobSpec, subject, _OF_BASE)
         place = read_place(self.spark_conn_id) if self.spark_conn_id else SparkPlace()
-        given |= place.options(given["master"], given["engine"], given["engine_options"])
+        given |= place.options(given.get("master"), given.get("engine"), given.get("engine_options"))
         spec = read(
             JobSpec,
             {**given, "job_id": self.job_id},
-            subject=f"the submission of job {self.job_id!r}",
+            subject=subject,
             request_id=request,
             lineage=self.lineage_conf,
         )

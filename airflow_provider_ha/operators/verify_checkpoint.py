@@ -63,7 +63,6 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
     :param deadline: With ``"prove"``: what Spark may take for each query.
     :param fail_on: ``"not_startable"``, ``"not_restorable"`` or ``"nothing"``: which verdict fails the task for good.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Not used: this operator does not wait.
     """
 
     template_fields: Sequence[str] = (

@@ -16,7 +16,8 @@ _HEAD = """\
 # Options of a job
 
 Options of `SparkHaSubmitOperator` and `spark-ha job submit`, then of `SparkHaRestoreOperator` and `spark-ha restore`.
-An option has one name: `restart_delay` of the operator is `--restart-delay` of the command. A value that is not a
+An option has one name: `restart_delay` of the operator is `--restart-delay` of the command. An operator takes options
+with an entry in the second column in the mapping of that name: `ha={"restart_delay": 5}`. A value that is not a
 template is checked when Airflow parses the DAG, a template when the task runs. An error names all options that cannot
 be used. Durations are seconds; an operator also takes a `timedelta`. `None` and a template that renders to nothing mean
 the default.
@@ -41,9 +42,16 @@ def page(spec: type[Any], restore: type[Any]) -> str:
 
 
 def _table(title: str, rows: list[Option]) -> str:
-    lines = [f"## {title}\n", "| Option | Default | Meaning |", "|---|---|---|"]
-    lines += [f"| `{each.name}` | {_default(each)} | {markdown(each.field.description or '')} |" for each in rows]
+    lines = [f"## {title}\n", "| Option | In | Default | Meaning |", "|---|---|---|---|"]
+    lines += [
+        f"| `{each.name}` | {_holder(each)} | {_default(each)} | {markdown(each.field.description or '')} |"
+        for each in rows
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _holder(option: Option) -> str:
+    return f"`{option.holder}`" if option.holder else ""
 
 
 def _default(option: Option) -> str:

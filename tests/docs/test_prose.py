@@ -19,7 +19,8 @@ from typer.main import get_command
 from airflow_provider_ha import operators, sensors, triggers
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
+from airflow_provider_ha.jobs.options.declared import options_of
 from tests.docs.blocks import blocks_of
 from tests.docs.test_code_blocks import PAGES, ROOT, page_id
 from tests.mutants.catalogue import read_toml
@@ -110,7 +111,7 @@ def parameters() -> frozenset[str]:
     public = [getattr(module, name) for module in modules for name in getattr(module, "__all__", ())]
     classes = [each for thing in public if isinstance(thing, type) for each in thing.__mro__]
     taken = {name for each in classes for name in inspect.signature(each.__init__).parameters}  # type: ignore[misc]
-    return frozenset({*taken, *HaOptions.model_fields, *HaConfig.model_fields})
+    return frozenset({*taken, *options_of(JobSpec), *options_of(RestoreRequest), *HaConfig.model_fields})
 
 
 @pytest.mark.airflow

@@ -29,9 +29,9 @@ from airflow_provider_ha.query_names import query_directory
 from airflow_provider_ha.records import Model
 
 
-_PLACE = {"group": "Where it runs"}
+_TARGET = {"group": "Where it runs", "holder": "target"}
 _APPLICATION = {"group": "Application"}
-_START = {"group": "Start"}
+_START = {"group": "Start", "holder": "start"}
 _COORDINATE_PARTS = 3
 
 
@@ -227,13 +227,13 @@ class JobSpec(Model):
         "local[*]",
         "Spark master: ``local``, ``local[...]``, ``local-cluster[...]``, or with *allow_remote_executors* that of a "
         "cluster. By default that of *spark_conn_id*, else ``local[*]``.",
-        shown={**_PLACE, "connection": True},
+        shown={**_TARGET, "connection": True},
     )
     engine: Annotated[str, AfterValidator(_engine)] = option(
         DEFAULT_ENGINE,
         'Engine that runs the driver: ``"local"`` (the host of the task or command) or ``"standalone"`` (a worker of '
         'a standalone cluster). By default that of *spark_conn_id*, else ``"local"``.',
-        shown={**_PLACE, "connection": True},
+        shown={**_TARGET, "connection": True},
     )
     engine_options: Texts = option(
         {},
@@ -241,14 +241,16 @@ class JobSpec(Model):
         "``\"spark_home\"``: Spark's directory on the driver's host; by default ``SPARK_HOME``, else pyspark. The "
         "guide for standalone clusters lists further options.",
         shown={
-            **_PLACE,
+            **_TARGET,
             "connection": True,
             "words": ("--engine-option", "--engine-options"),
             "metavar": "NAME=VALUE",
             "command": "Option of the engine; repeatable.",
         },
     )
-    driver_memory: DriverMemory | None = option(None, 'Memory of the driver\'s JVM: ``"1g"``.', shown=_PLACE)
+    driver_memory: DriverMemory | None = option(
+        None, 'Memory of the driver\'s JVM: ``"1g"``.', shown={"group": "Where it runs"}
+    )
     resources: Resources = Resources()
     start_from: StartFrom = option(
         LATEST,
@@ -257,7 +259,7 @@ class JobSpec(Model):
         '``"savepoint-<id>"``, or checkpoint directories that Spark wrote elsewhere: a path whose last name is the '
         "query's, or query -> path.",
         shown={
-            **_START,
+            "group": "Start",
             "metavar": "WORD|[QUERY=]PATH",
             "command": "latest (from nothing when the job has no checkpoint), fresh, checkpoint-<n>, savepoint-<id>, "
             "or a checkpoint directory that Spark wrote elsewhere, once for each query. Default: latest.",
@@ -268,7 +270,7 @@ class JobSpec(Model):
         None,
         'Owner of the job from then on: the id of its DAG, ``"{{ dag.dag_id }}"``. Other DAGs and the command line '
         "are then refused unless they force it. Prevents accidents; it is no security.",
-        shown={"group": "High availability"},
+        shown={"group": "High availability", "holder": "start"},
     )
     ha: HaOptions = HaOptions()
     # Conf for OpenLineage's listener in Spark, from Airflow: what *conf* sets itself counts more.
@@ -342,6 +344,7 @@ class RestoreRequest:
         None,
         'Action when the job has a live run that has lost its driver: ``"restart"`` ends it and restores, '
         '``"recover"`` continues it instead and follows it. By default the restore is refused.',
+        shown={"holder": "start"},
     )
     accept_unverified: QueryNames = option(
         frozenset(),

@@ -6,8 +6,9 @@ and commands derive their parameters from :func:`options_of`. A field may be a m
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -51,9 +52,17 @@ class Option(NamedTuple):
 
     @property
     def shown(self) -> Mapping[str, Any]:
-        """How a command shows the option: ``group``, ``metavar``, ``words``, ``command`` (its own description)."""
+        """How operator and command show the option.
+
+        ``holder``, ``group``, ``metavar``, ``words``, ``command`` (its description in the command).
+        """
         extra = self.field.json_schema_extra
         return extra if isinstance(extra, dict) else {}
+
+    @property
+    def holder(self) -> str:
+        """Parameter of an operator that holds the option; empty for an option with a parameter under its own name."""
+        return str(self.shown.get("holder", ""))
 
     @property
     def default(self) -> Any:
@@ -96,10 +105,63 @@ def options_of(model: type[Any]) -> dict[str, Option]:
     return found
 
 
-def parameter_texts(model: type[Any], without: Iterable[str] = ()) -> str:
-    """Return the descriptions of the options as the ``:param`` lines of a docstring."""
-    shown = [each for each in options_of(model).values() if each.name not in set(without)]
-    return "\n".join(f":param {each.name}: {each.field.description}" for each in shown)
+def parameter_texts(
+    model: type[Any], without: Iterable[str] = (), more: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Return the descriptions of the options as the ``:param`` lines of a docstring; a holder names its options.
+
+    :param more: Holder -> names that it takes besides its options.
+    """
+    held: dict[str, list[Option]] = {}
+    for each in options_of(model).values():
+        if each.name not in set(without):
+            held.setdefault(each.holder or each.name, []).append(each)
+    texts_of = {name: _parameter_text(name, options, (more or {}).get(name, ())) for name, options in held.items()}
+    return "\n".join(f":param {name}: {text}" for name, text in texts_of.items())
+
+
+def _parameter_text(name: str, options: Sequence[Option], more: Sequence[str]) -> str:
+    if options[0].name == name:
+        return str(options[0].field.description)
+    named = ", ".join(f"``{each}``" for each in [*(each.name for each in options), *more])
+    return f"A mapping or a model with any of {named}; the page of options describes each."
+
+
+def spread(model: type[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Mistake]]:
+    """Return option -> value for parameters of an operator, with the values of each holder, and what is misplaced.
+
+    :param given: Parameter -> value. A holder is a mapping, a pydantic model, or JSON text from a template.
+    """
+    options = options_of(model)
+    holders = {each.holder for each in options.values()} - {""}
+    found: dict[str, Any] = {}
+    wrong: list[Mistake] = []
+    for name, value in given.items():
+        if name not in holders:
+            found[name] = value
+            continue
+        inner = held_values(value)
+        if inner is None:
+            wrong.append(Mistake(f"{name} is no mapping", f"Write {name}={{option: value}}"))
+            continue
+        known = [each.name for each in options.values() if each.holder == name]
+        wrong += [unknown_option(key, known) for key in inner if key not in known]
+        found.update({key: each for key, each in inner.items() if key in known})
+    return found, wrong
+
+
+def held_values(value: Any) -> dict[str, Any] | None:
+    """Return option -> value of a holder; ``None`` for a value that is no mapping."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
+    if isinstance(value, str) and not is_left_out(value):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if is_left_out(value):
+        return {}
+    return {str(key): each for key, each in value.items()} if isinstance(value, Mapping) else None
 
 
 def mistakes(model: type[Any], given: Mapping[str, Any]) -> list[Mistake]:

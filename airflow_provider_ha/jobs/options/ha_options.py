@@ -12,7 +12,7 @@ from airflow_provider_ha.jobs.options.declared import INTERNAL, option, texts, w
 from airflow_provider_ha.records import Model
 
 
-_HA = {"group": "High availability"}
+_HA = {"group": "High availability", "holder": "ha"}
 _BROKERS = re.compile(r"(?:\w+://)?[^\s,:/]+:\d+|(?:\w+://)?\[[0-9A-Fa-f:.]+\]:\d+")
 
 
@@ -100,7 +100,7 @@ class HaOptions(Model):
     allow_remote_executors: bool = option(
         False,  # noqa: FBT003  # a default
         "Whether executors may run on hosts where a supervisor cannot prove their death.",
-        shown={"group": "Where it runs"},
+        shown={**_HA, "group": "Where it runs"},
     )
     stall_timeout: float = option(
         600.0,

@@ -15,6 +15,7 @@ from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.operators._base import SparkHaBaseOperator
 from tests.support import airflow_auth
 from tests.support.browser import browser
 from tests.support.clusters import submit_helpers as helpers
@@ -24,6 +25,19 @@ from tests.support.mounted_page import Page, page_of
 
 # Airflow 3.0 has no pages of plugins, and not all that ours import.
 collect_ignore_glob = [] if AIRFLOW_V_3_1_PLUS else ["test_page*.py"]
+
+
+@pytest.fixture(autouse=True)
+def _polls_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators read a job without a leader often."""
+    monkeypatch.setattr(SparkHaBaseOperator, "poll_interval", 0.2)
+
+
+@pytest.fixture
+def injected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's configuration has drivers name their task as parent, and send events to the worker's receiver."""
+    for name in ("PARENT_JOB", "TRANSPORT"):
+        monkeypatch.setenv(f"AIRFLOW__OPENLINEAGE__SPARK_INJECT_{name}_INFO", "True")
 
 
 @pytest.fixture

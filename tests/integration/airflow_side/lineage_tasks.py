@@ -72,7 +72,7 @@ def submitting(
     application = str(helpers.script(tmp_path))
 
     def make(*, mode: str = "wait", **kwargs: Any) -> SparkHaSubmitOperator:
-        return submit_stand_in(application, mode=mode, restart_in_place=False, **kwargs)
+        return submit_stand_in(application, mode=mode, ha={"restart_in_place": False, **kwargs.pop("ha", {})}, **kwargs)
 
     yield make
     helpers.kill_all(helpers.context(config, coordinator))

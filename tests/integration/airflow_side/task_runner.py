@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
@@ -47,7 +48,9 @@ async def _event(trigger: Any) -> dict[str, Any]:
     return payload
 
 
-def submit_stand_in(application: str, *, mode: str, **kwargs: Any) -> SparkHaSubmitOperator:
+def submit_stand_in(
+    application: str, *, mode: str, ha: Mapping[str, Any] | None = None, **kwargs: Any
+) -> SparkHaSubmitOperator:
     """Return a task that submits job *flights* with the stand-in for Spark.
 
     :param mode: What the stand-in does.
@@ -57,7 +60,6 @@ def submit_stand_in(application: str, *, mode: str, **kwargs: Any) -> SparkHaSub
         job_id="flights",
         application=application,
         env={"STAND_IN": mode},
-        poll_interval=0.2,
-        restart_delay=0.05,
+        ha={"restart_delay": 0.05, **(ha or {})},
         **kwargs,
     )

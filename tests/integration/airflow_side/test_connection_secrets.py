@@ -43,8 +43,7 @@ def test_a_trigger_an_xcom_and_a_log_hold_nothing_of_it(
         job_id="flights",
         application=str(helpers.script(tmp_path)),
         env={"STAND_IN": "die"},
-        poll_interval=0.2,
-        restart_attempts=0,
+        ha={"restart_attempts": 0},
         start_from="fresh",
     )
 

@@ -37,7 +37,7 @@ WHOLE = {
 
 
 def deleting(**kwargs: Any) -> SparkHaDeleteJobOperator:
-    return SparkHaDeleteJobOperator(**{"task_id": "task", "job_id": "copy", "poll_interval": 0.1, **kwargs})
+    return SparkHaDeleteJobOperator(**{"task_id": "task", "job_id": "copy", **kwargs})
 
 
 def contents(job: JobContext) -> tuple[Any, ...]:

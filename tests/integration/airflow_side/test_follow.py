@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
 
 
 def following(**kwargs: Any) -> SparkHaFollowOperator:
-    return SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2, **kwargs)
+    return SparkHaFollowOperator(task_id="task", job_id="flights", **kwargs)
 
 
 def end(coordinator: Coordinator, paths: JobPaths, number: int, state: JobState = JobState.FINISHED) -> None:
@@ -46,8 +46,7 @@ def test_a_driver_that_nobody_else_watches_is_submitted_again_until_it_is_given_
         job_id="flights",
         application=application,
         env={"STAND_IN": "die"},
-        restart_delay=0.05,
-        restart_attempts=2,
+        ha={"restart_delay": 0.05, "restart_attempts": 2},
     )
     deferral(starting, context(run_id="started-it"))
 

@@ -86,21 +86,13 @@ def test_where_airflow_sends_events_a_driver_gets_nothing_that_is_not_asked_for(
     assert {each["eventType"] for each in receiver.of("dag.task")} == {"START"}, "the receiver works"
 
 
-@pytest.mark.parametrize("by_configuration", [False, True])
-def test_the_task_is_the_parent_of_its_driver_where_that_is_asked_for(
+@pytest.mark.usefixtures("injected")
+def test_the_task_is_the_parent_of_its_driver_where_the_configuration_enables_it(
     submitting: Submitting,  # noqa: F811
     config: HaConfig,
     receiver: LineageReceiver,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    by_configuration: bool,
 ) -> None:
-    if by_configuration:
-        monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "True")
-        monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_TRANSPORT_INFO", "True")
-        operator = submitting()
-    else:
-        operator = submitting(openlineage_inject_parent_job_info=True, openlineage_inject_transport_info=True)
+    operator = submitting()
     made = in_a_dag(operator)
 
     deferral(operator, made)
@@ -120,19 +112,19 @@ def test_the_task_is_the_parent_of_its_driver_where_that_is_asked_for(
     )
 
 
-@pytest.mark.usefixtures("receiver")
+@pytest.mark.usefixtures("receiver", "injected")
 def test_a_parent_that_the_user_set_stays(submitting: Submitting, config: HaConfig) -> None:  # noqa: F811
     own = {"spark.openlineage.parentRunId": "their-own"}
-    operator = submitting(conf=own, openlineage_inject_parent_job_info=True)
+    operator = submitting(conf=own)
 
     deferral(operator, in_a_dag(operator))
 
-    assert lineage_of(config) == {}
+    assert not any("arent" in key for key in lineage_of(config))
 
 
-@pytest.mark.usefixtures("receiver")
+@pytest.mark.usefixtures("receiver", "injected")
 def test_a_retry_finds_its_run_again_although_it_has_another_run_id(submitting: Submitting, config: HaConfig) -> None:  # noqa: F811
-    first, again = (submitting(openlineage_inject_parent_job_info=True) for _ in range(2))
+    first, again = (submitting() for _ in range(2))
     of_first, of_again = in_a_dag(first), in_a_dag(again, attempt=2)
 
     numbers = [deferral(first, of_first).trigger.number, deferral(again, of_again).trigger.number]
@@ -143,14 +135,14 @@ def test_a_retry_finds_its_run_again_although_it_has_another_run_id(submitting: 
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("receiver")
+@pytest.mark.usefixtures("receiver", "injected")
 def test_a_new_dag_run_recovers_a_lost_job_which_keeps_the_parent_that_submitted_it(
     submitting: Submitting,  # noqa: F811
     config: HaConfig,
     coordinator: Coordinator,
     paths: JobPaths,
 ) -> None:
-    first, second = (submitting(mode="die", openlineage_inject_parent_job_info=True) for _ in range(2))
+    first, second = (submitting(mode="die") for _ in range(2))
     of_first = in_a_dag(first)
     deferral(first, of_first)
     wait_until(lambda: read_status(coordinator, paths).state is JobState.LOST, timeout=60, what="the loss")
@@ -161,6 +153,7 @@ def test_a_new_dag_run_recovers_a_lost_job_which_keeps_the_parent_that_submitted
     assert lineage_of(config)["spark.openlineage.parentRunId"] == lineage_run_id(of_first["ti"])
 
 
+@pytest.mark.usefixtures("injected")
 def test_a_transport_with_a_key_is_left_out_and_the_log_says_so(
     submitting: Submitting,  # noqa: F811
     config: HaConfig,
@@ -174,7 +167,7 @@ def test_a_transport_with_a_key_is_left_out_and_the_log_says_so(
     keyed = receiver.transport | {"auth": {"type": "api_key", "api_key": API_KEY}}
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(keyed))
     forget_configuration()
-    operator = submitting(openlineage_inject_parent_job_info=True, openlineage_inject_transport_info=True)
+    operator = submitting()
     made = in_a_dag(operator)
 
     deferral(operator, made)
@@ -192,6 +185,7 @@ def test_a_transport_with_a_key_is_left_out_and_the_log_says_so(
         assert API_KEY.encode() not in told
 
 
+@pytest.mark.usefixtures("injected")
 def test_without_the_provider_the_job_runs_and_the_log_says_once_what_to_install(
     submitting: Submitting,  # noqa: F811
     config: HaConfig,
@@ -201,7 +195,7 @@ def test_without_the_provider_the_job_runs_and_the_log_says_once_what_to_install
     for name in [each for each in sys.modules if each.startswith("airflow.providers.openlineage")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "airflow.providers.openlineage", None)
-    operator = submitting(openlineage_inject_parent_job_info=True, openlineage_inject_transport_info=True)
+    operator = submitting()
 
     deferral(operator, in_a_dag(operator))
 
@@ -224,11 +218,10 @@ def restoring(source: Job, copy: JobContext) -> SparkHaRestoreOperator:  # noqa:
         source_job="flights",
         start_from="checkpoint-1",
         env={"STAND_IN": "wait", "TOKEN": API_KEY},
-        openlineage_inject_parent_job_info=True,
-        poll_interval=0.2,
     )
 
 
+@pytest.mark.usefixtures("injected")
 def test_the_events_of_a_restore_name_what_it_started_from(
     restoring: SparkHaRestoreOperator,
     config: HaConfig,
@@ -296,7 +289,7 @@ def test_what_is_read_and_written_comes_from_the_newest_checkpoints(running: Job
 @pytest.mark.usefixtures("running")
 def test_a_task_that_waits_tells_at_once_what_its_run_reads_and_writes(receiver: LineageReceiver) -> None:  # noqa: F811
     pytest.importorskip("airflow.providers.openlineage.api", reason="of newer releases of the provider")
-    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights")
 
     deferral(operator, in_a_dag(operator))
 

@@ -36,7 +36,7 @@ def test_a_lineage_that_cannot_be_read_does_not_fail_the_task(
         raise ValueError("a checkpoint of another world")
 
     monkeypatch.setattr(JobClient, "lineage", unreadable)
-    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights")
 
     assert deferral(operator, in_a_dag(operator)).trigger.number == 1
     assert "OpenLineage is not told of run 1 of job flights" in capsys.readouterr().out
@@ -68,7 +68,7 @@ def invalid_transport(
 def test_a_transport_that_cannot_be_read_does_not_fail_the_task_and_the_log_says_so(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights")
 
     deferred = deferral(operator, in_a_dag(operator))
 
@@ -80,7 +80,7 @@ def test_a_transport_that_cannot_be_read_does_not_fail_the_task_and_the_log_says
 
 @pytest.mark.usefixtures("running", "invalid_transport")
 def test_a_transport_that_cannot_be_read_does_not_show_a_run_that_finished_as_failed() -> None:
-    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights")
     event = {
         "status": "ended",
         "job_id": "flights",
@@ -103,8 +103,9 @@ def test_an_invalid_boolean_does_not_keep_the_job_from_starting_and_the_log_name
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_TRANSPORT_INFO", "True")
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", SECRET)  # of another line
-    operator = submitting(openlineage_inject_transport_info=True)
+    operator = submitting()
 
     deferral(operator, in_a_dag(operator))
 
@@ -114,6 +115,7 @@ def test_an_invalid_boolean_does_not_keep_the_job_from_starting_and_the_log_name
     assert SECRET not in said
 
 
+@pytest.mark.usefixtures("injected")
 def test_a_provider_that_does_not_fit_does_not_keep_the_job_from_starting(
     submitting: Submitting,  # noqa: F811
     config: HaConfig,
@@ -124,7 +126,7 @@ def test_a_provider_that_does_not_fit_does_not_keep_the_job_from_starting(
         raise AttributeError("a name of another release")
 
     monkeypatch.setattr(_lineage_conf, "_injectors", broken)
-    operator = submitting(openlineage_inject_parent_job_info=True)
+    operator = submitting()
 
     deferral(operator, in_a_dag(operator))
 
@@ -140,7 +142,7 @@ def test_a_transport_that_the_client_refuses_is_not_quoted_in_the_log(
         raise ValueError(f"no such transport: {{'type': 'htp', 'auth': {{'apiKey': '{SECRET}'}}}}")
 
     monkeypatch.setattr(SparkHaFollowOperator, "_send_running", refused)
-    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights")
 
     deferral(operator, in_a_dag(operator))
 
@@ -155,6 +157,6 @@ def test_an_event_that_cannot_be_made_does_not_fail_the_task(monkeypatch: pytest
         raise TypeError("a facet of another release")
 
     monkeypatch.setattr(SparkHaFollowOperator, "_operator_lineage", broken)
-    operator = SparkHaFollowOperator(task_id="task", job_id="flights", poll_interval=0.2)
+    operator = SparkHaFollowOperator(task_id="task", job_id="flights")
 
     assert deferral(operator, in_a_dag(operator)).trigger.number == 1

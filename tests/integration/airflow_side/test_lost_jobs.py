@@ -47,7 +47,9 @@ def submitting(
     application = str(helpers.script(tmp_path))
 
     def make(**kwargs: Any) -> SparkHaSubmitOperator:
-        return submit_stand_in(application, mode="die", restart_in_place=False, **kwargs)
+        return submit_stand_in(
+            application, mode="die", ha={"restart_in_place": False, **kwargs.pop("ha", {})}, **kwargs
+        )
 
     yield make
     helpers.kill_all(helpers.context(config, coordinator))
@@ -73,7 +75,7 @@ def test_a_new_dag_run_of_the_same_graph_recovers_the_lost_run_and_is_its_second
 ) -> None:
     first = lost(submitting, coordinator, paths)
 
-    second = deferral(submitting(when_killed="cancel"), context(run_id="manual__2")).trigger
+    second = deferral(submitting(ha={"when_killed": "cancel"}), context(run_id="manual__2")).trigger
 
     assert attempts(coordinator, paths) == (1, [1, 2])
     assert (second.number, second.when_killed) == (1, "cancel")
@@ -103,7 +105,7 @@ def test_when_the_second_watcher_is_killed_its_own_claim_is_given_up_and_no_othe
     submitting: Submitting, coordinator: Coordinator, paths: JobPaths, config: HaConfig
 ) -> None:
     first = lost(submitting, coordinator, paths)
-    second = deferral(submitting(when_killed="cancel"), context(run_id="manual__2")).trigger
+    second = deferral(submitting(ha={"when_killed": "cancel"}), context(run_id="manual__2")).trigger
 
     with HaClient.open(config) as client:
         ended = [end_job(client, second), end_job(client, second)]
@@ -160,7 +162,7 @@ def test_another_graph_recovers_the_old_one_or_takes_its_place(
 ) -> None:
     lost(submitting, coordinator, paths)
 
-    trigger = deferral(submitting(arguments=["--new"], if_lost=choice), context(run_id="manual__2")).trigger
+    trigger = deferral(submitting(arguments=["--new"], start={"if_lost": choice}), context(run_id="manual__2")).trigger
 
     assert trigger.number == made[0]
     assert attempts(coordinator, paths) == made
@@ -170,7 +172,7 @@ def test_an_unknown_choice_fails_for_good_before_anything_is_made(
     submitting: Submitting, coordinator: Coordinator, paths: JobPaths
 ) -> None:
     task = submitting()
-    task.if_lost = "wait"  # as a template renders: a word that is given so is refused at the import
+    task.start = {"if_lost": "wait"}  # as a template renders: a word that is given so is refused at the import
 
     with pytest.raises(AirflowFailException, match=r"if_lost='wait' is unknown\. Use one of 'recover' or 'restart'"):
         task.execute(context())
@@ -196,7 +198,7 @@ def test_a_stop_whose_driver_is_lost_before_it_answers_ends_the_job_without_it(
     cluster = Cluster(config, coordinator, tmp_path)
     job = cluster.submitted("flights")
     leadership = lead_newest(config, coordinator, job)
-    stopping = SparkHaStopOperator(task_id="task", job_id="flights", poll_interval=0.2)
+    stopping = SparkHaStopOperator(task_id="task", job_id="flights")
     waiting = deferral(stopping, context())
 
     leadership.release()

@@ -63,9 +63,7 @@ def connections(here: Cluster, there: Cluster, monkeypatch: pytest.MonkeyPatch) 
 
 
 def moving(**kwargs: Any) -> SparkHaMoveOperator:
-    return SparkHaMoveOperator(
-        task_id="task", job_id=JOB, to_spark_ha_conn_id="spark_ha_s3", poll_interval=0.2, **kwargs
-    )
+    return SparkHaMoveOperator(task_id="task", job_id=JOB, to_spark_ha_conn_id="spark_ha_s3", **kwargs)
 
 
 @pytest.fixture

@@ -60,13 +60,13 @@ def test_a_new_try_overtakes_the_trigger_of_the_old_one_before_it_looks_for_the_
 ) -> None:
     old = deferral(submitting(application), context(ti_id="try-1")).trigger
     new = submitting(application)
-    start, killed = new.start, []
+    start, killed = new.start_run, []
 
     def start_while_the_old_one_is_killed(job: Any, request: str) -> Any:
         killed.append(release(coordinator, paths, request, old.claim))
         return start(job, request)
 
-    new.start = start_while_the_old_one_is_killed  # type: ignore[method-assign]  # and then does what it did
+    new.start_run = start_while_the_old_one_is_killed  # type: ignore[method-assign]  # and then does what it did
     deferral(new, context(ti_id="try-2"))
 
     assert killed == [False]
@@ -93,7 +93,7 @@ def test_a_job_that_only_storage_knows_is_refused_and_burns_no_retry(
 def test_a_lost_driver_is_submitted_again_without_an_airflow_retry_until_it_is_given_up(
     application: str, coordinator: Coordinator, paths: JobPaths
 ) -> None:
-    operator = submitting(application, mode="die", wait_for="finished", restart_attempts=2)
+    operator = submitting(application, mode="die", wait_for="finished", ha={"restart_attempts": 2})
 
     with pytest.raises(AirflowFailException, match=r"ended FAILED: spark-submit: exit status 3"):
         run_task(operator, context())
@@ -108,7 +108,7 @@ def test_a_retry_after_a_failed_run_fails_with_its_reason_and_starts_nothing(
     application: str, coordinator: Coordinator, paths: JobPaths
 ) -> None:
     """Airflow lost the task in the moment in which it was to report the end of the run."""
-    failing = submitting(application, mode="die", restart_attempts=0)
+    failing = submitting(application, mode="die", ha={"restart_attempts": 0})
     with pytest.raises(AirflowFailException):
         run_task(failing, context())
     retried = context(ti_id="try-2")
@@ -123,7 +123,7 @@ def test_a_retry_after_a_failed_run_fails_with_its_reason_and_starts_nothing(
 def test_a_clear_after_a_failed_run_submits_a_new_one(
     application: str, coordinator: Coordinator, paths: JobPaths
 ) -> None:
-    failing = submitting(application, mode="die", restart_attempts=0)
+    failing = submitting(application, mode="die", ha={"restart_attempts": 0})
     with pytest.raises(AirflowFailException):
         run_task(failing, context())
 
@@ -313,7 +313,7 @@ def test_the_task_names_the_log_of_its_driver_and_what_prints_it(
 def test_the_last_lines_of_a_lost_driver_are_in_the_tasks_log(
     application: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    operator = submitting(application, mode="die", wait_for="finished", restart_attempts=1)
+    operator = submitting(application, mode="die", wait_for="finished", ha={"restart_attempts": 1})
 
     with pytest.raises(AirflowFailException, match="`spark-ha job logs flights --run 1`"):
         run_task(operator, context())

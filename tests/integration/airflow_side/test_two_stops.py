@@ -28,7 +28,7 @@ def test_each_task_that_the_stop_fulfils_succeeds_with_one_result_and_another_on
 ) -> None:
     job = Cluster(config, coordinator, tmp_path).submitted("flights")
     leadership = lead_newest(config, coordinator, job)
-    task: dict[str, Any] = {"task_id": "task", "job_id": "flights", "poll_interval": 0.2}
+    task: dict[str, Any] = {"task_id": "task", "job_id": "flights"}
     tasks = [
         (each, context(run_id=f"manual__{number}"))
         for number, each in enumerate(

@@ -29,7 +29,7 @@ with DAG(
         application=str(SCRIPT),
         arguments="{{ params.arguments }}",
         conf="{{ params.conf }}",  # a template that Airflow renders to a mapping
-        master="local[2]",
+        target={"master": "local[2]"},
         driver_memory="1g",
         wait_for="finished",
     )

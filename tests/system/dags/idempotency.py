@@ -34,9 +34,9 @@ def hold(point: str) -> None:
 class HeldSubmit(SparkHaSubmitOperator):
     """Submit that can be held around its submission."""
 
-    def start(self, job: Any, request: str) -> Any:
+    def start_run(self, job: Any, request: str) -> Any:
         hold("before")
-        run = super().start(job, request)
+        run = super().start_run(job, request)
         hold("after")
         return run
 
@@ -61,16 +61,17 @@ with DAG(
         job_id="{{ params.job_id }}",
         application=str(SCRIPT),
         conf={"spark.sql.shuffle.partitions": "1", "spark.ui.enabled": "false"},
-        master="local[1]",
+        target={"master": "local[1]"},
         driver_memory="512m",
         wait_for="finished",
-        when_killed="{{ params.when_killed }}",
-        # Long enough for a triggerer to be killed and replaced while the loss of a driver waits to be recovered.
-        restart_delay=timedelta(seconds=30),
-        checkpoint_interval=timedelta(seconds=2),
+        ha={
+            "when_killed": "{{ params.when_killed }}",
+            # Long enough for a triggerer to be killed and replaced while the loss of a driver waits to be recovered.
+            "restart_delay": timedelta(seconds=30),
+            "checkpoint_interval": timedelta(seconds=2),
+        },
         start_from="fresh",
-        accept_verdicts=["SAFE", "LOSS_POSSIBLE"],  # its function remembers no numbers of batches
-        poll_interval=1.0,
+        start={"accept_verdicts": ["SAFE", "LOSS_POSSIBLE"]},  # its function remembers no numbers of batches
         retries=3,
         retry_delay=timedelta(seconds=1),
     )
@@ -79,7 +80,6 @@ with DAG(dag_id="savepoint_held", schedule=None, catchup=False, params=JOB):
     HeldSavepoint(
         task_id="savepoint",
         job_id="{{ params.job_id }}",
-        poll_interval=1.0,
         retries=3,
         retry_delay=timedelta(seconds=1),
     )

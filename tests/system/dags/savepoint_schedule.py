@@ -39,10 +39,9 @@ def submitting(**kwargs: Any) -> SparkHaSubmitOperator:
             "spark.told.words": "{{ params.words }}",
             "spark.ui.enabled": "false",
         },
-        master="local[1]",
+        target={"master": "local[1]"},
         driver_memory="512m",
-        checkpoint_interval=timedelta(seconds=2),
-        poll_interval=1.0,
+        ha={"checkpoint_interval": timedelta(seconds=2)},
         **kwargs,
     )
 
@@ -51,12 +50,12 @@ with DAG(dag_id="submit_told", schedule=None, catchup=False, default_args=RETRIE
     submitting(wait_for="finished", start_from="fresh")
 
 with DAG(dag_id="savepoint_by_hand", schedule=None, catchup=False, default_args=RETRIES, params=JOB):
-    SparkHaSavepointOperator(task_id="savepoint", job_id="{{ params.job_id }}", poll_interval=1.0)
+    SparkHaSavepointOperator(task_id="savepoint", job_id="{{ params.job_id }}")
 
 with DAG(dag_id="end_of_life", schedule=None, catchup=False, params=TOLD):
     (
         submitting(wait_for="running")
-        >> SparkHaCheckpointOperator(task_id="checkpoint", job_id="{{ params.job_id }}", poll_interval=1.0)
-        >> SparkHaCancelOperator(task_id="cancel", job_id="{{ params.job_id }}", savepoint=True, poll_interval=1.0)
+        >> SparkHaCheckpointOperator(task_id="checkpoint", job_id="{{ params.job_id }}")
+        >> SparkHaCancelOperator(task_id="cancel", job_id="{{ params.job_id }}", savepoint=True)
         >> SparkHaDeleteJobOperator(task_id="delete", job_id="{{ params.job_id }}", keep_savepoints=True)
     )

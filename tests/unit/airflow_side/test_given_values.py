@@ -10,7 +10,10 @@ import pytest
 
 pytest.importorskip("airflow")
 
+from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.options.declared import options_of
+from airflow_provider_ha.operators._run import SparkHaRunOperator
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
@@ -108,23 +111,41 @@ WRONG: dict[str, Any] = {
     **dict.fromkeys(("arguments", "files", "py_files", "jars", "archives", "packages", "repeatable"), "one"),
     **dict.fromkeys(("accept_unverified", "reset_query_ids"), "one"),
 }
+OF_TASK = {name: holder for holder, names in SparkHaRunOperator.of_task.items() for name in names}
+
+
+def held(task: Any) -> dict[str, str]:
+    """Return option -> parameter of a task that holds it."""
+    if not issubclass(task, SparkHaRunOperator):
+        return {}
+    model = JobSpec if task is SparkHaSubmitOperator else RestoreRequest
+    return OF_TASK | {name: each.holder for name, each in options_of(model).items() if each.holder}
+
+
 CASES = [
     (task, name)
     for task in TASKS
     for name in WRONG
-    if name in task.template_fields and not (name == "mode" and "mode" not in task.__init__.__code__.co_varnames)
+    if name in (*task.template_fields, *held(task))
+    and not (name == "mode" and "mode" not in task.__init__.__code__.co_varnames)
 ]
+
+
+def with_value(task: Any, name: str, value: Any) -> dict[str, Any]:
+    """Return the arguments of a task with one more value."""
+    holder = held(task).get(name)
+    return TASKS[task] | ({holder: {name: value}} if holder else {name: value})
 
 
 @pytest.mark.parametrize(("task", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_a_value_that_cannot_be_used_is_an_error_of_the_import(task: Any, name: str) -> None:
     with pytest.raises(ConfigurationError) as told:
-        task(task_id="t", **(TASKS[task] | {name: WRONG[name]}))
+        task(task_id="t", **with_value(task, name, WRONG[name]))
 
     assert told.value.next_step
 
 
-@pytest.mark.parametrize("task", [task for task in TASKS if task is not SparkHaRecoverJobsOperator])
+@pytest.mark.parametrize("task", [SparkHaCheckpointSensor, SparkHaJobStatusSensor, SparkHaLeaderSensor])
 @pytest.mark.parametrize("seconds", [0, -1, "often"])
 def test_looks_without_a_pause_are_an_error_of_the_import(task: Any, seconds: Any) -> None:
     with pytest.raises(ConfigurationError, match="poll_interval"):
@@ -186,7 +207,7 @@ def test_limits_that_keep_no_savepoint_are_an_error_of_the_import(limits: dict[s
 @pytest.mark.parametrize(("task", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
 @pytest.mark.parametrize("template", ["{{ params.value }}", ["{% if true %}SAFE{% endif %}"]], ids=["text", "list"])
 def test_a_template_is_looked_at_when_it_is_rendered(task: Any, name: str, template: Any) -> None:
-    assert task(task_id="t", **(TASKS[task] | {name: template}))
+    assert task(task_id="t", **with_value(task, name, template))
 
 
 def test_every_operator_and_sensor_is_tried() -> None:

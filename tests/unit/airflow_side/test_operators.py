@@ -148,7 +148,7 @@ def test_a_restore_leaves_out_what_a_template_rendered_to_nothing() -> None:
 
 def test_a_restore_refuses_a_verdict_that_does_not_exist() -> None:
     restore = SparkHaRestoreOperator(task_id="t", job_id="copy")
-    restore.accept_verdicts = ["MAYBE"]  # as a template renders it
+    restore.start = {"accept_verdicts": ["MAYBE"]}  # as a template renders it
 
     with pytest.raises(ConfigurationError, match="MAYBE"):
         restore.restore_request("r")
@@ -174,7 +174,10 @@ def test_a_table_aligns_its_columns() -> None:
 @pytest.mark.parametrize("start_from", ["/data/checkpoints/hourly", {"hourly": "/data/checkpoints/hourly"}])
 def test_a_restore_says_what_it_claims_and_which_directories_it_starts_from(start_from: Any) -> None:
     restore = SparkHaRestoreOperator(
-        task_id="t", job_id="j", claim_mode="CLAIM", start_from=start_from, sinks={"hourly": "/data/out"}
+        task_id="t",
+        job_id="j",
+        start={"claim_mode": "CLAIM", "sinks": {"hourly": "/data/out"}},
+        start_from=start_from,
     )
 
     request = restore.restore_request("r")
@@ -192,10 +195,10 @@ def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -
         job_id="j",
         application="app.py",
         start_from={"hourly": "/data/checkpoints/hourly"},
-        accept_verdicts=["SAFE", "DUPLICATES_POSSIBLE"],
+        start={"accept_verdicts": ["SAFE", "DUPLICATES_POSSIBLE"]},
     )
 
-    submit.start(job, "r")
+    submit.start_run(job, "r")
 
     assert asked[0].start_from == {"hourly": "/data/checkpoints/hourly"}
     assert asked[0].start.claim_mode is ClaimMode.NO_CLAIM
@@ -205,9 +208,9 @@ def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -
 def test_remote_executors_are_allowed_only_by_name() -> None:
     asked: list[Any] = []
     job: Any = SimpleNamespace(submit=asked.append)
-    options: tuple[dict[str, Any], ...] = ({}, {"allow_remote_executors": True})
+    options: tuple[dict[str, Any], ...] = ({}, {"ha": {"allow_remote_executors": True}})
     for named in options:
-        SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **named).start(job, "r")
+        SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **named).start_run(job, "r")
     restores = [SparkHaRestoreOperator(task_id="t", job_id="j", **named).restore_request("r") for named in options]
 
     assert [request.ha.allow_remote_executors for request in asked] == [False, True]
@@ -219,7 +222,7 @@ def test_what_ends_a_run_is_the_dag_s_to_say() -> None:
     job: Any = SimpleNamespace(submit=asked.append)
     thresholds: dict[str, Any] = {"application_failures": 5, "application_failure_period": timedelta(hours=1)}
 
-    SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **thresholds).start(job, "r")
+    SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", ha=thresholds).start_run(job, "r")
 
     assert (asked[0].ha.application_failures, asked[0].ha.application_failure_period) == (5, 3600.0)
 
@@ -227,12 +230,12 @@ def test_what_ends_a_run_is_the_dag_s_to_say() -> None:
 @pytest.mark.parametrize(("name", "value"), [("claim_mode", "LEGACY"), ("accept_verdicts", ["MAYBE"])])
 def test_words_that_a_template_renders_and_nobody_knows_are_refused_by_name(name: str, value: Any) -> None:
     submit = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py")
-    setattr(submit, name, value)
+    submit.start = {name: value}
     asked: list[Any] = []
     job: Any = SimpleNamespace(submit=asked.append)
 
     with pytest.raises(ConfigurationError, match=r"LEGACY|MAYBE") as caught:
-        submit.start(job, "r")
+        submit.start_run(job, "r")
 
     assert caught.value.next_step
     assert asked == []

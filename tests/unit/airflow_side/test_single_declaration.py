@@ -16,9 +16,9 @@ pytest.importorskip("airflow")
 from airflow_provider_ha.cli.option_group import takes as takes_words
 from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.declared import option, options_of, parameter_texts, read
+from airflow_provider_ha.jobs.options.declared import option, options_of, parameter_texts, read, spread
 from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.operators._options import split_options, takes, wrong_options
+from airflow_provider_ha.operators._options import given_options, parameters_of, takes, wrong_options
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from tests.docs.options_page import page
 
@@ -29,7 +29,9 @@ GIVEN: dict[str, Any] = {"job_id": "orders", "application": "main.py"}
 class MoreHaOptions(HaOptions):
     """Options with a further one."""
 
-    restart_limit: int = option(7, "Upper bound of restarts.", shown={"group": "High availability"}, ge=1)
+    restart_limit: int = option(
+        7, "Upper bound of restarts.", shown={"group": "High availability", "holder": "ha"}, ge=1
+    )
 
 
 class MoreSpec(JobSpec):
@@ -38,17 +40,17 @@ class MoreSpec(JobSpec):
     ha: MoreHaOptions = MoreHaOptions()
 
 
-def test_a_new_option_is_a_parameter_of_the_operator_with_its_default() -> None:
+def test_a_new_option_is_in_a_parameter_of_the_operator() -> None:
     @takes(MoreSpec)
     def init(self: object, **kwargs: Any) -> None:
         del self, kwargs
 
-    assert inspect.signature(init).parameters["restart_limit"].default == 7
-    assert split_options(MoreSpec, {"task_id": "t"})[0]["restart_limit"] == 7
+    assert "ha" in inspect.signature(init).parameters
+    assert spread(MoreSpec, {"ha": {"restart_limit": 3}}) == ({"restart_limit": 3}, [])
 
 
 def test_a_new_option_is_checked_when_the_dag_is_parsed() -> None:
-    found = wrong_options(MoreSpec, {**GIVEN, "restart_limit": 0})
+    found = wrong_options(MoreSpec, {**GIVEN, "ha": {"restart_limit": 0}})
 
     assert [(each.reason, each.next_step) for each in found] == [
         ("restart_limit=0 is out of range", "Use 1 or more"),
@@ -56,7 +58,7 @@ def test_a_new_option_is_checked_when_the_dag_is_parsed() -> None:
 
 
 def test_a_new_option_is_described_in_the_docstring() -> None:
-    assert ":param restart_limit: Upper bound of restarts." in parameter_texts(MoreSpec)
+    assert "``restart_limit``" in parameter_texts(MoreSpec).partition(":param ha:")[2]
 
 
 def test_a_new_option_is_an_option_of_the_command() -> None:
@@ -76,7 +78,7 @@ def test_a_new_option_is_an_option_of_the_command() -> None:
 
 def test_a_new_option_is_in_the_json_schema_and_on_the_reference_page() -> None:
     assert "restart_limit" in MoreSpec.model_json_schema()["$defs"]["MoreHaOptions"]["properties"]
-    assert "| `restart_limit` | `7` | Upper bound of restarts. |" in page(MoreSpec, RestoreRequest)
+    assert "| `restart_limit` | `ha` | `7` | Upper bound of restarts. |" in page(MoreSpec, RestoreRequest)
 
 
 def test_a_new_option_reaches_the_request() -> None:
@@ -86,7 +88,7 @@ def test_a_new_option_reaches_the_request() -> None:
 
 
 def test_the_operator_templates_each_option() -> None:
-    assert options_of(JobSpec).keys() <= set(SparkHaSubmitOperator.template_fields)
+    assert set(parameters_of(JobSpec)) <= set(SparkHaSubmitOperator.template_fields)
 
 
 def test_each_option_has_a_description() -> None:
@@ -94,13 +96,18 @@ def test_each_option_has_a_description() -> None:
 
 
 def test_all_mistakes_of_a_task_are_named_together_with_their_next_steps() -> None:
-    wrong: dict[str, Any] = {"restart_atempts": 3, "engine": "yarn", "poll_interval": 0, "conf": {"executor.cores": 1}}
+    wrong: dict[str, Any] = {
+        "ha": {"restart_atempts": 3},
+        "target": {"engine": "yarn"},
+        "wait_for": "ready",
+        "conf": {"executor.cores": 1},
+    }
 
     with pytest.raises(ConfigurationError) as told:
         SparkHaSubmitOperator(task_id="count", **GIVEN, **wrong)
 
     assert told.value.message.startswith("task 'count' cannot be used: ")
-    for reason in ("'restart_atempts'", "engine 'yarn'", "poll_interval=0", "'executor.cores'"):
+    for reason in ("'restart_atempts'", "engine 'yarn'", "wait_for='ready'", "'executor.cores'"):
         assert reason in told.value.message
     assert "Write 'restart_attempts'" in told.value.next_step
 
@@ -136,3 +143,34 @@ def test_a_duration_may_be_a_timedelta() -> None:
     given = {**GIVEN, "restart_delay": timedelta(minutes=1)}
 
     assert read(JobSpec, given, subject="the job", request_id="r").ha.restart_delay == 60
+
+
+@pytest.mark.parametrize(
+    ("written", "reason", "step"),
+    [
+        ({"restart_attempts": 3}, "restart_attempts is an option of ha", "Write ha={'restart_attempts': ...}"),
+        ({"force": True}, "force is an option of start", "Write start={'force': ...}"),
+        ({"ha": ["restart_attempts"]}, "ha is no mapping", "Write ha={option: value}"),
+    ],
+)
+def test_an_option_beside_its_mapping_is_refused_with_its_place(
+    written: dict[str, Any], reason: str, step: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        SparkHaSubmitOperator(task_id="count", **GIVEN, **written)
+
+    assert reason in refused.value.message
+    assert step in refused.value.next_step
+
+
+def test_the_operator_has_at_most_26_parameters() -> None:
+    shown = inspect.signature(SparkHaSubmitOperator.__init__).parameters.keys() - {"self", "kwargs"}
+
+    assert len(shown | {"job_id", "spark_ha_conn_id", "wait_for"}) <= 26
+
+
+@pytest.mark.parametrize("given", [HaOptions(restart_attempts=2), {"restart_attempts": 2}, '{"restart_attempts": 2}'])
+def test_a_mapping_may_be_a_model_or_json_of_a_template(given: Any) -> None:
+    task: Any = SparkHaSubmitOperator(task_id="count", **GIVEN, ha=given)
+
+    assert given_options(task, JobSpec, "the job", ("job_id",))["restart_attempts"] == 2

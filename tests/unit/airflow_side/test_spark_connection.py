@@ -74,13 +74,13 @@ class Job:
 
 def submitted(**values: Any) -> Any:
     job: Any = Job()
-    SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **values).start(job, "request")
+    SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **values).start_run(job, "request")
     return job.request
 
 
 @pytest.mark.usefixtures("named")
 def test_the_operator_takes_master_and_engine_from_the_connection() -> None:
-    request = submitted(spark_conn_id="spark_default", engine_options={"config_file": "/etc/ha.json"})
+    request = submitted(spark_conn_id="spark_default", target={"engine_options": {"config_file": "/etc/ha.json"}})
 
     assert (request.master, request.engine) == ("spark://a:7077", "standalone")
     assert request.engine_options == {"rest_port": "6067", "config_file": "/etc/ha.json"}
@@ -88,7 +88,9 @@ def test_the_operator_takes_master_and_engine_from_the_connection() -> None:
 
 @pytest.mark.usefixtures("named")
 def test_what_the_operator_says_itself_wins() -> None:
-    request = submitted(spark_conn_id="spark_default", master="spark://c:7077", engine="local", engine_options={})
+    request = submitted(
+        spark_conn_id="spark_default", target={"master": "spark://c:7077", "engine": "local", "engine_options": {}}
+    )
 
     assert (request.master, request.engine, request.engine_options) == ("spark://c:7077", "local", {})
 
