@@ -13,13 +13,12 @@ from airflow_provider_ha._version import __version__
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.api.ha_client import HaClient
+    from airflow_provider_ha.api.ha_services import HaServices
     from airflow_provider_ha.config import HaConfig
-    from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest, Start
-    from airflow_provider_ha.control.move.outcome import MoveRequest
-    from airflow_provider_ha.control.services import HaServices
-    from airflow_provider_ha.jobs.options.ha_options import HaOptions
-    from airflow_provider_ha.jobs.options.resources import Resources
+    from airflow_provider_ha.jobs.move.move_records import MoveRequest
+    from airflow_provider_ha.jobs.options.job_options import HaOptions, Resources
+    from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest, Start
 
 
 __all__ = [
@@ -35,15 +34,15 @@ __all__ = [
     "__version__",
 ]
 _PLACES = {
-    "HaClient": "control.client",
+    "HaClient": "api.ha_client",
     "HaConfig": "config",
-    "HaOptions": "jobs.options.ha_options",
-    "HaServices": "control.services",
-    "JobSpec": "control.job.spec",
-    "Resources": "jobs.options.resources",
-    "MoveRequest": "control.move.outcome",
-    "RestoreRequest": "control.job.spec",
-    "Start": "control.job.spec",
+    "HaOptions": "jobs.options.job_options",
+    "HaServices": "api.ha_services",
+    "JobSpec": "jobs.options.job_spec",
+    "Resources": "jobs.options.job_options",
+    "MoveRequest": "jobs.move.move_records",
+    "RestoreRequest": "jobs.options.job_spec",
+    "Start": "jobs.options.job_spec",
 }
 
 

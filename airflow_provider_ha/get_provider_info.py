@@ -60,9 +60,9 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": _ui_field_behaviour(),
             }
         ],
-        "notifications": [f"{_PACKAGE}.notifications.spark_ha.SparkHaNotifier"],
+        "notifications": [f"{_PACKAGE}.airflow_side.notifications.SparkHaNotifier"],
         "extra-links": [
-            f"{_PACKAGE}.links.operator_links.{name}"
+            f"{_PACKAGE}.airflow_side.links.{name}"
             for name in ("SparkHaJobLink", "SparkHaJobsLink", "SparkHaDriverLogLink", "SparkHaSparkUiLink")
         ],
         "config": _config(),

@@ -27,9 +27,9 @@ use_own_airflow_home()
 from airflow_provider_ha.config import HaConfig  # noqa: E402  # Airflow's home comes first
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper  # noqa: E402
 from airflow_provider_ha.coordination.paths import ClusterPaths  # noqa: E402
-from airflow_provider_ha.storage.open import open_store  # noqa: E402
+from airflow_provider_ha.fleet.notify.leadership import ClusterView  # noqa: E402
+from airflow_provider_ha.storage.open_storage import open_store  # noqa: E402
 from airflow_provider_ha.triggers import cluster as cluster_trigger  # noqa: E402
-from airflow_provider_ha.triggers._cluster_view import ClusterView  # noqa: E402
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger  # noqa: E402
 from benchmarks.idle_triggers import received  # noqa: E402
 from benchmarks.recovery import fill  # noqa: E402

@@ -20,14 +20,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.job_client import JobClient
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.collect import collect_job
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.removal.cleanup import collect_job
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.component_batches import SPARK, requests_of_a_batch
 from benchmarks.counted import KINDS, counting_proxy

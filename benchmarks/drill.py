@@ -10,15 +10,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.api.documents.verification import proof_view
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.proof.request import Application
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.proof_protocol import Application
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.drills.stopwatch import Stopwatch
-from airflow_provider_ha.control.verification.cut_proof import ProofOptions, prove_cut
-from airflow_provider_ha.jobs.host.this_host import host_environment
-from airflow_provider_ha.views.verification import proof_view
+from airflow_provider_ha.jobs.drivers.driver_spec import host_environment
+from airflow_provider_ha.jobs.verification.job_drill import Stopwatch
+from airflow_provider_ha.jobs.verification.job_verification import ProofOptions, prove_cut
 from benchmarks.shared import quick, show
 
 

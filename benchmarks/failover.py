@@ -19,8 +19,8 @@ from pathlib import Path
 
 import psutil
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.failover_sides import PATIENCE, REPOSITORY, ByHand, Managed, Side, ThroughAirflow

@@ -11,11 +11,11 @@ from typing import Protocol
 
 import psutil
 
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
-from airflow_provider_ha.jobs.host.spark_release import find_spark_home
+from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import Generation
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.small_airflow import SmallAirflow
 

@@ -22,7 +22,7 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.observe import create_job
 from benchmarks.shared import quick
 
 

@@ -23,13 +23,12 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch, note_needs, remove, time_of
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.layered.needs import KEPT_BATCHES
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove, time_of
-from airflow_provider_ha.checkpoints.working.layered.garbage import Search
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.layered.purging import KEPT_BATCHES
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from benchmarks.component_batches import OWN, batch_of, conf
@@ -143,7 +142,7 @@ def measured(area: LayeredWorkArea, files: S3FileStore, key: str) -> Bytes:
 
 def collected(files: S3FileStore, key: str) -> None:
     """Remove all that the collector finds, however young it is."""
-    search = Search(files, JOB.live, {}, key, time_of(files) + 60_000, grace=timedelta(0))
+    search = GarbageSearch(files, JOB.live, {}, key, time_of(files) + 60_000, grace=timedelta(0))
     for _ in search.steps():
         pass
     for _ in remove(files, search.garbage, lambda: None):
@@ -152,7 +151,7 @@ def collected(files: S3FileStore, key: str) -> None:
 
 def look(files: S3FileStore, key: str) -> None:
     """Note what the next takeover needs, as a driver does after its start, and later once an hour."""
-    search = Search(files, JOB.live, {}, key, time_of(files))
+    search = GarbageSearch(files, JOB.live, {}, key, time_of(files))
     for _ in search.steps():
         pass
     note_needs(files, search.known, lambda: None)

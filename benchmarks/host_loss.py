@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.failover_sides import CONF, PATIENCE, SCRIPT
 from benchmarks.shared import median, show

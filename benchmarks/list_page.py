@@ -24,21 +24,20 @@ from airflow.api_fastapi.core_api.security import get_user
 from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper
 from playwright.sync_api import Browser
 
+from airflow_provider_ha.airflow_side.page.app import create_app, read_page
+from airflow_provider_ha.airflow_side.page.clusters import Clusters
+from airflow_provider_ha.airflow_side.page.security import permissions
+from airflow_provider_ha.airflow_side.page_urls import PREFIX
+from airflow_provider_ha.api.documents.overview import OverviewQuery
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig, S3Options
-from airflow_provider_ha.control.administration.overview import read_states
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.fleet.fleet_overview import read_states
 from airflow_provider_ha.jobs.observe import survey
-from airflow_provider_ha.links.page_urls import PREFIX
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.plugins._listing import read_page
-from airflow_provider_ha.plugins._security import permissions
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.views.overview import Asked
 from benchmarks.recovery import fill
 from benchmarks.shared import median, quick, show
 from tests.support.browser import browser
@@ -87,7 +86,7 @@ def main() -> None:
             work: dict[str, Callable[[], object]] = {
                 "a survey": lambda: list(survey(coordinator, cluster, jobs)),
                 "the state of every job": lambda: read_states(coordinator, cluster, jobs, now=SystemClock().now()),
-                "all that the first page reads": lambda: read_page(client, Asked(), jobs),
+                "all that the first page reads": lambda: read_page(client, OverviewQuery(), jobs),
                 "the first page, answered": asked,
                 "sorted by the age of checkpoints, answered": lambda: asked(sort="checkpoint"),
                 "sorted by lag, answered": lambda: asked(sort="lag"),

@@ -17,10 +17,10 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, progress
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver.publish_loop import TICK_SECONDS
-from airflow_provider_ha.driver.recorder import BatchRecorder
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.checkpointing.batch_records import BatchRecorder
+from airflow_provider_ha.driver.checkpointing.publish_loop import TICK_SECONDS
 from benchmarks.shared import quick, show
 
 

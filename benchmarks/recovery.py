@@ -24,12 +24,12 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.fleet.decide import ReconcileAction, judge, look
 from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.jobs.observe import survey
-from airflow_provider_ha.jobs.recoverable import Action, judge, look
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
+from airflow_provider_ha.storage.open_storage import open_store
 from benchmarks.shared import quick, show
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission
 
@@ -92,7 +92,7 @@ def main() -> None:
             if any(not each.is_lost for each in survey(session, cluster, jobs)):
                 raise RuntimeError("a job is not seen as lost")
 
-        def one(job_id: str) -> Action:
+        def one(job_id: str) -> ReconcileAction:
             session: Any = coordinator
             return judge(look(session, store, cluster, job_id)).action
 
@@ -177,12 +177,12 @@ def received(server: EmbeddedZooKeeper) -> int:
     return int(found.group(1)) if found else 0
 
 
-def check(actions: list[Action]) -> None:
+def check(actions: list[ReconcileAction]) -> None:
     """Assert that every job would be recovered: else something else was measured.
 
     :raises RuntimeError: One would not.
     """
-    others = {action.value for action in actions} - {Action.RECOVER.value}
+    others = {action.value for action in actions} - {ReconcileAction.RECOVER.value}
     if others:
         raise RuntimeError(f"some jobs would not be recovered but: {sorted(others)}")
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
-from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
-from airflow_provider_ha.storage.s3_reader import S3Reader
+from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.verify.verification import Depth, verify
+from airflow_provider_ha.storage.s3_files import S3Reader
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
 from tests.support.s3.s3_checkpoints import noting_proxy

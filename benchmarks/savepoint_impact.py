@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.take import take
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
 from benchmarks.shared import median, quick, show
 
 

@@ -20,12 +20,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.savepoints import transfer
-from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.take import take
-from airflow_provider_ha.checkpoints.trees.digests import Reader, digest_of
+from airflow_provider_ha.checkpoints.spark.digests import Reader, digest_of
+from airflow_provider_ha.checkpoints.store.savepoints import file_transfer
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take
+from airflow_provider_ha.checkpoints.store.savepoints.file_transfer import CACHE
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
 from benchmarks.verification import (
@@ -46,9 +46,9 @@ LAST = VERSIONS - 1
 _PEAK = """
 import sys
 from pathlib import Path
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource as Source
-from airflow_provider_ha.checkpoints.savepoints.take import take
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource as Source
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take
 source = Source(query="query", directory=Path(sys.argv[1]))
 take([source], DirectoryLayout(Path(sys.argv[2]), link=True), spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
@@ -134,7 +134,7 @@ def second(name: str, checkpoint: Path, folder: Path) -> tuple[str, ...]:
         return found
 
     first = save(checkpoint, place / "first", digests=True, batch=LAST - 1)
-    with patch.object(transfer, "digest_of", counting):  # counts, and does what it did
+    with patch.object(file_transfer, "digest_of", counting):  # counts, and does what it did
         made = save(checkpoint, place / "second", digests=True, batch=LAST)
     new = sum(file.size for path, file in made.files.items() if path not in first.files)
     written = sum(path.stat().st_size for path in (place / "second" / "manifest.json", place / CACHE))

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from kazoo.client import KazooClient  # noqa: TID253  # the baseline
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.checkpoints.restore.select import Selection, select
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper

@@ -23,13 +23,14 @@ from typing import IO, Any, cast
 from kazoo.client import KazooClient  # noqa: TID253  # the baseline is kazoo itself
 
 from airflow_provider_ha.clock import SystemClock, new_id
-from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session
+from airflow_provider_ha.timings import Timings
 from benchmarks.shared import median, p99, quick, show
 
 

@@ -20,9 +20,9 @@ from itertools import cycle
 from pathlib import Path
 from random import Random
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.process_pool import cores
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.state_content import cores
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from benchmarks.clones import cloned, hadoop_sums
 from benchmarks.shared import median, quick, show
 from tests.support.checkpoints.state_files import END, LZ4_END, MB, lz4_block, pairs, write, zip_stream
@@ -37,9 +37,9 @@ VERSIONS = corpus.BATCHES
 _PEAK = """
 import sys
 from pathlib import Path
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.process_pool import cores
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.state_content import cores
+from airflow_provider_ha.checkpoints.verify.verification import verify
 verify(LocalTree(Path(sys.argv[1])), spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
 """

@@ -21,8 +21,8 @@ from typing import Any
 import psutil
 from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper, and is the baseline
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.triggers._hub import Hub, borrow
 from benchmarks.shared import median, p99, quick, show

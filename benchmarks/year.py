@@ -13,19 +13,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.retention import payload_archives
+from airflow_provider_ha.checkpoints.store import payload_history
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.driver import past_attempts
+from airflow_provider_ha.driver.members import housekeeping
 from benchmarks.shared import quick, show
 from tests.support.checkpoints.simulated_year import COLUMNS, Simulation, Year, rows
 
 
 def scale_limits() -> None:
     """Lower what is kept as well: a small share of a year then reaches it in its first month, as a whole one does."""
-    payload_archives.MOST_PAYLOADS = 25
-    past_attempts.ATTEMPTS = 10
+    payload_history.MOST_PAYLOADS = 25
+    housekeeping.ATTEMPTS = 10
 
 
 def main() -> None:

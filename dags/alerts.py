@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetWatcher, get_current_context, task
 
-from airflow_provider_ha.notifications.spark_ha import SparkHaNotifier, messages_of
+from airflow_provider_ha.airflow_side.notifications import SparkHaNotifier, messages_of
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 
 

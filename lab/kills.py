@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel
 
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.errors import UnknownJobError
 from airflow_provider_ha.testing.waiting import wait_until
 from lab.live_drivers import LiveDrivers

@@ -14,11 +14,11 @@ from threading import Event
 
 import psutil
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from lab.suite import Proof
 from tests.support.clusters.submit_helpers import kill_all

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.retention.payload_archives import MOST_PAYLOADS
+from airflow_provider_ha.checkpoints.store.payload_history import MOST_PAYLOADS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper

@@ -13,9 +13,10 @@ import pytest
 from typer.main import get_command
 
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters.airflow_helpers import use_own_airflow_home
 from tests.support.order import spread
 from tests.support.spark.class_archive import java_options

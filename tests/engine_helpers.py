@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.engines.engine import Gone, Observation, SparkOfTarget, Unknown
-from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.jobs.host.this_host import LocalProcess
+from airflow_provider_ha.host.engines.engine import GoneSubmission, Observation, SparkOfTarget, UnknownSubmission
+from airflow_provider_ha.host.engines.local import LocalEngine
+from airflow_provider_ha.jobs.drivers.driver_spec import LocalProcess
 from airflow_provider_ha.jobs.model import Target
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted, file_uri
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted, file_uri
 
 
 CONFIG = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="file:///nowhere")
 
 
-def handle(*, host: str = "host", pid: int = 1, log: str = "driver.log", engine: str = "local") -> Handle:
+def handle(*, host: str = "host", pid: int = 1, log: str = "driver.log", engine: str = "local") -> DriverHandle:
     """Return the handle of a process that nothing is known of."""
     local = LocalProcess(host=host, pid=pid, process_started=0.0, uid=0)
-    return Handle(engine=engine, ref=local.model_dump(), log_uri=file_uri(host, log))
+    return DriverHandle(engine=engine, ref=local.model_dump(), log_uri=file_uri(host, log))
 
 
 def started(*, host: str = "host", pid: int = 1, log: str = "driver.log") -> SubmissionStarted:
@@ -37,7 +37,7 @@ def changed(record: SubmissionStarted, **reference: object) -> SubmissionStarted
 
 def is_gone(submission_id: str, record: SubmissionStarted) -> bool:
     """Whether the local engine proves on this host that a submission is gone."""
-    return isinstance(LocalEngine(CONFIG).observe(submission_id, record.handle), Gone)
+    return isinstance(LocalEngine(CONFIG).observe(submission_id, record.handle), GoneSubmission)
 
 
 class NothingToSee:
@@ -57,9 +57,9 @@ class NothingToSee:
     def check(self, target: Target) -> None:
         del target
 
-    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
         del submission_id, handle
-        return Unknown("a test has no processes")
+        return UnknownSubmission("a test has no processes")
 
-    def terminate(self, handle: Handle) -> None:
+    def terminate(self, handle: DriverHandle) -> None:
         raise NotImplementedError

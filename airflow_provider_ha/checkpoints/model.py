@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator
 
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from airflow_provider_ha.records import Model, Record
 
 

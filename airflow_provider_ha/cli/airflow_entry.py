@@ -8,7 +8,7 @@ from argparse import Namespace
 
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.app import run
-from airflow_provider_ha.cli.outcome import exit_code
+from airflow_provider_ha.cli.exit_codes import exit_code
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 
@@ -18,7 +18,7 @@ def run_words(args: Namespace) -> None:
     log_to_stderr()
     try:
         # Not at the top: Airflow's own command would end with the stack trace that an unsupported release raises.
-        from airflow_provider_ha.hooks._spark_connection import read_place  # noqa: PLC0415  # see the comment
+        from airflow_provider_ha.hooks._connection import read_place  # noqa: PLC0415  # see the comment
     except ConfigurationError as error:
         console.print_error(error, as_json="--json" in args.words)
         raise SystemExit(exit_code(error)) from None

@@ -8,21 +8,21 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.cli import acl, checkpoint, cluster_erase, job, leader, metrics, savepoint, storage
+from airflow_provider_ha.cli import checkpoint, cluster, job, leader, metrics, savepoint, storage
+from airflow_provider_ha.cli.cluster import show_rebuild, show_tree
 from airflow_provider_ha.cli.examples import examples
-from airflow_provider_ha.cli.job_delete import DELETE_EXAMPLES, delete
-from airflow_provider_ha.cli.job_history import history
+from airflow_provider_ha.cli.exit_codes import RootGroup
+from airflow_provider_ha.cli.job import DELETE_EXAMPLES, delete
 from airflow_provider_ha.cli.job_logs import logs
 from airflow_provider_ha.cli.job_move import move
 from airflow_provider_ha.cli.job_submit import SUBMIT_EXAMPLES, submit
-from airflow_provider_ha.cli.outcome import RootGroup
+from airflow_provider_ha.cli.leader import history
 from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
-from airflow_provider_ha.cli.session import Target
-from airflow_provider_ha.cli.tree import show_rebuild, show_tree
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.cli.verify import verify_directory
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.spec import SparkPlace
+from airflow_provider_ha.jobs.options.job_spec import SparkPlace
 
 
 app = typer.Typer(
@@ -54,8 +54,8 @@ app.add_typer(leader.app, name="leader")
 app.add_typer(metrics.app, name="metrics")
 app.command("recover")(recover)
 app.add_typer(storage.app, name="storage")
-app.add_typer(cluster_erase.app, name="cluster")
-app.add_typer(acl.app, name="acl")
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(cluster.acl_app, name="acl")
 app.command("tree")(show_tree)
 app.command("rebuild")(show_rebuild)
 app.command("examples")(examples)
@@ -98,7 +98,7 @@ def options(
     ] = False,
 ) -> None:
     """Name the cluster. Credentials come from SPARK_HA_DIGEST_AUTH only: a command line is readable by all users."""
-    target: Target = context.ensure_object(Target)
+    target: ClusterTarget = context.ensure_object(ClusterTarget)
     target.options.update(
         zookeeper=zookeeper, storage_root=storage_root, cluster_id=cluster_id, root=root, work_root=work_root
     )
@@ -118,9 +118,9 @@ def run(
     :param named: Where another cluster is found by its name.
     :param places: Where drivers run by the id of a connection.
     """
-    app(args=list(arguments), prog_name=prog_name, obj=Target(fallback=fallback, named=named, places=places))
+    app(args=list(arguments), prog_name=prog_name, obj=ClusterTarget(fallback=fallback, named=named, places=places))
 
 
 def main() -> None:
     """Entry point of ``spark-ha``."""
-    app(prog_name="spark-ha", obj=Target())
+    app(prog_name="spark-ha", obj=ClusterTarget())

@@ -7,24 +7,21 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.api.documents.checkpoints import CheckpointDeletedView, CheckpointView, checkpoint_list
+from airflow_provider_ha.api.documents.history import history_view
+from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.asked import RequestId, asking
 from airflow_provider_ha.cli.completion import checkpoint_names, checkpoint_numbers
-from airflow_provider_ha.cli.confirmation import confirm
-from airflow_provider_ha.cli.help_examples import examples
-from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
-from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
-from airflow_provider_ha.control.administration.checkpoint_deletion import CheckpointRemoval
-from airflow_provider_ha.control.administration.history import read_history
-from airflow_provider_ha.control.job.job_owner import Acting
+from airflow_provider_ha.cli.exit_codes import Exit
+from airflow_provider_ha.cli.job_requests import RequestId, WaitSeconds, asking, await_operation, who
+from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster, confirm, help_examples
 from airflow_provider_ha.errors import CheckpointMissingError
-from airflow_provider_ha.pointers.scan import Unreadable
-from airflow_provider_ha.views.checkpoints import CheckpointDeletedView, CheckpointView, checkpoint_list
-from airflow_provider_ha.views.history import history_view
+from airflow_provider_ha.jobs.job_context import CallerIdentity
+from airflow_provider_ha.jobs.removal.checkpoint_deletion import CheckpointRemoval
+from airflow_provider_ha.jobs.run_history import read_history
 
 
-DELETE_EXAMPLES = examples(
+DELETE_EXAMPLES = help_examples(
     "spark-ha checkpoint delete orders checkpoint-7 --yes",
 )
 app = typer.Typer(help="List, show, request, delete and verify checkpoints.", no_args_is_help=True)
@@ -127,7 +124,7 @@ def trigger(
     Ctrl-C ends the wait, not the checkpoint (exit 130): the same command with `--request-id` shows its outcome.
     """
     with asking(job_id, "checkpoint", request_id) as asked, cluster(context, as_json=as_json) as client:
-        job, by = client.job(job_id, acting=Acting(force=force)), who()
+        job, by = client.job(job_id, acting=CallerIdentity(force=force)), who()
         job.snapshot()  # an unknown job is refused with the list of known jobs
         operation = job.request_checkpoint(operation_id=asked.request_id, requested_by=by)
         await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
@@ -151,7 +148,7 @@ def delete(
     pointer cannot be read, only the pointer is removed; the command prints where its bytes are kept.
     """
     with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id, acting=Acting(force=force))
+        job = client.job(job_id, acting=CallerIdentity(force=force))
         begin = time.monotonic()
         with console.phases(quiet=as_json) as tell:
             removal = job.plan_checkpoint_deletion(checkpoint, tell=lambda step: tell(step, time.monotonic() - begin))
@@ -171,7 +168,7 @@ def delete(
 def _confirm(job_id: str, removal: CheckpointRemoval, *, as_json: bool) -> None:
     what = f"checkpoint {removal.number} of job {job_id}"
     if removal.unreadable is not None:
-        console.print_unreadable([Unreadable(f"checkpoint-{removal.number}", removal.unreadable.reason)])
+        console.print_unreadable([UnreadableRecord(f"checkpoint-{removal.number}", removal.unreadable.reason)])
         console.err.print(
             f"only its pointer goes, and its bytes are kept in {removal.kept}; its files stay until the driver of the "
             "job collects what nothing needs",

@@ -17,7 +17,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.node_names import is_plain, node_numbers, ours
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.jobs import list_jobs
+from airflow_provider_ha.jobs.observe import list_jobs
 
 
 SECONDS = 1.5  # maximum wait of a person, in addition to the start of the command

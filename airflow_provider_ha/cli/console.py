@@ -1,9 +1,15 @@
-"""Output of the command: tables for people, one JSON document for programs, errors on stderr."""
+"""Output of the command: tables for people, one JSON document for programs, errors on stderr.
+
+Reasons and errors name parameters of the operators, as written in a DAG. A reason is recorded once and read from both
+sides, even years later, so the translation happens on output, and records stay unchanged.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
@@ -17,12 +23,58 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.tree import Tree
 
-from airflow_provider_ha.checkpoints.retention.listing import UnreadablePointer
-from airflow_provider_ha.cli.option_words import option_words
+from airflow_provider_ha.api.documents.view import ErrorDocument, View, error_view
+from airflow_provider_ha.checkpoints.store.pointer_store import UnreadablePointer
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.query_names import shown
-from airflow_provider_ha.views.errors import ErrorDocument, error_view
-from airflow_provider_ha.views.view import View
+
+
+# Parameter of the operators -> option of the command.
+_OPTIONS = {
+    "start_from": "--start-from",
+    "sinks": "--sink",
+    "if_lost": "--if-lost",
+    "accept_verdicts": "--accept-verdict",
+    "accept_unverified": "--accept-unverified",
+    "repeatable": "--repeatable",
+    "allow_new_queries": "--allow-new-queries",
+}
+_TEXT = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+_MAP = rf"\{{{_TEXT}: {_TEXT}(?:, {_TEXT}: {_TEXT})*\}}"
+_LIST = rf"\[{_TEXT}(?:, {_TEXT})*\]"
+_NAMES = r"[\w.-]*\w(?:,[\w.-]*\w)*"  # without quotes: LOSS_POSSIBLE,DUPLICATES_POSSIBLE
+_ANY = "|".join(_OPTIONS)
+_PARAMETER = re.compile(
+    rf"(?<![\w.-])(?:(?P<flag>allow_new_queries)=True"
+    rf"|(?P<list>accept_verdicts|accept_unverified)=(?P<names>{_NAMES})"
+    rf"|(?P<name>{_ANY})=(?P<value>{_TEXT}|{_MAP}|{_LIST}))"
+    rf"(?P<more>, (?=(?:{_ANY})=))?"
+)
+_IMPLIED = ("accept_verdicts", "SAFE")  # the command always accepts it
+
+
+def option_words(text: str) -> str:
+    """Return *text* with options of the command in place of parameters of the operators. Pure."""
+    return _PARAMETER.sub(_option, text)
+
+
+def _option(match: re.Match[str]) -> str:
+    if match["flag"]:
+        words = [_OPTIONS[match["flag"]]]
+    elif match["list"]:
+        words = _repeated(match["list"], match["names"].split(","))
+    else:
+        try:
+            value = ast.literal_eval(match["value"])
+        except (ValueError, SyntaxError):
+            return match[0]
+        values = [f"{name}={each}" for name, each in value.items()] if isinstance(value, dict) else value
+        words = _repeated(match["name"], [values] if isinstance(values, str) else values)
+    return " ".join(words) + (" " if match["more"] else "") if words else match[0]
+
+
+def _repeated(name: str, values: Iterable[str]) -> list[str]:
+    return [f"{_OPTIONS[name]} {shlex.quote(value)}" for value in values if (name, value) != _IMPLIED]
 
 
 class _People(Console):

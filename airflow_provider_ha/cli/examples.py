@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.api.documents.view import CopiedFilesView
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.session import AsJson, reported
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.views.examples import CopiedView
 
 
 # A wheel has them in the package, a clone next to it.
@@ -28,7 +28,7 @@ Next:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedFiles:
     """Result of a copy.
 
     :param written: New or replaced files, relative to the directory.
@@ -51,20 +51,20 @@ def examples(
     with reported(as_json=as_json):
         copied = copy_examples(directory.absolute(), force=force)
     if as_json:
-        console.print_json(CopiedView.of(copied))
+        console.print_json(CopiedFilesView.of(copied))
         return
     print_copied(copied)
     console.out.print(_NEXT.format(job="flight_delays"), markup=False)
 
 
-def copy_examples(directory: Path, *, force: bool = False) -> Copied:
+def copy_examples(directory: Path, *, force: bool = False) -> CopiedFiles:
     """Copy all examples; as :func:`copy_files`."""
     source = examples_directory()
     names = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*.py"))]
     return copy_files(source, names, directory, force=force)
 
 
-def print_copied(copied: Copied) -> None:
+def print_copied(copied: CopiedFiles) -> None:
     """Print a line for each file, written or kept."""
     for name in copied.written:
         console.out.print(f"wrote {copied.directory / name}", markup=False)
@@ -72,7 +72,7 @@ def print_copied(copied: Copied) -> None:
         console.out.print(f"kept {copied.directory / name}, which is identical", markup=False)
 
 
-def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bool) -> Copied:
+def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bool) -> CopiedFiles:
     """Copy files of this package; none if any would overwrite another content.
 
     :param names: Relative to *source*, and to *directory*.
@@ -97,7 +97,7 @@ def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bo
         raise ConfigurationError(
             f"{directory} cannot be written: {error}", next_step="Name a directory that you may write"
         ) from error
-    return Copied(directory, tuple(written), tuple(unchanged))
+    return CopiedFiles(directory, tuple(written), tuple(unchanged))
 
 
 def examples_directory() -> Path:

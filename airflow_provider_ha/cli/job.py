@@ -1,4 +1,4 @@
-"""``spark-ha job``: submit, inspect, stop and cancel jobs, release them from quarantine."""
+"""``spark-ha job``: list, inspect, stop, cancel and delete jobs, release them from quarantine."""
 
 from __future__ import annotations
 
@@ -8,27 +8,102 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.api.documents.job import (
+    JobRow,
+    QuarantineReleaseView,
+    job_list,
+    job_row,
+    job_view,
+    unreadable_row,
+)
+from airflow_provider_ha.api.documents.operation import DeletionView
+from airflow_provider_ha.api.documents.submission import GraphView, graph_view
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.asked import RequestId, asking
-from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
-from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
-from airflow_provider_ha.cli.watch import Watch, repeated
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.job_owner import Acting
-from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.cli.job_requests import RequestId, WaitSeconds, asking, await_operation, who
+from airflow_provider_ha.cli.session import (
+    AsJson,
+    Force,
+    JobId,
+    Watch,
+    answer,
+    cluster,
+    confirm,
+    help_examples,
+    repeated,
+)
 from airflow_provider_ha.errors import HaError, UnknownJobError
-from airflow_provider_ha.jobs import quarantine
-from airflow_provider_ha.jobs.host.spark_release import installed_spark
+from airflow_provider_ha.fleet import decide
+from airflow_provider_ha.jobs.drivers.spark_release import installed_spark
+from airflow_provider_ha.jobs.job_context import CallerIdentity
 from airflow_provider_ha.jobs.model import JobGraph, QueryStatus
-from airflow_provider_ha.jobs.moves import read_moved
-from airflow_provider_ha.jobs.options.engine_options import engine_options, named_spark_home
-from airflow_provider_ha.jobs.options.site_conf import keys_of, site_defaults
-from airflow_provider_ha.jobs.presence import watched
+from airflow_provider_ha.jobs.move.move_records import read_moved
+from airflow_provider_ha.jobs.options.conf import engine_options, keys_of, named_spark_home, site_defaults
+from airflow_provider_ha.jobs.recovery.losses import Losses, losses_of
+from airflow_provider_ha.jobs.runs.watchers import watched
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.names import check_job_id
-from airflow_provider_ha.recovery.losses import Losses, losses_of
-from airflow_provider_ha.views.graph import GraphView, graph_view
-from airflow_provider_ha.views.job import JobRow, ReleasedView, job_list, job_row, job_view, unreadable_row
+
+
+DELETE_EXAMPLES = help_examples(
+    "spark-ha job delete orders --dry-run",
+    "spark-ha job delete orders --keep-savepoints --yes",
+)
+
+
+def delete(
+    context: typer.Context,
+    job_id: JobId,
+    keep_savepoints: Annotated[
+        bool,
+        typer.Option("--keep-savepoints", help="Its savepoints stay: a later run of the same id starts from them."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete an ended job: runs, checkpoints, working directories, logs of this host, and its savepoints.
+
+    Refused while the job lives, while its files are read, and while it is moved. The job is removed completely or stays
+    unchanged; after a crash the same command completes the rest. Its epoch stays, so that no process that was suspended
+    in the meantime can write, and a new submission of the id has the next one.
+
+    Exit 0: it is deleted, also when it was before; 1: it is refused, the job does not exist, or a reader still holds
+    files of the job, which the same command removes later.
+    """
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id, acting=CallerIdentity(force=force))
+        planned = job.delete(requested_by=who(), keep_savepoints=keep_savepoints, dry_run=True)
+        if dry_run:
+            shown = DeletionView.of(planned)
+        else:
+            _confirm(DeletionView.of(planned), yes=yes, as_json=as_json)
+            shown = DeletionView.of(job.delete(requested_by=who(), keep_savepoints=keep_savepoints))
+    if as_json:
+        console.print_json(shown)
+    else:
+        _print(shown)
+    answer(yes=shown.state != "waiting")
+
+
+def _confirm(planned: DeletionView, *, yes: bool, as_json: bool) -> None:
+    if yes or planned.state == "deleted":
+        return
+    stays = f"job {planned.job_id!r} is not deleted"
+    confirm(stays, "Delete it?", as_json=as_json, show=lambda: _print(planned))
+
+
+def _print(shown: DeletionView) -> None:
+    fields = shown.to_json()
+    if not shown.waiting:
+        del fields["waiting"]
+    console.print_fields(fields)
+    if shown.waiting:
+        kept = " --keep-savepoints" if shown.keep_savepoints else ""
+        again = f"`spark-ha job delete {shown.job_id}{kept}`"
+        console.out.print(f"the job is gone; repeat {again} once nothing reads its files")
 
 
 app = typer.Typer(help="Submit, inspect, stop and cancel jobs.", no_args_is_help=True)
@@ -138,7 +213,7 @@ def stop(
     Ctrl-C ends the wait, not the stop (exit 130): the same command with `--request-id` shows its outcome.
     """
     with asking(job_id, "stop", request_id) as asked, cluster(context, as_json=as_json) as client:
-        job, by = client.job(job_id, acting=Acting(force=force)), who()
+        job, by = client.job(job_id, acting=CallerIdentity(force=force)), who()
         operation = job.request_stop(
             operation_id=asked.request_id, requested_by=by, mode=mode.value, savepoint=savepoint
         )
@@ -165,7 +240,7 @@ def cancel(
     Ctrl-C ends the wait, not the cancel (exit 130): the same command with `--request-id` shows its outcome.
     """
     with asking(job_id, "cancel", request_id) as asked, cluster(context, as_json=as_json) as client:
-        job, by = client.job(job_id, acting=Acting(force=force)), who()
+        job, by = client.job(job_id, acting=CallerIdentity(force=force)), who()
         operation = job.request_cancel(operation_id=asked.request_id, requested_by=by, savepoint=savepoint)
         await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
 
@@ -174,9 +249,9 @@ def cancel(
 def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Release a job from quarantine, after repairing its cause. Exit 1: it is not in quarantine."""
     with cluster(context, as_json=as_json) as client:
-        reason = quarantine.release(client.coordinator, client.paths, check_job_id(job_id))
+        reason = decide.release_quarantine(client.coordinator, client.paths, check_job_id(job_id))
     if as_json:
-        console.print_json(ReleasedView(job_id=job_id, reason=reason))
+        console.print_json(QuarantineReleaseView(job_id=job_id, reason=reason))
     else:
         console.out.print(f"{job_id} may be recovered again; it was in quarantine, because {console.escaped(reason)}")
 

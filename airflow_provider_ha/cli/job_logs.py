@@ -6,15 +6,14 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.api.documents.driver import log_line, log_view
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import run_numbers
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
-from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets, reader
-from airflow_provider_ha.control.administration.follow_logs import follow as follow_log
-from airflow_provider_ha.jobs.host.driver_log import whole_lines
-from airflow_provider_ha.jobs.host.log_place import LogPlace
+from airflow_provider_ha.jobs.drivers.driver_log import LogPlace, whole_lines
+from airflow_provider_ha.jobs.drivers.run_logs import choose, find_log, hide_secrets, reader
+from airflow_provider_ha.jobs.drivers.run_logs import follow as follow_log
 from airflow_provider_ha.redaction import PublicText
-from airflow_provider_ha.views.logs import log_line, log_view
 
 
 def logs(
@@ -44,7 +43,7 @@ def logs(
         if not hide_secrets(job, view):
             console.err.print("The job graph cannot be read: only what looks like a secret is hidden.")
         submission = choose(job_id, view, attempt)
-        printed = _Printed(as_json=as_json, one_document=not follow)
+        printed = _PrintedLines(as_json=as_json, one_document=not follow)
         if follow:
             try:
                 for place, part in follow_log(job, view, submission, lines=lines, note=printed.note):
@@ -59,7 +58,7 @@ def logs(
         printed.end()
 
 
-class _Printed:
+class _PrintedLines:
     """Output on stdout: plain lines, one document, or one document per line. Notes go to stderr."""
 
     def __init__(self, *, as_json: bool, one_document: bool) -> None:

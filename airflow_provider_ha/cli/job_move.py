@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.api.documents.operation import MoveView
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.job_requests import who
 from airflow_provider_ha.cli.savepoint_target import assigned
-from airflow_provider_ha.cli.session import AsJson, Force, JobId, Target, cluster, other_cluster
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.job_owner import Acting
-from airflow_provider_ha.control.move.outcome import Move, MoveRequest
+from airflow_provider_ha.cli.session import AsJson, ClusterTarget, Force, JobId, cluster, other_cluster
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.views.move import MoveView
+from airflow_provider_ha.jobs.job_context import CallerIdentity
+from airflow_provider_ha.jobs.move.move_records import Move, MoveRequest
 
 
 def move(
@@ -59,8 +59,8 @@ def move(
 
     Repeat it after any failure: it continues where it stopped. Exit 0: the job has its run there; 1: it is refused.
     """
-    target: Target = context.obj
-    acting = Acting(force=force)
+    target: ClusterTarget = context.obj
+    acting = CallerIdentity(force=force)
     with cluster(context, as_json=as_json) as client:
         if dry_run and abandon:
             raise ConfigurationError("--dry-run and --abandon exclude each other", next_step="Use one of these options")

@@ -7,21 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
+from airflow_provider_ha.api.documents.submission import JobSubmittedView, SubmittedRunView, job_submitted
 from airflow_provider_ha.argument_secrets import secret_names
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.conf_options import visible_secrets
-from airflow_provider_ha.cli.follow_run import WaitFor, await_run
-from airflow_provider_ha.cli.help_examples import examples
+from airflow_provider_ha.cli.exit_codes import Exit
+from airflow_provider_ha.cli.job_requests import WaitFor, await_run, who
 from airflow_provider_ha.cli.option_group import takes
-from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.requests import who
-from airflow_provider_ha.cli.session import AsJson, Force, Target, answer, cluster, reported
-from airflow_provider_ha.cli.submit_options import spec_of
-from airflow_provider_ha.control.job.job_owner import Acting
-from airflow_provider_ha.control.job.requests import SubmittedRun
-from airflow_provider_ha.control.job.spec import JobSpec
+from airflow_provider_ha.cli.session import AsJson, ClusterTarget, Force, answer, cluster, help_examples, reported
+from airflow_provider_ha.cli.spec_options import spec_of, visible_secrets
+from airflow_provider_ha.jobs.job_context import CallerIdentity
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.views.submitted import JobSubmittedView, SubmittedView, job_submitted
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.submit.requests import SubmittedRun
 
 
 _RUNNING_SECONDS = 600.0
@@ -35,7 +32,7 @@ _ARGUMENTS = Annotated[
     ),
 ]
 
-SUBMIT_EXAMPLES = examples(
+SUBMIT_EXAMPLES = help_examples(
     "spark-ha job submit orders.py --job-id orders -- --input /data/in",
     "spark-ha job submit orders.py --job-id orders --properties-file secrets.conf --packages org.example:lib:1.0",
     "spark-ha job submit orders.py --job-id orders --request-id release-17 --wait-for finished --json",
@@ -94,7 +91,7 @@ def submit(
     2: unknown, or Ctrl-C came first.
     """
     with reported(as_json=as_json):
-        target: Target = context.obj
+        target: ClusterTarget = context.obj
         request = spec_of(
             words, target, request_id=request_id, properties_file=properties_file, spark_conn_id=spark_conn_id
         )
@@ -108,7 +105,7 @@ def submit(
     run: SubmittedRun | None = None
     try:
         with cluster(context, as_json=as_json) as client:
-            job = client.job(request.job_id, acting=Acting(force=force))
+            job = client.job(request.job_id, acting=CallerIdentity(force=force))
             run = job.submit(request)
             _note(_found(run))
             seconds = wait if wait is not None or wait_for is WaitFor.FINISHED else _RUNNING_SECONDS
@@ -117,7 +114,7 @@ def submit(
             else:
                 with console.phases(quiet=as_json) as tell:
                     snapshot = await_run(job, run.run, wait_for, seconds=seconds, by=who(), tell=tell)
-        shown = job_submitted(SubmittedView.of(run), request.request_id, snapshot)
+        shown = job_submitted(SubmittedRunView.of(run), request.request_id, snapshot)
     except KeyboardInterrupt:
         _detached(request.job_id, request.request_id, run)
         raise typer.Exit(Exit.UNKNOWN) from None

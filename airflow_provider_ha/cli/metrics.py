@@ -13,14 +13,13 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.api.documents.driver import MetricsTargetView, out_of_reach, targets_of
+from airflow_provider_ha.api.documents.view import CopiedFilesView
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.examples import copy_files, print_copied
-from airflow_provider_ha.cli.session import AsJson, cluster, reported
-from airflow_provider_ha.cli.watch import Watch, repeated
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.cli.session import AsJson, Watch, cluster, repeated, reported
 from airflow_provider_ha.errors import ConfigurationError, HaError
-from airflow_provider_ha.views.examples import CopiedView
-from airflow_provider_ha.views.metrics import TargetsView, out_of_reach, targets_of
 
 
 MONITORING = Path(__file__).parents[1] / "monitoring"
@@ -75,12 +74,12 @@ def copy_monitoring(
         names = sorted(path.name for path in MONITORING.iterdir() if path.suffix in (".json", ".yaml"))
         copied = copy_files(MONITORING, names, directory.absolute(), force=force)
     if as_json:
-        console.print_json(CopiedView.of(copied))
+        console.print_json(CopiedFilesView.of(copied))
         return
     print_copied(copied)
 
 
-def _target(client: HaClient, job_id: str) -> TargetsView | None:
+def _target(client: HaClient, job_id: str) -> MetricsTargetView | None:
     # An unreadable job must not hide the others (FLINK-5193).
     try:
         snapshot = client.job(job_id).snapshot()
@@ -96,11 +95,11 @@ def _target(client: HaClient, job_id: str) -> TargetsView | None:
     return found
 
 
-def _document(found: Sequence[TargetsView]) -> str:
+def _document(found: Sequence[MetricsTargetView]) -> str:
     return json.dumps([target.to_json() for target in found], indent=2)
 
 
-def _replace(path: Path, found: Sequence[TargetsView]) -> None:
+def _replace(path: Path, found: Sequence[MetricsTargetView]) -> None:
     """Write the file atomically: Prometheus, which watches it, reads the old list or the new one."""
     try:
         descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")

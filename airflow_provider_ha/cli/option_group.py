@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from airflow_provider_ha.jobs.options.declared import Option, options_of
+from airflow_provider_ha.jobs.options.declaration import Option, options_of
 
 
 _SINGLE = (int, float, bool)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
-from airflow_provider_ha.checkpoints.connectors.places import directory_at, is_hdfs, is_s3, output_place, s3_uri
-from airflow_provider_ha.checkpoints.connectors.sinks import sink_named
 from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan
-from airflow_provider_ha.checkpoints.restore.plan_of_directory import plan_directory, sink_at
+from airflow_provider_ha.checkpoints.restore.directory_plan import plan_directory, sink_at
+from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_named
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import Partition, PartitionOffsets, held_offsets
+from airflow_provider_ha.checkpoints.spark.places import directory_at, is_hdfs, is_s3, output_place, s3_uri
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import ConfigurationError

@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.api.documents.leader import LeadingLineView, reconciled_line, recovery_view
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.exit_codes import Exit
+from airflow_provider_ha.cli.job_requests import who
 from airflow_provider_ha.cli.session import AsJson, cluster
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome, recover_one
 from airflow_provider_ha.errors import LeadershipUnavailableError
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome, ReconcileResult, recover_one
 from airflow_provider_ha.names import check_job_id
-from airflow_provider_ha.views.recovery import LeadingLineView, reconciled_line, recovery_view
 
 
 _NEEDS_A_PERSON = frozenset(
@@ -81,7 +81,7 @@ def _once(client: HaClient, leader: ClusterLeader, wait: float, *, as_json: bool
     return _exit(attended)
 
 
-def _show(client: HaClient, epoch: int, attended: Sequence[Reconciled], *, as_json: bool) -> None:
+def _show(client: HaClient, epoch: int, attended: Sequence[ReconcileResult], *, as_json: bool) -> None:
     if as_json:
         console.print_json(recovery_view(client.config.cluster_id, epoch, attended))
     else:
@@ -97,9 +97,9 @@ def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    said: dict[str, Reconciled] = {}
+    said: dict[str, ReconcileResult] = {}
 
-    def say(attended: Reconciled) -> None:
+    def say(attended: ReconcileResult) -> None:
         """Print news about a job; unchanged and waiting jobs get no line."""
         before = said.get(attended.job_id)
         said[attended.job_id] = attended
@@ -118,7 +118,7 @@ def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:
     return Exit.YES
 
 
-def _exit(attended: Sequence[Reconciled]) -> Exit:
+def _exit(attended: Sequence[ReconcileResult]) -> Exit:
     if any(each.outcome in _NOT_FINISHED for each in attended):
         return Exit.UNKNOWN
     return Exit.NO if any(each.outcome in _NEEDS_A_PERSON for each in attended) else Exit.YES

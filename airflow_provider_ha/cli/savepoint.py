@@ -1,25 +1,130 @@
-"""``spark-ha savepoint``: the savepoints of a job, and savepoints as directories and archives."""
+"""``spark-ha savepoint``: savepoints of a job, restore drills, and savepoints as directories and archives."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.connectors.places import is_s3
-from airflow_provider_ha.checkpoints.retention.collector import MANY
-from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
-from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import, savepoint_s3
-from airflow_provider_ha.cli.asked import RequestId, asking
+from airflow_provider_ha.api.documents.history import DrillView, drill_list
+from airflow_provider_ha.api.documents.savepoints import SavepointDisposalView, SavepointView, savepoint_list
+from airflow_provider_ha.checkpoints.spark.places import is_s3
+from airflow_provider_ha.checkpoints.store.payload_collector import MANY
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import named_savepoint
+from airflow_provider_ha.cli import console, savepoint_files, savepoint_import, savepoint_s3
 from airflow_provider_ha.cli.completion import savepoint_ids
-from airflow_provider_ha.cli.confirmation import confirm
-from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, who
+from airflow_provider_ha.cli.exit_codes import Exit
+from airflow_provider_ha.cli.job_requests import RequestId, WaitSeconds, asking, await_operation, operation_id, who
 from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP, SavepointOf
-from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
-from airflow_provider_ha.control.job.job_owner import Acting
+from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster, confirm
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.views.savepoints import DisposedView, SavepointView, savepoint_list
+from airflow_provider_ha.jobs.job_context import CallerIdentity
+from airflow_provider_ha.jobs.verification.job_drill import DrillLimits, DrillRequest, drill
+from airflow_provider_ha.jobs.verification.job_verification import ProofOptions
+from airflow_provider_ha.jobs.verification.spark_proof import DEFAULT_DEADLINE, DEFAULT_HEAP
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillStore, DrillVerdict
+
+
+_ANSWER = {DrillVerdict.PASSED: Exit.YES, DrillVerdict.FAILED: Exit.NO, DrillVerdict.UNKNOWN: Exit.UNKNOWN}
+
+
+def run_drill(
+    context: typer.Context,
+    job_id: JobId,
+    start_from: Annotated[
+        str, typer.Option(help="savepoint (the newest), latest, checkpoint-<n>, savepoint-<id> or 'before <time>'.")
+    ] = "savepoint",
+    max_age: Annotated[
+        float | None, typer.Option(help="Fail when it is older than this many seconds.", metavar="SECONDS")
+    ] = None,
+    max_duration: Annotated[
+        float | None, typer.Option(help="Fail when all steps together take longer.", metavar="SECONDS")
+    ] = None,
+    load_only: Annotated[
+        bool, typer.Option("--load-only", help="Load the state, and do not start the job's application.")
+    ] = False,
+    heap: Annotated[str, typer.Option(help="Memory of Spark's JVM.", metavar="SIZE")] = DEFAULT_HEAP,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds that Spark may take for each query.", metavar="SECONDS")
+    ] = DEFAULT_DEADLINE,
+    as_json: AsJson = False,
+) -> None:
+    """Rehearse a restore on this host: verify, copy, load and start the newest savepoint, with no sink.
+
+    The job is not affected. Each phase prints a line on stderr when it begins.
+
+    Exit 0: Spark continues from it, within the limits; 1: it does not; 2: it gave no answer.
+    """
+    with cluster(context, as_json=as_json) as client:
+        request = DrillRequest(
+            drill_id=operation_id("drill"),
+            requested_by=who(),
+            start_from=start_from,
+            limits=DrillLimits(max_age=max_age, max_duration=max_duration),
+            options=ProofOptions(start=not load_only, heap=heap, deadline=deadline),
+        )
+        done = drill(client.context(job_id), request, lambda line: console.err.print(line, markup=False))
+    if as_json:
+        console.print_json(DrillView.of(done))
+    else:
+        _print(done)
+    raise typer.Exit(_ANSWER[done.verdict])
+
+
+def list_drills(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """List the restore drills of a job, newest first. Exit 0 for any verdict."""
+    with cluster(context, as_json=as_json) as client:
+        job = client.context(job_id)
+        job.snapshot()  # an unknown job is an error, not an empty list
+        drills, unreadable = DrillStore(job.store, job.keys).list()
+    if as_json:
+        console.print_json(drill_list(job_id, drills, unreadable))
+        return
+    console.print_table(
+        ("BEGUN", "SOURCE", "VERDICT", "AGE", "TOOK", "BYTES", "SPARK", "REASON"),
+        (
+            [
+                f"{one.started_at:%Y-%m-%d %H:%M}",
+                one.source,
+                one.verdict.value,
+                f"{one.age_seconds:.0f} s",
+                f"{one.total_seconds:.1f} s",
+                one.size,
+                one.spark_version,
+                "; ".join(one.reasons) or None,
+            ]
+            for one in drills
+        ),
+        empty=f"the restore of job {job_id} was never drilled",
+    )
+    for broken in unreadable:
+        console.err.print(f"unreadable {broken.name}: {broken.reason}", markup=False)
+
+
+def _print(done: Drill) -> None:
+    console.print_fields(
+        {
+            "verdict": done.verdict.value,
+            "source": done.source,
+            "age": f"{done.age_seconds:.0f} s",
+            "bytes": done.size,
+            "cut": console.cut_text(done.cut),
+            "spark": done.spark_version,
+        }
+    )
+    for reason in done.reasons:
+        console.out.print(f"- {reason}", markup=False)
+    console.print_table(("STEP", "SECONDS"), [*done.seconds.items(), ("total", done.total_seconds)], empty="")
+    console.print_table(
+        ("QUERY", "BATCH", "LOADED", "STARTED", "PARTITIONS", "ROWS"), _queries(done), empty="Spark was not asked"
+    )
+
+
+def _queries(done: Drill) -> Iterator[tuple[object, ...]]:
+    for name, query in done.queries.items():
+        yield name, query.batch, query.loaded, query.started, query.partitions, query.state_rows
 
 
 app = typer.Typer(
@@ -36,8 +141,8 @@ app.command()(savepoint_files.export)
 app.command("import")(savepoint_import.import_archive)
 app.command()(savepoint_files.restore)
 app.command()(savepoint_s3.sweep)
-app.command("drill")(drill.run_drill)
-app.command("drills")(drill.list_drills)
+app.command("drill")(run_drill)
+app.command("drills")(list_drills)
 
 SavepointId = Annotated[str, typer.Argument(help=SAVEPOINT_HELP, metavar="SAVEPOINT", autocompletion=savepoint_ids)]
 
@@ -140,7 +245,7 @@ def trigger(
                 "--retain requires --schedule: only savepoints of a schedule are ever removed",
                 next_step="Name the schedule that the savepoint belongs to",
             )
-        job, by = client.job(job_id, acting=Acting(force=force)), who()
+        job, by = client.job(job_id, acting=CallerIdentity(force=force)), who()
         begin = time.monotonic()
         with console.phases(quiet=as_json) as tell:
             operation = job.take_savepoint(
@@ -178,7 +283,7 @@ def dispose(
     if savepoint_id is None:
         raise typer.BadParameter("name the savepoint of the job", param_hint="SAVEPOINT")
     with cluster(context, as_json=as_json) as client:
-        job = client.job(target, acting=Acting(force=force))
+        job = client.job(target, acting=CallerIdentity(force=force))
         found = named_savepoint(job.savepoints, savepoint_id)
         savepoint_id = found.savepoint_id
         job.savepoints.load(found)
@@ -188,6 +293,6 @@ def dispose(
             confirm(f"{what} is not removed", f"Remove {what} for good?", as_json=as_json)
         job.dispose_savepoint(savepoint_id, requested_by=who())
     if as_json:
-        console.print_json(DisposedView(job_id=target, savepoint_id=savepoint_id))
+        console.print_json(SavepointDisposalView(job_id=target, savepoint_id=savepoint_id))
     else:
         console.out.print(f"savepoint {savepoint_id} of job {target} is removed")

@@ -8,25 +8,26 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, is_s3, output_place
+from airflow_provider_ha.api.documents.savepoints import NewSavepointView, SavepointExportView, SavepointRestoreView
+from airflow_provider_ha.api.documents.verification import savepoint_verification
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints import restore as restoring
-from airflow_provider_ha.checkpoints.savepoints.archive import export as exporting
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
-from airflow_provider_ha.checkpoints.savepoints.judge import SavepointReport, judge
-from airflow_provider_ha.checkpoints.savepoints.layout import At, SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.pool.layout import PoolLayout
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, savepoint_place
-from airflow_provider_ha.checkpoints.savepoints.pool.restore import restore_prefix
-from airflow_provider_ha.checkpoints.savepoints.restore_elsewhere import restore_files
-from airflow_provider_ha.checkpoints.savepoints.take import take
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local, is_s3, output_place
+from airflow_provider_ha.checkpoints.store.savepoints import archive as exporting
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_restore as restoring
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take
+from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, savepoint_place
+from airflow_provider_ha.checkpoints.store.savepoints.pool_layout import PoolLayout, restore_prefix
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import At, SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import SavepointReport, judge
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore_files
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.exit_codes import Exit
+from airflow_provider_ha.cli.job_requests import who
 from airflow_provider_ha.cli.savepoint_s3 import place_on_s3
 from airflow_provider_ha.cli.savepoint_target import (
     SavepointOf,
-    Target,
+    SavepointTarget,
     by_query,
     in_pool,
     located,
@@ -35,13 +36,10 @@ from airflow_provider_ha.cli.savepoint_target import (
     places_of,
 )
 from airflow_provider_ha.cli.session import AsJson, reported
-from airflow_provider_ha.cli.session import Target as Cluster
-from airflow_provider_ha.cli.verify import CORES, Depth, Processes
+from airflow_provider_ha.cli.session import ClusterTarget as Cluster
+from airflow_provider_ha.cli.verify import CORES, Processes, VerificationDepth
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.query_names import is_query_directory, own_name, query_directory
-from airflow_provider_ha.views.new_savepoint import NewSavepointView
-from airflow_provider_ha.views.savepoint_verification import savepoint_verification
-from airflow_provider_ha.views.savepoints import ExportedView, RestoredView
 
 
 SparkVersion = Annotated[str | None, typer.Option(help="Spark release that starts from it, X.Y.Z.", metavar="X.Y.Z")]
@@ -128,11 +126,11 @@ def create(
 
 def verify(
     context: typer.Context,
-    target: Target,
+    target: SavepointTarget,
     savepoint_id: SavepointOf = None,
     depth: Annotated[
-        Depth, typer.Option(help="How closely to judge the checkpoints; every byte is compared either way.")
-    ] = Depth.FULL,
+        VerificationDepth, typer.Option(help="How closely to judge the checkpoints; every byte is compared either way.")
+    ] = VerificationDepth.FULL,
     spark_version: SparkVersion = None,
     processes: Processes = CORES,
     as_json: AsJson = False,
@@ -152,7 +150,7 @@ def verify(
 
 def export(
     context: typer.Context,
-    target: Target,
+    target: SavepointTarget,
     to: Annotated[
         Path, typer.Option(help="Archive to write: .tar, .tar.gz or .tar.zst; must not exist.", metavar="FILE")
     ],
@@ -166,14 +164,14 @@ def export(
     ):
         size = exporting.export(directory, savepoint, to)
     if as_json:
-        console.print_json(ExportedView(savepoint_id=savepoint.savepoint_id, archive=str(to), bytes=size))
+        console.print_json(SavepointExportView(savepoint_id=savepoint.savepoint_id, archive=str(to), bytes=size))
     else:
         console.out.print(f"savepoint {savepoint.savepoint_id} is in {to}, {size} bytes", markup=False)
 
 
 def restore(
     context: typer.Context,
-    target: Target,
+    target: SavepointTarget,
     to: Annotated[
         str,
         typer.Option(
@@ -208,7 +206,7 @@ def restore(
                 root = restore_files(stored, files, spark_version=spark_version)
     places = {query: f"{root}/{query}" for query in savepoint.queries}
     if as_json:
-        console.print_json(RestoredView(savepoint_id=savepoint.savepoint_id, checkpoints=places))
+        console.print_json(SavepointRestoreView(savepoint_id=savepoint.savepoint_id, checkpoints=places))
         return
     console.print_table(
         ("QUERY", "BATCH", "CHECKPOINT LOCATION"),
@@ -217,12 +215,12 @@ def restore(
     )
 
 
-def _reach(context: typer.Context, target: str) -> Reach:
+def _reach(context: typer.Context, target: str) -> StorageAccess:
     """Return the access to file systems: from a job's cluster, or from the environment for other savepoints."""
     if is_s3(target) or path_of(target) is not None:
-        return Reach()
+        return StorageAccess()
     named: Cluster = context.obj
-    return Reach.of(named.config())
+    return StorageAccess.of(named.config())
 
 
 def _sources(

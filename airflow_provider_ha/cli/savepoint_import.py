@@ -7,20 +7,19 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.connectors.places import is_s3
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints.archive.import_savepoint import adopt, check_adoptable
-from airflow_provider_ha.checkpoints.savepoints.archive.unpack import described, unpack
-from airflow_provider_ha.checkpoints.savepoints.pool.import_archive import bring
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, savepoint_place
-from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.checkpoints.spark.places import is_s3
+from airflow_provider_ha.checkpoints.store.savepoints.archive import adopt, check_adoptable, described, unpack
+from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, savepoint_place
+from airflow_provider_ha.checkpoints.store.savepoints.pool_layout import bring
+from airflow_provider_ha.cli.job_requests import who
 from airflow_provider_ha.cli.savepoint_files import print_savepoint
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.cli.session import AsJson, cluster, reported
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, ObjectMissingError
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.recovery.conclude import brief_commit, take_lock
+from airflow_provider_ha.jobs.recovery.transactions import brief_commit, take_lock
 
 
 def import_archive(

@@ -7,18 +7,17 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.connectors.places import is_s3
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, savepoint_place
-from airflow_provider_ha.checkpoints.savepoints.pool.sweep import GRACE, SweepResult
-from airflow_provider_ha.checkpoints.savepoints.pool.sweep import dispose as dispose_of
-from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep as sweep_pool
+from airflow_provider_ha.api.documents.savepoints import PoolDisposalView, PoolSweepView, PoolView
+from airflow_provider_ha.checkpoints.spark.places import is_s3
+from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace, savepoint_place
+from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import GRACE, SweepResult
+from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import dispose as dispose_of
+from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import sweep as sweep_pool
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.confirmation import confirm
-from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.requests import who
-from airflow_provider_ha.cli.session import AsJson, reported
+from airflow_provider_ha.cli.exit_codes import Exit
+from airflow_provider_ha.cli.job_requests import who
+from airflow_provider_ha.cli.session import AsJson, confirm, reported
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.views.new_savepoint import PooledDisposedView, PoolView, SweptView
 
 
 GraceHours = Annotated[
@@ -35,7 +34,7 @@ def dispose(uri: str, *, yes: bool, grace_hours: float, as_json: bool) -> None:
             confirm(f"savepoint {uri} is not removed", f"Remove savepoint {uri} for good?", as_json=as_json)
         swept = dispose_of(Pool(place), name, holder=who(), grace=timedelta(hours=grace_hours))
     if as_json:
-        console.print_json(PooledDisposedView(savepoint=uri, pool=PoolView.of(swept)))
+        console.print_json(PoolDisposalView(savepoint=uri, pool=PoolView.of(swept)))
         return
     console.out.print(f"savepoint {uri} is removed", markup=False)
     _print_swept(swept)
@@ -54,7 +53,7 @@ def sweep(
     with reported(as_json=as_json):
         swept = sweep_pool(Pool(place_on_s3(place)), holder=who(), grace=timedelta(hours=grace_hours))
     if as_json:
-        console.print_json(SweptView(place=place, pool=PoolView.of(swept)))
+        console.print_json(PoolSweepView(place=place, pool=PoolView.of(swept)))
     else:
         _print_swept(swept)
     if swept.in_use_by:
@@ -70,7 +69,7 @@ def _print_swept(swept: SweepResult) -> None:
         console.out.print(f"pool: {swept.removed} files of {swept.size} bytes removed, {counted}")
 
 
-def place_on_s3(text: str) -> Place:
+def place_on_s3(text: str) -> PoolPlace:
     """Return the place of a URI of S3.
 
     :raises ConfigurationError: The text is not such a URI.
@@ -80,4 +79,4 @@ def place_on_s3(text: str) -> Place:
             f"{text!r} is not on S3",
             next_step="A savepoint on S3 needs checkpoints in the same bucket: write s3://bucket/…",
         )
-    return Place.of(text)
+    return PoolPlace.of(text)

@@ -1,4 +1,4 @@
-"""The savepoint that a command names: a local directory, one in a pool on S3, or one of a managed job.
+"""Savepoint of a command line: a local directory, an object of a pool on S3, or a savepoint of a managed job.
 
 A word with a slash is a path or a URI, and one without is a job id, which cannot have a slash: the content of the
 current directory never matters.
@@ -14,21 +14,20 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.connectors.places import is_s3
-from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
-from airflow_provider_ha.checkpoints.savepoints.in_tree import stored_savepoint
-from airflow_provider_ha.checkpoints.savepoints.layout import StoredSavepoint
-from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
-from airflow_provider_ha.checkpoints.savepoints.pool.layout import SavepointInPool, open_savepoint
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, savepoint_place
-from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.checkpoints.spark.places import is_s3
+from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, savepoint_place
+from airflow_provider_ha.checkpoints.store.savepoints.pool_layout import SavepointInPool, open_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import read_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import StoredSavepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import named_savepoint, stored_savepoint
+from airflow_provider_ha.cli.job_requests import who
 from airflow_provider_ha.cli.session import cluster, reported
-from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.uris import split
 
 
-Target = Annotated[
+SavepointTarget = Annotated[
     str,
     typer.Argument(
         help="Directory of a savepoint, s3://bucket/prefix/NAME, or the id of a managed job. A word with a slash is a "

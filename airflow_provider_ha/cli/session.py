@@ -1,24 +1,68 @@
-"""Selection of the command's cluster, and conversion of its errors to exit codes."""
+"""Session of a command: its cluster, conversion of errors to exit codes, confirmation and repetition.
+
+An outage of ZooKeeper or of the storage is shown, and the command waits for its end: a person who watches a job at
+night wants to see when it is over.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 from typing import Annotated, Any
 
 import typer
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import job_ids
-from airflow_provider_ha.cli.outcome import Exit, exit_code
+from airflow_provider_ha.cli.exit_codes import Exit, exit_code
 from airflow_provider_ha.config import VARIABLES, HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import SparkPlace
 from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.jobs.options.job_spec import SparkPlace
 from airflow_provider_ha.names import check_job_id
+
+
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", help="Repeat at this interval in seconds, until Ctrl-C.", metavar="SECONDS", min=0.5),
+]
+
+
+def repeated(show: Callable[[], None], every: float | None) -> None:
+    """Call *show* once, or until Ctrl-C; a terminal is cleared before each.
+
+    :param every: Seconds between two calls; ``None`` for one call.
+    :raises HaError: The first call failed, or a later one for a reason that waiting does not resolve.
+    """
+    if every is None:
+        show()
+        return
+    shown = False
+    try:
+        while True:
+            if console.out.is_terminal:
+                console.out.clear()
+            try:
+                show()
+                shown = True
+            except HaError as error:
+                if not (shown and error.retryable):
+                    raise
+                console.print_error(error, as_json=False)
+            console.out.file.flush()
+            sleep(every)
+    except KeyboardInterrupt:
+        return
+
+
+def help_examples(*lines: str) -> str:
+    """Return the end of a help text with one command in each line."""
+    return "\n\n".join(("Examples:", *lines))  # lines of a paragraph would be joined
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
@@ -27,7 +71,7 @@ JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", auto
 
 
 @dataclass(slots=True)
-class Target:
+class ClusterTarget:
     """Location of the cluster: options first, then ``SPARK_HA_*``, then *fallback* (Airflow's connection).
 
     Settings are never mixed with the connection: one option or variable requires the others too. Otherwise a command
@@ -70,7 +114,7 @@ class Target:
         return HaConfig.from_env(**self.options)
 
 
-def other_cluster(target: Target, word: str) -> HaConfig:
+def other_cluster(target: ClusterTarget, word: str) -> HaConfig:
     """Return the configuration of another cluster.
 
     :param word: With a slash, the path of a file as :meth:`HaConfig.from_file` reads it; otherwise a connection id.
@@ -93,7 +137,7 @@ def cluster(context: typer.Context, *, as_json: bool) -> Iterator[HaClient]:
     with reported(as_json=as_json):
         if isinstance(job_id := context.params.get("job_id"), str):
             check_job_id(job_id)  # before a request to a server, which may be unavailable
-        target: Target = context.obj
+        target: ClusterTarget = context.obj
         with HaClient.open(target.config()) as client:
             yield client
 
@@ -111,3 +155,17 @@ def reported(*, as_json: bool) -> Iterator[None]:
 def answer(*, yes: bool) -> None:
     """End the command with 0 or 1."""
     raise typer.Exit(Exit.YES if yes else Exit.NO)
+
+
+def confirm(stays: str, question: str, *, as_json: bool, show: Callable[[], None] = lambda: None) -> None:
+    """Ask; a no ends the command with exit code 1.
+
+    :param stays: The unchanged object, for the error without a terminal: "job 'orders' is not deleted".
+    :param show: Called before the question, to print its object.
+    :raises ConfigurationError: There is no terminal to ask at, or the output is JSON.
+    """
+    if as_json or not sys.stdin.isatty():
+        raise ConfigurationError(f"{stays} without a confirmation", next_step="Add --yes")
+    show()
+    if not typer.confirm(question, err=True):
+        answer(yes=False)

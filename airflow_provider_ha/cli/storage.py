@@ -6,25 +6,28 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.session import AsJson, cluster
-from airflow_provider_ha.control.administration.collect import collect_job, require_files
-from airflow_provider_ha.control.administration.prune import prune_job
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.errors import ConfigurationError, HaError, UnknownJobError
-from airflow_provider_ha.pointers.orphans import Orphans, delete_orphans, find_orphans
-from airflow_provider_ha.storage.store import ObjectInfo
-from airflow_provider_ha.views.prune import BlobPruneView, JobPruneView, PruneView, blob_prune_view, job_prune_view
-from airflow_provider_ha.views.storage import (
+from airflow_provider_ha.api.documents.storage import (
+    BlobPruneView,
     CollectionView,
     JobCollectionView,
+    JobPruneView,
     ProblemView,
+    PruneView,
     StorageCheckView,
+    blob_prune_view,
     job_collection_view,
+    job_prune_view,
     orphans_view,
 )
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanedBlobs, delete_orphans, find_orphans
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.exit_codes import Exit
+from airflow_provider_ha.cli.session import AsJson, cluster
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import ConfigurationError, HaError, UnknownJobError
+from airflow_provider_ha.jobs.removal.cleanup import collect_job, prune_job, require_files
+from airflow_provider_ha.storage.object_store import ObjectInfo
 
 
 app = typer.Typer(help="Check and clean up storage.", no_args_is_help=True)
@@ -69,7 +72,7 @@ def orphans(
         raise typer.Exit(Exit.UNKNOWN)
 
 
-def _print(found: Orphans, deleted: list[ObjectInfo], *, delete: bool) -> None:
+def _print(found: OrphanedBlobs, deleted: list[ObjectInfo], *, delete: bool) -> None:
     gone = {info.key for info in deleted}
     console.print_table(
         ("BLOB", "BYTES", "LAST USED", "DELETED"),

@@ -1,13 +1,13 @@
-"""A verification for people: the answer, the batches in ranges, and the findings with their meanings."""
+"""Verification for people: the result, the batches in ranges, and the findings with their meanings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from airflow_provider_ha.checkpoints.proof.report import LoadedState, Proof, sentences
-from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
-from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
+from airflow_provider_ha.checkpoints.verify.codes import MEANINGS
+from airflow_provider_ha.checkpoints.verify.proof_result import LoadedState, Proof, sentences
+from airflow_provider_ha.checkpoints.verify.verification_report import BatchVerdict, Reason, VerificationReport
 from airflow_provider_ha.cli import console
 
 
@@ -17,7 +17,7 @@ _SHOWN_PARTITIONS = 12
 _SHOWN_REASONS = 3
 
 
-def print_report(path: str, report: Report) -> None:
+def print_report(path: str, report: VerificationReport) -> None:
     """Print the report about the checkpoint at *path*."""
     sentence = {
         True: f"Spark can start from {path}",

@@ -12,41 +12,36 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.connectors.places import directory_at
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
-from airflow_provider_ha.checkpoints.format.releases import installed_version, release
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
-from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.api.documents.verification import proven_view, verification_view
+from airflow_provider_ha.checkpoints.spark import files
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, METADATA, OFFSETS
+from airflow_provider_ha.checkpoints.spark.places import directory_at
+from airflow_provider_ha.checkpoints.spark.releases import installed_version, release
+from airflow_provider_ha.checkpoints.spark.state_content import cores
+from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.process_pool import cores
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.verify.proof_protocol import Application
+from airflow_provider_ha.checkpoints.verify.proof_result import Proof
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.outcome import Exit
+from airflow_provider_ha.cli.exit_codes import Exit
 from airflow_provider_ha.cli.savepoint_target import assigned
 from airflow_provider_ha.cli.session import AsJson, reported
 from airflow_provider_ha.cli.verification_report import print_proof, print_report
-from airflow_provider_ha.control.verification.prove import (
-    DEFAULT_DEADLINE,
-    DEFAULT_HEAP,
-    Application,
-    Proof,
-    ProofProgress,
-    prove,
-)
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
-from airflow_provider_ha.views.verification import proven_view, verification_view
+from airflow_provider_ha.jobs.verification.spark_proof import DEFAULT_DEADLINE, DEFAULT_HEAP, ProofProgress, prove
 
 
-class Depth(str, Enum):
+class VerificationDepth(str, Enum):
     """Depth of the read."""
 
     QUICK = "quick"
     FULL = "full"
 
 
-class DepthOfProof(str, Enum):
+class ProofDepth(str, Enum):
     """Depth of the read, or a check with Spark itself."""
 
     QUICK = "quick"
@@ -80,12 +75,12 @@ def verify_directory(
         list[str] | None, typer.Argument(help="Arguments of the application, after --.", metavar="[-- ARGUMENTS]")
     ] = None,
     depth: Annotated[
-        DepthOfProof,
+        ProofDepth,
         typer.Option(
             help="quick: names, sizes, logs and chains; full: every byte is decoded; prove: Spark itself loads one "
             "batch from a copy, and starts the query on it with no sink."
         ),
-    ] = DepthOfProof.QUICK,
+    ] = ProofDepth.QUICK,
     spark_version: Annotated[
         str | None, typer.Option(help="Judge for this release, X.Y.Z; default: the installed one.", metavar="X.Y.Z")
     ] = None,
@@ -137,7 +132,7 @@ def verify_directory(
     """
     with reported(as_json=as_json):
         directory, output = directory_at(path), None if sink is None else directory_at(sink)
-        if depth is DepthOfProof.PROVE:
+        if depth is ProofDepth.PROVE:
             _check_release(spark_version)
             with _progress() as show:
                 proof = prove(
@@ -174,7 +169,7 @@ def verify_directory(
     raise typer.Exit(_ANSWER[answer])
 
 
-def _print_report(path: str, report: Report, *, as_json: bool) -> bool | None:
+def _print_report(path: str, report: VerificationReport, *, as_json: bool) -> bool | None:
     if as_json:
         console.print_json(verification_view(report))
     else:
@@ -219,7 +214,7 @@ def _progress() -> Iterator[Callable[[ProofProgress], None]]:
         yield lambda now: status.update(f"{now.doing} {now.done}/{now.of}" if now.of else now.doing)
 
 
-def refuse_misnamed(named: str, directory: Tree, report: Report) -> None:
+def refuse_misnamed(named: str, directory: Tree, report: VerificationReport) -> None:
     """Refuse a place whose verification found no checkpoint, if its content can be identified.
 
     :param named: The place as the user wrote it.

@@ -1,1 +1,1 @@
-"""ZooKeeper: session, election, fencing, pointers, counters and znode paths."""
+"""ZooKeeper: session, election, fencing, reader leases, counters and znode paths."""

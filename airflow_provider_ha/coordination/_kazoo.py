@@ -32,23 +32,30 @@ from kazoo.protocol.states import KazooState, KeeperState  # noqa: TID253  # as 
 from typing_extensions import Self
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination._kazoo_client import make_client
-from airflow_provider_ha.coordination._kazoo_multi_read import KNOWN, MANY, PendingMultiReads, is_answered
-from airflow_provider_ha.coordination._kazoo_reads import PendingReads, node_of
-from airflow_provider_ha.coordination._kazoo_set_watches import PendingWatchedReads
+from airflow_provider_ha.coordination._kazoo_client import ConnectionLog, make_client
+from airflow_provider_ha.coordination._kazoo_reads import (
+    KNOWN,
+    MANY,
+    PendingMultiReads,
+    PendingReads,
+    PendingWatchedReads,
+    is_answered,
+    node_of,
+)
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
-from airflow_provider_ha.coordination.connection_news import ConnectionNews
 from airflow_provider_ha.coordination.coordinator import (
     Coordinator,
     Create,
+    Node,
     Op,
     PathWatch,
+    ReadResponse,
+    Reads,
     SessionCredentials,
     SessionState,
+    missing,
 )
-from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.raw_socket import unresolved
-from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
     ConfigurationError,
     CoordinationError,
@@ -105,7 +112,7 @@ class KazooCoordinator(Coordinator):
         self._refused = False
         self._unsure = False
         self._dropped = False
-        self._news = ConnectionNews(config.zookeeper)
+        self._news = ConnectionLog(config.zookeeper)
         self._listeners: list[Callable[[SessionState], None]] = []
         self._client.add_listener(self._on_state)
 
@@ -199,10 +206,10 @@ class KazooCoordinator(Coordinator):
             else:
                 return sorted(names)
 
-    def read(self, reads: Reads, *, watch: PathWatch | None = None) -> Seen:
+    def read(self, reads: Reads, *, watch: PathWatch | None = None) -> ReadResponse:
         """Read all in one round trip; see :meth:`Coordinator.read`."""
         if not reads.nodes and not reads.lists:
-            return Seen({}, {})
+            return ReadResponse({}, {})
         return self._read((reads.nodes + reads.lists)[0], self._sender(reads, watch))  # type: ignore[no-any-return]
 
     def _sender(self, reads: Reads, watch: PathWatch | None) -> Callable[[], Any]:

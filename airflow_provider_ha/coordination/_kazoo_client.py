@@ -1,7 +1,9 @@
-"""A kazoo client whose waits all end: every step towards a server is bounded.
+"""Kazoo client with bounded waits for each step towards a server, and the log of its connection.
 
 The private parts of kazoo used here (``ConnectionHandler._invoke``, its ``_socket``) are tested by their behaviour in
 ``tests/contract/test_coordinator.py``; the dependency is pinned below 2.12 for the same reason.
+
+Several attempts to connect are no change, and are not logged: an outage of an hour is two lines.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import socket
+import time
 from functools import lru_cache
 from typing import Any
 
@@ -19,16 +22,70 @@ from kazoo.protocol.serialization import Connect  # noqa: TID253  # as above
 from kazoo.retry import KazooRetry  # noqa: TID253  # as above
 from kazoo.security import make_acl, make_digest_acl  # noqa: TID253  # as above
 
-from airflow_provider_ha.config import HaConfig, Timings, TlsOptions
+from airflow_provider_ha.config import HaConfig, TlsOptions
+from airflow_provider_ha.coordination.coordinator import SessionCredentials, SessionState
 from airflow_provider_ha.coordination.raw_socket import open_socket
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.timings import Timings
+
+
+log = logging.getLogger(__name__)
+
+
+class ConnectionLog:
+    """Logger of a connection's state changes. Called only by the thread that receives them.
+
+    :param hosts: Addresses of the ensemble.
+    """
+
+    def __init__(self, hosts: str) -> None:
+        self._hosts = hosts
+        self._session: SessionCredentials | None = None
+        self._since: float | None = None
+
+    def changed(
+        self, state: SessionState, session: SessionCredentials | None, reason: str, *, refused: bool = False
+    ) -> None:
+        """Log one change.
+
+        :param session: The session now; ``None`` when it is lost.
+        :param reason: Why the connection was lost.
+        :param refused: Whether the servers do not accept our credentials.
+        """
+        if state is SessionState.CONNECTED:
+            log.info("%s", self._connected(session))
+            self._session, self._since = session, None
+            return
+        self._since = time.monotonic() if self._since is None else self._since
+        if refused:
+            log.warning("ZooKeeper (%s) refuses the session: %s", self._hosts, reason or "no reason was given")
+        elif state is SessionState.LOST:
+            log.warning("the ZooKeeper session %s with %s has expired", _id(self._session), self._hosts)
+        else:
+            why = f": {reason}" if reason else ""
+            log.warning(
+                "the connection to ZooKeeper (%s) is interrupted%s; connecting again, session %s",
+                self._hosts,
+                why,
+                _id(self._session),
+            )
+
+    def _connected(self, session: SessionCredentials | None) -> str:
+        if self._since is None:
+            return f"connected to ZooKeeper ({self._hosts}), session {_id(session)}"
+        after = f"connected to ZooKeeper ({self._hosts}) again after {time.monotonic() - self._since:.1f} s"
+        same = self._session is not None and session is not None and session.session_id == self._session.session_id
+        return f"{after}, session {_id(session)}" + (" goes on" if same else " is a new one")
+
+
+def _id(session: SessionCredentials | None) -> str:
+    return "none" if session is None else f"0x{session.session_id:x}"
 
 
 # kazoo writes passwords of sessions and users at DEBUG, and up to six lines for one lost connection: this logger lets
 # neither through. What changes about a connection is said once, by the coordinator.
 _log = logging.getLogger("airflow_provider_ha.kazoo")
 _log.setLevel(logging.ERROR)
-log = logging.getLogger(__name__)
 
 
 class KazooLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic for type checkers only, until 3.11

@@ -1,21 +1,90 @@
-"""Interface to ZooKeeper, in terms that a fake can implement too.
+"""Interface to ZooKeeper, in terms that a fake can implement too: operations, nodes and batched reads.
 
 Reads return nodes with their versions. Writes are transactions: a list of operations that are all applied or all
 rejected. Every write goes through :meth:`Coordinator.commit`.
+
+A session's requests are answered in the order in which they were sent, also when all are sent before the first answer
+comes. So reads whose order matters need not wait for each other, only those whose path is in an earlier answer.
+
+A reader is a generator: it yields read requests, receives results, and returns a value. The same reader serves one
+object or a thousand, sharing the round trips. The results contain the responses for all readers: each reader
+looks up its own paths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from airflow_provider_ha.coordination.node import Node
-from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.errors import HaError, NodeMissingError
 
 
-__all__ = ["ANY_VERSION", "Check", "Coordinator", "Create", "Delete", "Op", "PathWatch", "SessionState", "SetData"]
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A znode as it was read.
+
+    :param path: Its path.
+    :param data: Its bytes.
+    :param version: How often its data was set since it was created.
+    :param modified_zxid: Transaction that last changed it: grows over the whole ensemble.
+    :param ephemeral_owner: Session that owns it; 0 for a persistent node.
+    """
+
+    path: str
+    data: bytes
+    version: int
+    modified_zxid: int
+    ephemeral_owner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Paths to read: nodes in their order, then lists of children in theirs.
+
+    :param nodes: Paths of nodes, whether they exist or not.
+    :param lists: Paths whose children's names are wanted.
+    :param absent: Nodes that probably do not exist. Watching a missing node then costs one request instead of two; an
+        existing one costs two.
+    """
+
+    nodes: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    absent: frozenset[str] = frozenset()
+
+    def __add__(self, other: Reads) -> Reads:
+        """Return both in one: the nodes of *other* after our nodes, its lists after our lists."""
+        return Reads(self.nodes + other.nodes, self.lists + other.lists, self.absent | other.absent)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResponse:
+    """Result of reads. Access to a path that was not read is an error of the caller (``KeyError``).
+
+    :param nodes: By path; ``None`` for a missing node.
+    :param lists: Names of the children by path, sorted; empty for a node that does not exist.
+    """
+
+    nodes: Mapping[str, Node | None]
+    lists: Mapping[str, list[str]]
+
+    def there(self, path: str) -> Node:
+        """Return a node that has to be there.
+
+        :raises NodeMissingError: It is not.
+        """
+        node = self.nodes[path]
+        if node is None:
+            raise missing(path)
+        return node
+
+
+def missing(path: str) -> NodeMissingError:
+    """Return the error of a node that has to be there and is not."""
+    error = NodeMissingError(f"znode {path} does not exist")
+    error.path = path
+    return error
 
 
 ANY_VERSION = -1
@@ -106,7 +175,7 @@ class Coordinator(Protocol):
     def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
         """Return the names of a node's children, sorted; empty when the node does not exist."""
 
-    def read(self, reads: Reads, *, watch: PathWatch | None = None) -> Seen:
+    def read(self, reads: Reads, *, watch: PathWatch | None = None) -> ReadResponse:
         """Read nodes and lists of children in the order of *reads*, and in one round trip.
 
         :param watch: Called once for each node of *reads*, from the event thread, when it may have changed or been
@@ -139,3 +208,57 @@ class Coordinator(Protocol):
 
     def close(self) -> None:
         """End the session. Idempotent."""
+
+
+T = TypeVar("T")
+Steps = Generator[Reads, ReadResponse, T]
+
+
+def follow(coordinator: Coordinator, steps: Steps[T]) -> T:
+    """Return the result of a reader, and raise its errors.
+
+    :raises NotConnectedError: ZooKeeper could not be read.
+    """
+    return follow_all(coordinator, [steps])[0]
+
+
+def follow_all(coordinator: Coordinator, many: Sequence[Steps[T]], *, watch: PathWatch | None = None) -> list[T]:
+    """Return the result of each reader. The reads of each reader keep their order.
+
+    :param watch: Called with the path of a node that was read, when it may have changed.
+    :raises NotConnectedError: ZooKeeper could not be read.
+    """
+    results: dict[int, T] = {}
+    wanted = _advance(enumerate(many), None, results)
+    while wanted:
+        # Nodes before lists, in the order of each reader's requests.
+        seen = coordinator.read(
+            Reads(
+                tuple(path for *_, reads in wanted for path in reads.nodes),
+                tuple(path for *_, reads in wanted for path in reads.lists),
+            ),
+            watch=watch,
+        )
+        wanted = _advance([(number, steps) for number, steps, _ in wanted], seen, results)
+    return [results[number] for number in range(len(many))]
+
+
+def or_error(steps: Steps[T]) -> Steps[T | HaError]:
+    """Return the error of a reader in place of its result, so that the results of the others are kept."""
+    try:
+        return (yield from steps)
+    except HaError as error:
+        return error
+
+
+def _advance(
+    many: Iterable[tuple[int, Steps[T]]], seen: ReadResponse | None, results: dict[int, T]
+) -> list[tuple[int, Steps[T], Reads]]:
+    """Return the next reads of each reader; finished readers store their result."""
+    wanted = []
+    for number, steps in many:
+        try:
+            wanted.append((number, steps, next(steps) if seen is None else steps.send(seen)))
+        except StopIteration as done:  # noqa: PERF203  # a generator ends by it
+            results[number] = done.value
+    return wanted

@@ -1,4 +1,4 @@
-"""Taking a lock, of a job or of the cluster: each grant has a new epoch, and no lost answer can grant it twice.
+"""Election of the leader of a job or a cluster: each grant has a new epoch, and no lost answer grants it twice.
 
 The epoch is the version of the epoch node: made once with version 0, set by every acquisition in the same transaction
 that creates the leader's ephemeral node, so the first epoch is 1. It is never deleted, so an epoch never comes back.
@@ -17,10 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_provider_ha.clock import Clock, new_id
-from airflow_provider_ha.config import Timings
-from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Op, SetData
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Node, Op, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import Lock
 from airflow_provider_ha.errors import (
     CoordinationError,
@@ -31,6 +29,7 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+from airflow_provider_ha.timings import Timings
 
 
 __all__ = ["Leadership", "acquire"]

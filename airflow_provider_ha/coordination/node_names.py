@@ -1,4 +1,4 @@
-"""Children of a node by their name: the only module that turns a node's name into a number or an id.
+"""Children of a node by their names: the only module that turns the name of a node into a number or an id.
 
 Invariant: a stray node stops nothing. A child with a name that this package never gives (``checkpoints/foo``) is left
 out, left alone, and logged once per process. A node with a valid name that cannot be read is another matter: it may

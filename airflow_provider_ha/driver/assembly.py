@@ -1,67 +1,120 @@
-"""Assembles the cooperating parts of a driver for the run of its script, and the loop of operations."""
+"""Assembly of a driver's cooperating parts: queries, checkpoints, operations and the optional metrics endpoint."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
-from airflow_provider_ha.checkpoints.retention.runs_in_use import runs_in_use
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.retention.working_files import WorkingFilesCollector
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.working.open_work_area import open_files
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_files
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.claims import runs_in_use
+from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanCollection
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
+from airflow_provider_ha.checkpoints.store.working_directories import WorkingFilesCollector
 from airflow_provider_ha.clock import Clock
-from airflow_provider_ha.driver.checkpoint_figures import CheckpointFigures
-from airflow_provider_ha.driver.cleaning import Cleaning
-from airflow_provider_ha.driver.disposal_job import DisposalJob
-from airflow_provider_ha.driver.ending import Ending
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.housekeeping import Housekeeping
-from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.jvm.component import Component, Leader
-from airflow_provider_ha.driver.lead import PROCESS, DriverSession
-from airflow_provider_ha.driver.leaving import ProcessTerminator
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.metrics_start import start_metrics
-from airflow_provider_ha.driver.misfit import PreviousGraph
-from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
-from airflow_provider_ha.driver.origin import Origin
-from airflow_provider_ha.driver.own_location import OwnLocations
-from airflow_provider_ha.driver.parts import Parts
-from airflow_provider_ha.driver.past_attempts import PastAttempts
-from airflow_provider_ha.driver.past_notes import clear_notes
-from airflow_provider_ha.driver.patches import Patches
-from airflow_provider_ha.driver.progress_recorder import ProgressRecorder
-from airflow_provider_ha.driver.progress_source import Heard, progress_source
-from airflow_provider_ha.driver.publish_loop import PublishLoop
-from airflow_provider_ha.driver.publisher import Provenance, Publisher, requested_checkpoint
-from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
-from airflow_provider_ha.driver.resting import expected_queries
-from airflow_provider_ha.driver.savepoint_job import SavepointJob
-from airflow_provider_ha.driver.script import Script
-from airflow_provider_ha.driver.source_notes import SourceNotes
+from airflow_provider_ha.coordination.znode_records import read_record
+from airflow_provider_ha.driver.checkpointing.batch_records import SourceNotes
+from airflow_provider_ha.driver.checkpointing.origin import Origin
+from airflow_provider_ha.driver.checkpointing.progress import ProgressRecorder, TriggerListener, progress_source
+from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop, RemovalTurns, clear_notes
+from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publisher, requested_checkpoint
+from airflow_provider_ha.driver.checkpointing.savepoint_job import DisposalJob, SavepointJob
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode
+from airflow_provider_ha.driver.ending.process_end import ProcessTerminator
+from airflow_provider_ha.driver.ending.run_end import DriverEnd, DriverParts
+from airflow_provider_ha.driver.ending.stop_job import MainThread, StopJob
+from airflow_provider_ha.driver.figures import CheckpointFigures, NewestCheckpoint, QueryTrigger
+from airflow_provider_ha.driver.jvm.component import Component, ComponentLeader
+from airflow_provider_ha.driver.members.driver_session import PROCESS, DriverSession
+from airflow_provider_ha.driver.members.housekeeping import Housekeeping, PastAttempts
+from airflow_provider_ha.driver.members.run_writer import JobWriter
+from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.queries.patches import Patches
+from airflow_provider_ha.driver.queries.query_fit import PreviousGraph
+from airflow_provider_ha.driver.queries.query_naming import StartLedger
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
+from airflow_provider_ha.driver.queries.query_start import QueryStarter, WriterCalls
+from airflow_provider_ha.driver.queries.resting_queries import expected_queries, undo_drains
+from airflow_provider_ha.driver.queries.script_paths import OwnLocations
+from airflow_provider_ha.driver.queries.stall_watch import StallWatch
+from airflow_provider_ha.driver.script import Lifecycle, Script
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
-from airflow_provider_ha.driver.stall_watch import StallWatch
-from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.stop_job import MainThread, StopJob
-from airflow_provider_ha.driver.trigger_figures import Trigger
-from airflow_provider_ha.driver.undo_drain import undo_drains
-from airflow_provider_ha.jobs.history.progress_history import ProgressHistory
-from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.options.component_conf import is_layered, writer_id
-from airflow_provider_ha.jobs.output_claims import OutputClaims
-from airflow_provider_ha.jobs.retention.earlier_life import has_earlier_life
-from airflow_provider_ha.jobs.retention.past_runs import PastRuns
-from airflow_provider_ha.jobs.run_start import start_of_run
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.options.conf import is_layered, writer_id
+from airflow_provider_ha.jobs.progress_history import ProgressHistory
+from airflow_provider_ha.jobs.removal.past_runs import PastRuns
+from airflow_provider_ha.jobs.runs.journal import JobJournal, has_earlier_life
+from airflow_provider_ha.jobs.runs.output_claims import OutputClaims
+from airflow_provider_ha.jobs.runs.run_store import RunStore, start_of_run
+from airflow_provider_ha.jobs.runs.submissions import SubmissionLed
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.uris import hadoop_uri
+
+
+log = logging.getLogger(__name__)
+
+
+def start_metrics(
+    spec: DriverSpec,
+    led: DriverSession,
+    *,
+    registry: QueryRegistry,
+    writer: JobWriter,
+    clock: Clock,
+    checkpoints: CheckpointStore,
+    figures: CheckpointFigures,
+) -> Callable[[str, QueryTrigger], None]:
+    """Serve the metrics if the options of the job enable them, and put the address into the status.
+
+    :returns: Receiver of every trigger.
+    """
+    if led.graph.options.metrics_port is None:
+        return _ignore
+    from airflow_provider_ha.driver.prometheus import (  # noqa: PLC0415  # see above
+        DriverMetrics,
+        MetricSources,
+        serve,
+    )
+
+    try:
+        newest = next(iter(checkpoints.list()), None)
+        run = RunStore(led.coordinator, led.paths).get(led.run.number)
+        granted = read_record(led.coordinator, led.paths.submission_led(led.run.number, spec.attempt), SubmissionLed)
+    except HaError as error:
+        log.warning("the job runs without metrics: %s", error)
+        return _ignore
+    if newest is not None:
+        figures.found(NewestCheckpoint(newest.number, newest.created_at))
+    metrics = DriverMetrics(
+        MetricSources(
+            cluster=spec.config.cluster_id,
+            job_id=spec.job_id,
+            epoch=led.leadership.epoch,
+            led_at=granted[0].at if granted is not None else clock.now(),
+            state=lambda: writer.state,
+            lease_left=led.leadership.least_lease_left,
+            losses=lambda: writer.losses,
+            triggers=registry.triggers,
+            checkpoints=figures,
+            run=run,
+            attempt=spec.attempt,
+            alive_at=led.alive_at,
+            options=led.graph.options,
+            clock=clock,
+        )
+    )
+    writer.set_metrics(serve(metrics, led.graph.options))
+    return metrics.note
+
+
+def _ignore(query: str, trigger: QueryTrigger) -> None:
+    """Ignore the trigger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +128,7 @@ class Assembly:
     area: WorkArea
     checkpoints: CheckpointStore
 
-    def parts(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
+    def parts(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> DriverParts:
         """Undo an interrupted drain, set Spark's conf, and make the parts without starting them.
 
         :raises ApplicationRefusedError: Its conf cannot be used under management.
@@ -105,7 +158,7 @@ class Assembly:
             figures=figures,
         )
 
-        def heard(query: str, trigger: Trigger) -> None:
+        def heard(query: str, trigger: QueryTrigger) -> None:
             for each in (registry.triggers.note, recorder.note, measured):
                 each(query, trigger)
 
@@ -130,7 +183,7 @@ class Assembly:
             way_back=lambda: previous.way_back,
             ask_topics=noted.ask,
         )
-        return Parts(
+        return DriverParts(
             origin=origin,
             previous=previous,
             registry=registry,
@@ -175,7 +228,7 @@ class Assembly:
             component=component,
         )
 
-    def operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
+    def operations(self, parts: DriverParts, ending: DriverEnd) -> OperationsLoop:
         """Make the loop that answers requests for operations."""
         store = self._savepoints()
         savepoints = SavepointJob(
@@ -203,7 +256,7 @@ class Assembly:
             paths=self.led.paths,
             leadership=self.led.leadership,
             lifecycle=parts.lifecycle,
-            handlers=Handlers(
+            handlers=OperationHandlers(
                 ready=parts.registry.ready_for,
                 savepoint=savepoints.create,
                 dispose=DisposalJob(self.checkpoints, self.led.leadership, savepoints.dispose).dispose,
@@ -222,7 +275,7 @@ class Assembly:
         if not is_layered(origin.location):
             return None
         leadership, spec = self.led.leadership, self.spec
-        leader = Leader(
+        leader = ComponentLeader(
             job=spec.job_id,
             epoch=leadership.epoch,
             directory=origin.location,
@@ -250,7 +303,7 @@ class Assembly:
         self,
         origin: Origin,
         registry: QueryRegistry,
-        heard: Heard,
+        heard: TriggerListener,
         figures: CheckpointFigures,
         noted: SourceNotes,
     ) -> Publisher:
@@ -269,7 +322,7 @@ class Assembly:
             source=progress_source(registry, self.clock, cheap_listing=self.area.cheap_listing, heard=heard),
         )
 
-    def _cleaning(self, current: str) -> Cleaning:
+    def _cleaning(self, current: str) -> RemovalTurns:
         led = self.led
         journal = JobJournal(led.store, self._keys)
         past = PastAttempts(
@@ -293,7 +346,7 @@ class Assembly:
                 clear_notes,
                 self.checkpoints,
                 led.leadership,
-                lambda query: GivenLog(self.area.tree(self._keys.given(query))),
+                lambda query: ForeachBatchLog(self.area.tree(self._keys.given(query))),
             ),
             blobs=OrphanCollection(
                 led.coordinator, led.paths.cluster, led.store, self.area, self.clock, led.leadership.prove
@@ -303,7 +356,7 @@ class Assembly:
         collector = (
             WorkingFilesCollector(self.checkpoints, files, lambda: current, self.clock.lease_time) if files else None
         )
-        return Cleaning(self.checkpoints, led.leadership, self.clock, past.clear, collector)
+        return RemovalTurns(self.checkpoints, led.leadership, self.clock, past.clear, collector)
 
 
 def spark_version() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 
-class OfTheHost:
+class HostFinder:
     """Finds this package and its dependencies where the supervisor does, for a Python that travels with the job.
 
     It exposes no other packages of the host: the driver would see packages that its executors, in the same environment,
@@ -39,7 +39,7 @@ def enter() -> None:
     package_parent = str(Path(here).parent.parent)
     given = os.environ.pop("SPARK_HA_IMPORTS", "")  # of a packed Python (``supervisor.packed_python``)
     if given:
-        sys.meta_path.append(OfTheHost(**json.loads(given)))
+        sys.meta_path.append(HostFinder(**json.loads(given)))
     elif package_parent not in sys.path:
         sys.path.append(package_parent)
     from airflow_provider_ha.driver.main import main  # noqa: PLC0415  # the path had to be repaired first

@@ -16,7 +16,7 @@ from airflow_provider_ha.query_names import query_directory
 
 
 if TYPE_CHECKING:  # each process of a driver imports this module, and only the driver itself needs the notes
-    from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
+    from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
 
 
 __all__ = ["DriverContext", "current"]
@@ -44,7 +44,7 @@ class DriverContext:
     epoch: int
     restored_from: str
     lease_left: Callable[[], float]
-    given: Callable[[str], GivenLog] | None = None
+    given: Callable[[str], ForeachBatchLog] | None = None
     rehearsal: bool = False
     past: Callable[[str], str | None] = lambda _: None
 
@@ -80,10 +80,10 @@ class DriverContext:
             the function gets finished batches again.
         :raises LeadershipLostError: The returned function is called after the lease ran out.
         """
-        return Fenced(self, function, repeatable=repeatable)
+        return FencedFunction(self, function, repeatable=repeatable)
 
 
-class Fenced:
+class FencedFunction:
     """A ``foreachBatch`` function under a lease, with notes."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Fenced:
         self._leader = leader
         self._function = function
         self._query: str | None = None
-        self._notes: GivenLog | None = None
+        self._notes: ForeachBatchLog | None = None
         functools.update_wrapper(self, function)
 
     def belongs_to(self, query: str) -> None:

@@ -15,42 +15,35 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_ha.argument_secrets import script_secrets
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.format.layout import METADATA
-from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.areas.work_area import Successor
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
-from airflow_provider_ha.checkpoints.working.work_area import Successor
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import METADATA
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
-from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.driver import context
-from airflow_provider_ha.driver.application import RunningApplication
 from airflow_provider_ha.driver.assembly import Assembly
-from airflow_provider_ha.driver.batch_writes import refuse_relative_writes
-from airflow_provider_ha.driver.ending import Ending
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import reserve
-from airflow_provider_ha.driver.fallback import FallbackPlanner
-from airflow_provider_ha.driver.fallback_start import start_from_fallback
-from airflow_provider_ha.driver.in_flight import InFlight, InFlightJudge
-from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.jvm.file_system import check_names, prepare_file_system
-from airflow_provider_ha.driver.jvm.s3a_conf import s3a_conf
-from airflow_provider_ha.driver.lead import DriverSession, lead
-from airflow_provider_ha.driver.leaving import ProcessTerminator
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.origin import Origin
-from airflow_provider_ha.driver.preload import preload
-from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.script_surroundings import log_beside_the_script
+from airflow_provider_ha.driver.checkpointing.fallback import FallbackPlanner
+from airflow_provider_ha.driver.checkpointing.in_flight import InFlightBatches, InFlightJudge
+from airflow_provider_ha.driver.checkpointing.origin import Origin
+from airflow_provider_ha.driver.checkpointing.start_point import prepare_start, start_from_fallback
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode, reserve
+from airflow_provider_ha.driver.ending.process_end import ProcessTerminator, Watchdog
+from airflow_provider_ha.driver.ending.run_end import DriverEnd
+from airflow_provider_ha.driver.jvm.file_system import check_names, preload, prepare_file_system, s3a_conf
+from airflow_provider_ha.driver.members.driver_session import DriverSession, lead
+from airflow_provider_ha.driver.members.run_writer import JobWriter, RunningApplication
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
+from airflow_provider_ha.driver.queries.script_reads_and_writes import refuse_relative_writes, refuse_streams
+from airflow_provider_ha.driver.script import Lifecycle
+from airflow_provider_ha.driver.script_environment import log_beside_the_script
 from airflow_provider_ha.driver.spark_conf import conf_of_script, gateway
-from airflow_provider_ha.driver.start_point import prepare_start
-from airflow_provider_ha.driver.stream_reads import refuse_streams
-from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
     ConfigurationError,
@@ -62,11 +55,11 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
 )
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
-from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
-from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
 from airflow_provider_ha.jobs.model import Generation, JobState, Status
-from airflow_provider_ha.jobs.options.component_conf import needs_component
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.options.conf import needs_component
+from airflow_provider_ha.jobs.runs.journal import JobJournal
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.uris import hadoop_uri, split
@@ -152,7 +145,7 @@ class Driver:
         parts.publishing.start()
         parts.recorder.start()
         parts.stall_watch.start()
-        ending = Ending(self._spec, self._led, self._exit, parts)
+        ending = DriverEnd(self._spec, self._led, self._exit, parts)
         assembly.operations(parts, ending).start()
         one = threading.Lock()  # the script's end comes once
 
@@ -208,7 +201,7 @@ class Driver:
                 key=key,
                 published=self._published(),
                 by=Successor(self._led.leadership.epoch, self._spec.submission_id),
-                reach=Reach.of(self._spec.config),
+                reach=StorageAccess.of(self._spec.config),
                 refusal=refusal,
                 refused=refused,
                 lengths=self._lengths_in(previous),
@@ -226,7 +219,7 @@ class Driver:
         log.info("epoch %d works in %s (%s %s)", self._led.leadership.epoch, key, origin.kind.value, origin.source)
         return origin
 
-    def _judge(self, lost: Tree, previous: Generation) -> InFlight:
+    def _judge(self, lost: Tree, previous: Generation) -> InFlightBatches:
         """Return the batches that the recovery of a lost directory executes again by consent."""
         run = RunStore(self._led.coordinator, self._led.paths).get(self._led.run.number)
         accepted = run.newest is not None and run.newest.submission.accept_loss
@@ -235,7 +228,7 @@ class Driver:
         misfit = ended if ended is not None and ended.misfit else None
         known = self._newest_checkpoint()
         recorded = {name: query.entries for name, query in known.queries.items()} if known is not None else {}
-        reach = Reach.of(self._spec.config)
+        reach = StorageAccess.of(self._spec.config)
         return InFlightJudge(self._led.run, self._led.graph, reach, accepted, recorded, misfit).judge(lost, previous)
 
     def _refusal_of(self, previous: Generation | None) -> tuple[str, str | None]:
@@ -270,7 +263,7 @@ class Driver:
 
     def _fall_back(self, lost: Generation, because: HaError, key: str, *, refused: bool) -> Origin:
         planned = self._fallback_planner().plan(lost, because, refused=refused)
-        reach = Reach.of(self._spec.config)
+        reach = StorageAccess.of(self._spec.config)
         return start_from_fallback(self._area, self._led.paths, self._led.run, planned, key=key, reach=reach)
 
     def _fallback_planner(self) -> FallbackPlanner:
@@ -286,7 +279,7 @@ class Driver:
             epoch=led.leadership.epoch,
             options=led.graph.options,
             clock=self._clock,
-            reach=Reach.of(self._spec.config),
+            reach=StorageAccess.of(self._spec.config),
             writers_dead=self._writers_dead(),
             known=frozenset({*of_run.queries, *of_run.not_started}) if of_run is not None else frozenset(),
         )
@@ -314,7 +307,7 @@ class Driver:
                 epoch=self._led.leadership.epoch,
                 restored_from=origin.source,
                 lease_left=self._led.leadership.lease_left,
-                given=lambda query: GivenLog(self._area.tree(self._keys.given(query))),
+                given=lambda query: ForeachBatchLog(self._area.tree(self._keys.given(query))),
                 past=lambda query: _past(origin.directory / query),
             )
         )

@@ -17,14 +17,14 @@ from typing import Any
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.persist import persist
-from airflow_provider_ha.driver.stop_job import StopFailedError, StopRequest
+from airflow_provider_ha.driver.ending.stop_job import StopFailedError, StopRequest
+from airflow_provider_ha.driver.members.run_writer import persist
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import HaError, LeadershipError, NodeMissingError
-from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
+from airflow_provider_ha.jobs.operations import operations
 
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ POLL_SECONDS = 1.0  # in addition to the watch: a watch announces a possible cha
 
 
 @dataclass(frozen=True, slots=True)
-class Handlers:
+class OperationHandlers:
     """The handler of each kind of operation.
 
     :param ready: Returns whether this kind of operation is possible now: a savepoint before every query of the job has
@@ -66,7 +66,7 @@ class OperationsLoop:
     paths: JobPaths
     leadership: Leadership
     lifecycle: Lifecycle
-    handlers: Handlers
+    handlers: OperationHandlers
     run: int
     clock: Clock
     failed: Callable[[BaseException], None]

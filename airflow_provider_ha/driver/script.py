@@ -1,28 +1,193 @@
-"""Runs the user's script as ``python SCRIPT`` does: its own ``__main__``, arguments and path, and all of its threads.
+"""Run of the user's script, as by ``python SCRIPT``: main module, arguments, path, threads, shared state.
 
 A table in ``docs/how-to/run-a-job.md`` lists the differences to a plain Python, each with its reason.
+
+A thread is the script's when the script's code, or a library that it calls, starts it. Threads of Spark, py4j and this
+package are excluded, even if they begin while the script runs.
+
+The script runs on the main thread and assumes that it is alone. A stop of its queries sets ``stopping`` first and
+``ended`` last; a patched call that finds ``stopping`` set waits for ``ended``, so that the script can neither interrupt
+another query nor close the session (SPARK: ``spark.stop()`` cancels the job of a half-written batch).
 """
 
 from __future__ import annotations
 
 import builtins
+import functools
+import gc
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import NoReturn
 
-from airflow_provider_ha.driver.script_surroundings import (
-    EndSignals,
-    Environment,
-    ExitFunctions,
-    flush_files,
-)
-from airflow_provider_ha.driver.script_threads import ScriptThreads
+from airflow_provider_ha.driver.script_environment import EndSignals, ExitFunctions, ScriptEnvironment, flush_files
+from airflow_provider_ha.errors import HaError
+
+
+_LOOK_SECONDS = 0.2
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class ScriptThreads:
+    """The threads that a script starts.
+
+    :param directory: Directory of the script and its modules.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = str(directory)
+        self._own: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._closed: set[threading.Thread] = set()
+        self._main_is_over = threading.Event()
+
+    def watch(self) -> None:
+        """From now on, note which threads the script starts."""
+        self._watch_main()
+        original: Callable[[threading.Thread], None] = threading.Thread.start
+
+        @functools.wraps(original)
+        def start(thread: threading.Thread) -> None:
+            if self.starts(sys._getframe(1)):  # noqa: SLF001  # the public function reads the source of each frame
+                self._own.add(thread)
+            original(thread)
+
+        setattr(threading.Thread, "start", start)  # noqa: B010  # the type checker lets no method be replaced
+
+    def _watch_main(self) -> None:
+        """Report the main thread as alive to the script's threads until :meth:`end_main`, after which it continues."""
+        is_over, main = self._main_is_over, threading.main_thread()
+
+        class MainThread(type(main)):  # type: ignore[misc]  # its class has no public name
+            def is_alive(self) -> bool:
+                return not is_over.is_set()
+
+            def join(self, timeout: float | None = None) -> None:
+                if threading.current_thread() is self:
+                    super().join(timeout)  # Python's own error
+                is_over.wait(timeout)
+
+        main.__class__ = MainThread
+
+    def begin_main(self) -> None:
+        """Report the main thread as alive."""
+        self._main_is_over.clear()
+
+    def end_main(self) -> None:
+        """Report the main thread as over, as Python does before it waits for the other threads."""
+        self._main_is_over.set()
+
+    def holds(self, thread: threading.Thread | None) -> bool:
+        """Return whether a thread is the script's, and no daemon."""
+        return thread is not None and not thread.daemon and thread in self._own
+
+    def left(self) -> list[threading.Thread]:
+        """Return the live threads that are no daemons."""
+        return [thread for thread in threading.enumerate() if self.holds(thread)]
+
+    def wait(self) -> None:
+        """Wait a moment for any of the threads.
+
+        A pool that is left to the end of the interpreter is closed for new tasks, as Python then does: its threads end
+        after their current tasks.
+        """
+        left = self.left()
+        if new := set(left) - self._closed:
+            self._closed |= new
+            _close_pools(new)
+        if left:
+            left[0].join(_LOOK_SECONDS)
+
+    def starts(self, frame: FrameType | None) -> bool:
+        """Return whether a call in *frame* is the script's: made by its code, or by a library called from its code."""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file.startswith(self._directory):
+                return True
+            if file.startswith(_PACKAGE):
+                return False
+            frame = frame.f_back
+        return threading.current_thread() in self._own
+
+
+def _close_pools(threads: Collection[threading.Thread]) -> None:
+    """Close the pools of these threads. Python's own end of all pools would also close the driver's."""
+    for found in gc.get_objects():
+        if issubclass(type(found), ThreadPoolExecutor):
+            own = not found._threads.isdisjoint(threads)  # noqa: SLF001  # Python's own end has no public name either
+        elif issubclass(type(found), ProcessPoolExecutor):
+            own = found._executor_manager_thread in threads  # noqa: SLF001  # the same
+        else:
+            continue
+        if own:
+            found.shutdown(wait=False)
+
+
+class Lifecycle:
+    """Flags of the script's run."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()  # every query is being stopped together
+        self.ended = threading.Event()  # and all queries have ended
+        self.script_ended = threading.Event()
+        self.leaving = threading.Event()  # the run has its result, the session is about to be closed
+        self.refusal: HaError | None = None
+        self._end_claimed = False
+        self._lock = threading.Lock()
+        self._starting = 0
+        self._no_start = threading.Condition(self._lock)
+
+    @contextmanager
+    def start_of_a_query(self) -> Iterator[bool]:
+        """Delay a stop while a query is being started; yields ``False`` when a stop is already under way."""
+        with self._no_start:
+            admitted = not self.stopping.is_set()
+            self._starting += admitted
+        try:
+            yield admitted
+        finally:
+            with self._no_start:
+                self._starting -= admitted
+                self._no_start.notify_all()
+
+    def begin_stop(self) -> None:
+        """Prevent further starts of queries. A start in progress may still complete: :meth:`starts_are_over`."""
+        with self._no_start:
+            self.stopping.set()
+
+    def starts_are_over(self, timeout: float) -> bool:
+        """Wait until all starts in progress are over, at most *timeout* seconds; returns whether they are."""
+        with self._no_start:
+            return self._no_start.wait_for(lambda: self._starting == 0, timeout)
+
+    def refuse(self, error: HaError) -> HaError:
+        """Remember why the script cannot run, even if it swallows the error. Returns *error*; the first one stays."""
+        with self._lock:
+            self.refusal = self.refusal or error
+        return error
+
+    def claim_end(self) -> bool:
+        """Return whether the caller ends the run: either a stop or the script, never both."""
+        with self._lock:
+            first, self._end_claimed = not self._end_claimed, True
+        return first
+
+    def give_end_back(self) -> None:
+        """Undo :meth:`claim_end`, for a caller that finds that the run does not end."""
+        with self._lock:
+            self._end_claimed = False
+
+    def wait_when_stopping(self) -> None:
+        """Return when no stop is under way, or when the current one is over."""
+        if self.stopping.is_set():
+            self.ended.wait()
 
 
 EXIT_SECONDS = 60.0  # for the last actions of the script
@@ -38,7 +203,7 @@ class Script:
     def __init__(self, path: Path, arguments: Sequence[str]) -> None:
         self._path = path
         self._arguments = list(arguments)
-        self._environment = Environment()
+        self._environment = ScriptEnvironment()
         self._of_threads: BaseException | None = None
         self._watching = False
         self.threads = ScriptThreads(path.parent)

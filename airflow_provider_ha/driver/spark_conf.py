@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_commits, read_offsets
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import ApplicationRefusedError
-from airflow_provider_ha.jobs.host.executors import REMOTE_NEXT_STEP, is_local, remote_reason
+from airflow_provider_ha.jobs.drivers.spark_release import REMOTE_NEXT_STEP, is_local, remote_reason
 
 
 CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"

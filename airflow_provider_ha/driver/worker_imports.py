@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.jobs.application.unpacking import UNPACKED_AS
+from airflow_provider_ha.jobs.application.archives import UNPACKED_AS
 from airflow_provider_ha.uris import list_item
 
 

@@ -1,6 +1,14 @@
-"""From an Airflow connection to a cluster's configuration: pure, so that a form field has one meaning.
+"""Connections: form and configuration of type ``spark_ha``, and place of drivers from type ``spark``.
 
 Invariant: every secret of the connection is known to Airflow's masker before anything can log it.
+
+Made from the same table as the metadata that later releases read (``get_provider_info``). Those have sections, too;
+here the fields stand in the order of the table. wtforms is not Airflow's own any more. 3.1 stands in for it; 3.0 leaves
+the fields out where it is not installed, and then their values go into *Extra*, as JSON.
+
+The fields mean what they mean there: host and port are the master, ``deploy-mode`` says whether the driver is a process
+of the host that submits (``client``) or of the cluster, ``rest-scheme`` and ``rest-port`` are where the masters of a
+standalone cluster answer. With several masters in Host, all of them are asked.
 """
 
 from __future__ import annotations
@@ -8,8 +16,104 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from airflow_provider_ha.config import HaConfig, Timings, tls_of
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowNotFoundException, BaseHook
+from airflow_provider_ha.config import HaConfig, tls_of
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.get_provider_info import get_provider_info
+from airflow_provider_ha.jobs.options.job_spec import SparkPlace
+from airflow_provider_ha.timings import Timings
+
+
+def form_widgets() -> dict[str, Any]:
+    """Return a field of wtforms for each extra field of the connection."""
+    return {name: _widget(field) for name, field in _connection_type()["conn-fields"].items()}
+
+
+def field_behaviour() -> dict[str, Any]:
+    """Return how the standard fields look: later releases have dashes in these names."""
+    return {key.replace("-", "_"): value for key, value in _connection_type()["ui-field-behaviour"].items()}
+
+
+def _connection_type() -> dict[str, Any]:
+    found: dict[str, Any] = get_provider_info()["connection-types"][0]
+    return found
+
+
+def _widget(field: Mapping[str, Any]) -> Any:
+    # At each call: Airflow's API server puts fields in their places before it asks.
+    import wtforms  # type: ignore[import-untyped]  # noqa: PLC0415  # only these releases need it
+    from wtforms import validators  # noqa: PLC0415  # as above
+
+    schema = field["schema"]
+    checks = [validators.Optional(), *([validators.any_of(schema["enum"])] if "enum" in schema else [])]
+    kinds = {
+        "boolean": wtforms.BooleanField,
+        "integer": wtforms.IntegerField,
+        "number": wtforms.IntegerField,  # Airflow has no stand-in for a field of fractions
+        "string": wtforms.StringField,
+    }
+    kind = wtforms.PasswordField if schema.get("format") == "password" else kinds[schema["type"][0]]
+    return kind(field["label"], validators=checks, description=field["description"], default=schema.get("default"))
+
+
+_OPTIONS = {"rest-scheme": "rest_scheme", "rest-port": "rest_port"}
+
+
+class SparkConnection(Protocol):
+    """The part of an Airflow connection that is read here."""
+
+    conn_id: str
+    conn_type: str | None
+    host: str | None
+    port: int | None
+
+
+def read_place(spark_conn_id: str) -> SparkPlace:
+    """Read a connection of type ``spark``.
+
+    :raises ConfigurationError: There is no such connection, or as :func:`place_of`.
+    """
+    try:
+        connection = BaseHook.get_connection(spark_conn_id)
+    except AirflowNotFoundException:
+        raise ConfigurationError(
+            f"there is no connection {spark_conn_id!r}", next_step="Name one of `airflow connections list`"
+        ) from None
+    return place_of(connection, connection.extra_dejson)
+
+
+def place_of(connection: SparkConnection, extra: Mapping[str, Any]) -> SparkPlace:
+    """Return where the drivers run that a connection describes. Pure.
+
+    :param extra: Its extra fields, decoded.
+    :raises ConfigurationError: It names no master, or a cluster that has no engine here.
+    """
+    if not connection.host:
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r} names no Spark master",
+            next_step="Fill in Host, for example spark://host1:7077,host2:7077",
+        )
+    master = _master(connection)
+    if extra.get("deploy-mode") != "cluster":
+        return SparkPlace(master=master)
+    from airflow_provider_ha.host.engines.registry import engine_of_cluster  # noqa: PLC0415  # brings the engines
+
+    try:
+        engine = engine_of_cluster(master)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r} cannot be used: {error.message}", next_step=error.next_step
+        ) from None
+    options = {name: str(extra[key]) for key, name in _OPTIONS.items() if extra.get(key) not in (None, "")}
+    return SparkPlace(master=master, engine=engine, engine_options=options)
+
+
+def _master(connection: SparkConnection) -> str:
+    host = connection.host or ""
+    # From a URI the scheme is the type of the connection; the form has the whole URL in Host.
+    kind = connection.conn_type or "spark"
+    master = host if kind == "spark" and ("://" in host or not connection.port) else f"{kind}://{host}"
+    return f"{master}:{connection.port}" if connection.port else master
 
 
 CONN_TYPE = "spark_ha"

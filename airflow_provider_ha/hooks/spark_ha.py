@@ -1,4 +1,4 @@
-"""The hook: an Airflow connection of type ``spark_ha`` becomes a client of one cluster.
+"""The hook: the client of a cluster, made from an Airflow connection of type ``spark_ha``.
 
 Invariant: importing this module loads neither kazoo nor boto3; what needs them is imported where it is used.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.compat import READS_CONNECTIONS_IN_LOOP
-from airflow_provider_ha.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
+from airflow_provider_ha.airflow_side.compat import READS_CONNECTIONS_IN_LOOP
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowNotFoundException, BaseHook, mask_secret
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.hooks._connection import CONN_TYPE, config_of, secrets_of
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.api.ha_client import HaClient
 
 
 __all__ = ["SparkHaHook"]
@@ -89,7 +89,7 @@ class SparkHaHook(BaseHook):
         :raises NotConnectedError: No ZooKeeper server answered.
         :raises ConfigurationError: The connection cannot be used.
         """
-        from airflow_provider_ha.control.client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.api.ha_client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
 
         return HaClient.open(self.get_config())
 
@@ -100,14 +100,14 @@ class SparkHaHook(BaseHook):
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the extra fields of the form, for Airflow 3.0 and 3.1. Later releases read metadata instead."""
-        from airflow_provider_ha.hooks._form import form_widgets  # noqa: PLC0415  # only those releases need it
+        from airflow_provider_ha.hooks._connection import form_widgets  # noqa: PLC0415  # only those releases need it
 
         return form_widgets()
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """Return how the standard fields of the form look, for the same releases."""
-        from airflow_provider_ha.hooks._form import field_behaviour  # noqa: PLC0415  # as above
+        from airflow_provider_ha.hooks._connection import field_behaviour  # noqa: PLC0415  # as above
 
         return field_behaviour()
 

@@ -1,1 +1,1 @@
-"""Job graphs, runs and their results, operations: what a job is and the requests to it."""
+"""One folder per noun of a job: its records and the actions on it."""

@@ -1,4 +1,4 @@
-"""Which roots a cluster has: one identity in storage root, work root and ZooKeeper, compared before a write.
+"""Roots of a cluster: one identity in storage root, work root and ZooKeeper, compared before a write.
 
 Invariants:
 
@@ -25,8 +25,8 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.keys import JOBS
-from airflow_provider_ha.storage.marker import MARKER, ClusterRoots, read_marker
-from airflow_provider_ha.storage.open import open_root, storage_uri
+from airflow_provider_ha.storage.open_storage import open_root, storage_uri
+from airflow_provider_ha.storage.roots import MARKER, ClusterRoots, read_marker
 
 
 @dataclass(frozen=True, slots=True)

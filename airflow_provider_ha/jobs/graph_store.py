@@ -7,15 +7,15 @@ that were submitted, also when the script or the DAG file has changed since.
 
 from __future__ import annotations
 
+from airflow_provider_ha.checkpoints.store.pointer_scan import ScannedPointer
+from airflow_provider_ha.checkpoints.store.pointer_store import PointerStore
+from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
 from airflow_provider_ha.coordination.coordinator import ANY_VERSION, Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobGraph
-from airflow_provider_ha.pointers.outcome import Commit
-from airflow_provider_ha.pointers.scan import ScannedPointer
-from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.storage.blobs import get_blob, put_blob
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 _BY_KEY = ("conf", "env", "options")

@@ -11,16 +11,16 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.blobs_of_run import fetch_graph
+from airflow_provider_ha.jobs.application.artifacts import fetch_graph
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Blob, JobGraph, Run
 from airflow_provider_ha.jobs.observe import read_status
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.runs.journal import JobJournal
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

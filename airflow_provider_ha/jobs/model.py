@@ -1,4 +1,4 @@
-"""The records of a job, as they lie in ZooKeeper and storage (design, sections 1, 3 and 5)."""
+"""Records of a job in ZooKeeper and storage (design, sections 1, 3 and 5)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from airflow_provider_ha.jobs.failures import EarlierFailures, Failure
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.checkpoints.ownership import ClaimMode
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.submissions import EarlierFailures, Failure
 from airflow_provider_ha.records import Model, Record
 
 
@@ -95,7 +95,7 @@ class JobGraph(Record):
     :param packages: ``--packages``, Maven coordinates.
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param lineage: Conf for OpenLineage, below *conf*; holds no secret
-        (:mod:`~airflow_provider_ha.jobs.options.lineage_conf`).
+        (:mod:`~airflow_provider_ha.jobs.options.conf`).
     :param env: Environment of the driver.
     :param target: Where the drivers run.
     :param driver_memory: ``--driver-memory``.

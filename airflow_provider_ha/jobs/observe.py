@@ -1,4 +1,4 @@
-"""The reads of a job, at three depths, in the one safe order.
+"""Reads of a job at three depths, in the one safe order, and the list of a cluster's jobs.
 
 The order of the reads is the invariant of this module. ZooKeeper keeps the reads of one session in order and never goes
 back, so a later read sees at least what an earlier one saw. Therefore:
@@ -28,20 +28,51 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, PathWatch
-from airflow_provider_ha.coordination.counter import counter_value
-from airflow_provider_ha.coordination.node import Node
-from airflow_provider_ha.coordination.node_names import node_numbers
+from airflow_provider_ha.coordination.coordinator import (
+    Coordinator,
+    Node,
+    PathWatch,
+    ReadResponse,
+    Reads,
+    Steps,
+    follow,
+    follow_all,
+)
+from airflow_provider_ha.coordination.node_names import is_job, node_numbers, ours
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
-from airflow_provider_ha.coordination.reads import Reads, Seen
-from airflow_provider_ha.coordination.steps import Steps, follow, follow_all
+from airflow_provider_ha.coordination.znode_records import counter_value
 from airflow_provider_ha.errors import NotConnectedError, RecordCorruptError, UnknownJobError
-from airflow_provider_ha.jobs.deleted import Deleted
-from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.jobs.model import Generation, GraphPointer, LeaderInfo, Recovery, RunResult, Status
-from airflow_provider_ha.jobs.runs import decode, reads_of_run, steps_of_run
-from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth, Standing
+from airflow_provider_ha.jobs.removal.removal_records import DeletedJob
+from airflow_provider_ha.jobs.runs.run_store import decode, reads_of_run, steps_of_run
+from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth, StandingDepth
 from airflow_provider_ha.records import Record
+
+
+def list_jobs(
+    coordinator: Coordinator, cluster_paths: ClusterPaths, *, watch: Callable[[], None] | None = None
+) -> list[str]:
+    """Return the ids of the cluster's jobs, sorted; empty when the cluster does not exist yet.
+
+    :param watch: Called once or twice when there may be more or fewer.
+    """
+    known = ours(coordinator.children(cluster_paths.base, watch=watch), is_job, parent=cluster_paths.base)
+    # After the jobs: one that is deleted between the two reads is gone in this answer.
+    gone = set(coordinator.children(cluster_paths.deleted_jobs, watch=watch))
+    return [job_id for job_id in known if job_id not in gone]
+
+
+def list_deleted_jobs(coordinator: Coordinator, cluster_paths: ClusterPaths) -> list[str]:
+    """Return the ids of the jobs that were deleted, or are being deleted, sorted."""
+    return ours(coordinator.children(cluster_paths.deleted_jobs), is_job, parent=cluster_paths.deleted_jobs)
+
+
+def create_job(coordinator: Coordinator, paths: JobPaths) -> None:
+    """Make the parents of everything that the job will ever hold. Idempotent.
+
+    A job without a run is harmless: nothing recovers it, and the next submission uses it.
+    """
+    coordinator.ensure(*paths.skeleton)
 
 
 T = TypeVar("T")
@@ -64,7 +95,7 @@ def read_status(coordinator: Coordinator, paths: JobPaths) -> JobStatus:
 
 def survey(
     coordinator: Coordinator, cluster: ClusterPaths, job_ids: Iterable[str], *, watch: PathWatch | None = None
-) -> Iterator[JobStatus[Standing]]:
+) -> Iterator[JobStatus[StandingDepth]]:
     """Yield the standing of each job, in two round trips for all.
 
     :param watch: Called with the path of a node that was read, when it may have changed.
@@ -80,7 +111,7 @@ def survey(
 
 def _standings(
     coordinator: Coordinator, jobs: Iterable[JobPaths], kept_apart: set[str], watch: PathWatch | None
-) -> list[JobStatus[Standing]]:
+) -> list[JobStatus[StandingDepth]]:
     return follow_all(coordinator, [standing_steps(job, job.job_id in kept_apart) for job in jobs], watch=watch)
 
 
@@ -101,7 +132,7 @@ def in_one_session(coordinator: Coordinator, what: str, read: Callable[[], T]) -
     )
 
 
-def standing_steps(paths: JobPaths, quarantined: bool = False) -> Steps[JobStatus[Standing]]:
+def standing_steps(paths: JobPaths, quarantined: bool = False) -> Steps[JobStatus[StandingDepth]]:
     """Read whether a job may need recovery. An unreadable record makes the status broken."""
     first = (yield Reads((paths.epoch, paths.leader, paths.job_graph))).nodes
     epoch, node = first[paths.epoch], first[paths.job_graph]
@@ -195,7 +226,7 @@ def first_reads(paths: JobPaths) -> Reads:
     )
 
 
-def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobStatus:
+def assemble(coordinator: Coordinator, paths: JobPaths, first: ReadResponse) -> JobStatus:
     """Return the whole job from the first round trip, and from two more.
 
     :raises UnknownJobError, RecordCorruptError: As :func:`read_status`.
@@ -216,11 +247,11 @@ def whole_steps(paths: JobPaths) -> Steps[JobStatus]:
     return (yield from _assembled(paths, first))
 
 
-def _assembled(paths: JobPaths, first: Seen) -> Steps[JobStatus]:
+def _assembled(paths: JobPaths, first: ReadResponse) -> Steps[JobStatus]:
     epoch = first.nodes[paths.epoch]
     base = first.nodes[paths.base]
     if base is not None and base.data:
-        raise Deleted.from_bytes(base.data, source=base.path).error(paths.job_id)
+        raise DeletedJob.from_bytes(base.data, source=base.path).error(paths.job_id)
     number = epoch.version if epoch else 0
     leader = decode(first.nodes[paths.leader], LeaderInfo)
     status = decode(first.nodes[paths.status], Status)
@@ -243,7 +274,7 @@ def _assembled(paths: JobPaths, first: Seen) -> Steps[JobStatus]:
     )
 
 
-def _is_unknown(paths: JobPaths, first: Seen) -> bool:
+def _is_unknown(paths: JobPaths, first: ReadResponse) -> bool:
     return first.nodes[paths.epoch] is None and first.nodes[paths.base] is None
 
 

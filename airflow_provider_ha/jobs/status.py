@@ -1,4 +1,4 @@
-"""A job as it was read, and the state that follows from the reads. Pure.
+"""Status of a job, and the state that follows from the reads. Pure.
 
 :mod:`~airflow_provider_ha.jobs.observe` reads a job at one of three depths. The depth is part of the type: a function
 that needs a whole job accepts no other.
@@ -12,25 +12,25 @@ from typing import Generic
 from typing_extensions import TypeVar
 
 from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, LeaderInfo, Recovery, RunResult, Status
-from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.jobs.runs.run_store import RunView
 
 
 _FOR_A_PERSON = (JobState.LOST, JobState.FAILED, JobState.STALLED)
 
 
-class Standing:
+class StandingDepth:
     """First depth: whether a leader of the cluster may have to recover the job."""
 
 
-class RunDepth(Standing):
+class RunDepth(StandingDepth):
     """Second depth: also the state of the newest run, as a list shows it."""
 
 
-class Whole(RunDepth):
+class WholeDepth(RunDepth):
     """Third depth: every record of the job and of its newest run."""
 
 
-DepthT_co = TypeVar("DepthT_co", bound=Standing, covariant=True, default=Whole)
+DepthT_co = TypeVar("DepthT_co", bound=StandingDepth, covariant=True, default=WholeDepth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class JobStatus(Generic[DepthT_co]):
         return self.broken or self.quarantined or self.loops or self.state in _FOR_A_PERSON
 
     @property
-    def latest_checkpoint(self: JobStatus[Whole]) -> int | None:
+    def latest_checkpoint(self: JobStatus[WholeDepth]) -> int | None:
         """Number of the newest retained checkpoint."""
         return self.checkpoint_numbers[-1] if self.checkpoint_numbers else None
 

@@ -1,1 +1,1 @@
-"""Airflow operators: submit, savepoint, stop, cancel, select a checkpoint, restore."""
+"""Airflow operators: one per action on a job, a checkpoint or a cluster."""

@@ -1,24 +1,194 @@
-"""What all operators of this package share: the connection, the job, and the id of the request."""
+"""Base of all operators: connection, job, request id, retries, errors and log tables.
+
+Whether a retry can help is a property of the error's type. What cannot get better by itself fails the task for good: a
+retry would only hide the message behind five copies of it.
+
+Airflow's task runner logs every exception of a task with its frames and those of its causes, and has no setting for
+that. So each of our tasks puts a processor in front of the others in its process, before it executes. State, retries,
+callbacks and listeners of the task are Airflow's own: only what is logged differs.
+
+Invariant: frames are left out only where the exception was raised by this package, as one of Airflow's own. An
+unexpected exception keeps its traceback.
+
+Invariant: a retry, a clear and a second live process of the same task use one id, so a request is found again instead
+of being carried out twice (design, section 6).
+
+Airflow 3.3 can fail any deferrable task that did nothing wrong: the scheduler processes the "success" of the worker
+process that deferred after the trigger has fired, and takes it for a task that was killed (apache/airflow #66374,
+#67287, #72716). A restart of Airflow under load costs a waiting task three tries. No operator can prevent that, but a
+retry costs nothing here: it finds its run or its operation again by the task's request id and goes on waiting. A task
+without a retry loses its job at the first of these.
+
+A run or operation that ended in FAILED raises ``AirflowFailException`` and is not tried again.
+
+Invariant: ``retries`` set on the task, in ``default_args`` or as Airflow's ``default_task_retries`` apply exactly, zero
+included, with Airflow's own delay.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException, BaseOperator, TaskDeferralTimeout
-from airflow_provider_ha.errors import HaError, StorageUnavailableError
+from airflow_provider_ha.airflow_side.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    BaseOperator,
+    TaskDeferralTimeout,
+)
+from airflow_provider_ha.airflow_side.links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
+from airflow_provider_ha.errors import HaError, StorageUnavailableError, UnknownJobError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
-from airflow_provider_ha.names import check_job_id
-from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import WORDS, check_given
-from airflow_provider_ha.operators._plain_errors import PlainErrors
+from airflow_provider_ha.names import check_job_id, task_request
+from airflow_provider_ha.operators._parameters import WORDS, check_given
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.control.job.job_owner import Acting
+    from airflow_provider_ha.api.ha_client import HaClient
+    from airflow_provider_ha.jobs.job_context import CallerIdentity
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Raise ``AirflowException`` for an error that a retry can resolve, ``AirflowFailException`` for the rest."""
+    try:
+        yield
+    except HaError as error:
+        kind = AirflowException if error.retryable else AirflowFailException
+        raise kind(str(error)) from error
+
+
+@contextmanager
+def unknown_job_skips(*, wanted: bool) -> Iterator[None]:
+    """Skip the task for a job that the cluster does not have, where that is *wanted*: a schedule may be there first.
+
+    :raises UnknownJobError: It is not wanted.
+    """
+    try:
+        yield
+    except UnknownJobError as error:
+        if wanted:
+            raise AirflowSkipException(f"{error} The task is skipped: there is nothing to act on.") from error
+        raise
+
+
+def read_log(job_id: str, run: object) -> str:
+    """Return a sentence with the command that prints the log of a run's driver."""
+    return f"Read the driver's log with `spark-ha job logs {job_id} --run {run}`."
+
+
+def because(reason: str | None) -> str:
+    """Return a reason as the end of a sentence: with one full stop, also when it has its own."""
+    return f"{(reason or 'no reason was given').rstrip('.')}."
+
+
+_PACKAGE = __name__.partition(".")[0] + "."
+
+
+class PlainErrors:
+    """Mixin of the operators and sensors: before they execute, the process learns to log their errors plainly."""
+
+    def pre_execute(self, context: Any) -> None:  # noqa: ARG002  # Airflow's signature
+        """Put the processor in place."""
+        leave_out_frames()
+
+
+def leave_out_frames() -> None:
+    """Put :func:`one_sentence` before the processors of this process's log, once."""
+    import structlog  # noqa: PLC0415  # not for the parser
+
+    processors = structlog.get_config()["processors"]
+    # In place: the task's logger exists already, and shares this list.
+    if isinstance(processors, list) and one_sentence not in processors:
+        processors.insert(0, one_sentence)
+
+
+def one_sentence(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Replace the frames of an error that an operator of this package has raised by its sentence."""
+    given = event.get("exc_info")
+    error = sys.exc_info()[1] if given is True else given
+    if isinstance(error, AirflowException) and _origin(error.__traceback__).startswith(_PACKAGE):
+        del event["exc_info"]
+        event["event"] = str(error)
+    return event
+
+
+def _origin(traceback: TracebackType | None) -> str:
+    """Return the module that raised; empty when that is not known."""
+    module = ""
+    while traceback is not None:
+        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+        traceback = traceback.tb_next
+    return module
+
+
+def is_retry(context: Any, retries: int | None) -> bool:
+    """Whether Airflow tries the task of *context* again by itself, other than after a person cleared it.
+
+    A clear raises ``max_tries`` by the task's retries, and so begins a new row of tries.
+
+    :param retries: Of the task.
+    """
+    instance, allowed = context["ti"], retries or 0
+    first = getattr(instance, "max_tries", allowed) - allowed + 1
+    return bool(getattr(instance, "try_number", 1) > first)
+
+
+def request_id(context: Any) -> str:
+    """Return the id of the task of *context*: safe as a znode, readable, and unlike that of any other task."""
+    instance = context["ti"]
+    return task_request(instance.dag_id, instance.run_id, instance.task_id, getattr(instance, "map_index", None))
+
+
+# What Airflow's configuration says for every task; 0 where it says nothing.
+DEFAULT_RETRIES: int = BaseOperator.retries or 0
+DEFAULT_RETRY_DELAY: timedelta = BaseOperator.retry_delay
+
+# A stream runs for a year with a loss a day and a weekly restart of Airflow: 521 tries. The rest outlasts a night
+# without ZooKeeper, at some 30 s a try. Airflow shows "1 of 1000".
+FOLLOW_RETRIES: int = DEFAULT_RETRIES or 999
+# A sensor, a stop or a savepoint is over in minutes, or waits through some 30 restarts of Airflow.
+WAIT_RETRIES: int = DEFAULT_RETRIES or 99
+# A rehearsal may hold a worker for an hour: its tries are for a Spark that gave no answer.
+DRILL_RETRIES: int = DEFAULT_RETRIES or 2
+
+# Compared by identity: it says "not set", and is what ``partial()`` takes for a mapped task.
+RETRY_DELAY = timedelta(seconds=10)
+DRILL_RETRY_DELAY = timedelta(minutes=5)
+
+
+def is_own(retries: int | None, own: int) -> bool:
+    """Whether *retries* are this package's default: neither the DAG nor Airflow's configuration set any.
+
+    :param own: Number that the operator has by itself.
+    """
+    return not DEFAULT_RETRIES and retries == own
+
+
+def retry_kwargs(retries: int | None, retry_delay: timedelta | float, own: int) -> dict[str, Any]:
+    """Return the keyword arguments of Airflow's operators for what a task was given.
+
+    :param retries: What was given; *own* when nothing was.
+    :param retry_delay: What was given; one of the delays of this module when nothing was.
+    :param own: Number that the operator has by itself.
+    """
+    unset = retry_delay is RETRY_DELAY or retry_delay is DRILL_RETRY_DELAY
+    delay = DEFAULT_RETRY_DELAY if unset and not is_own(retries, own) else retry_delay
+    return {"retries": retries, "retry_delay": delay}
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return *rows* under *header*, columns aligned; ``(none)`` in place of rows that are not there."""
+    lines = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(text if rows else [*text, "(none)"])
 
 
 _SOME = 2  # hours; less is told in minutes
@@ -100,11 +270,11 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
         }
 
 
-def acting(context: Any, *, force: bool | str) -> Acting:
+def acting(context: Any, *, force: bool | str) -> CallerIdentity:
     """Return the identity with which a task acts on a job: its DAG's."""
-    from airflow_provider_ha.control.job.job_owner import Acting  # noqa: PLC0415  # brings pydantic and the stores
+    from airflow_provider_ha.jobs.job_context import CallerIdentity  # noqa: PLC0415  # brings pydantic and the stores
 
-    return Acting(owner=context["ti"].dag_id, force=as_flag(force))
+    return CallerIdentity(owner=context["ti"].dag_id, force=as_flag(force))
 
 
 def refuse_error(event: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Ask the job's leader for an operation and wait for its answer: what savepoint, stop and cancel share.
+"""Request an operation of the job's leader and wait for its result: base of savepoint, stop and cancel.
 
 Invariant: one task of one DAG run leads to one operation. A retry or a clear finds it again by its id; only one that
 FAILED or was ABANDONED is requested again, under the next id. That takes a clear, or retries that the DAG sets: the
@@ -11,21 +11,29 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowException, AirflowFailException
+from airflow_provider_ha.airflow_side.links import TaskRun, note_run, report_run
+from airflow_provider_ha.api.documents.task_results import OperationResultView
 from airflow_provider_ha.jobs.model import Operation, OperationState
-from airflow_provider_ha.links.known_run import KnownRun, note_run
-from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, as_flag, refuse_error
-from airflow_provider_ha.operators._failures import because, unknown_job_skips
-from airflow_provider_ha.operators._given import check_given, flag, time_limit
-from airflow_provider_ha.operators._identity import request_id
-from airflow_provider_ha.operators._known_run import tell_run
-from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
+from airflow_provider_ha.operators._base import (
+    RETRY_DELAY,
+    WAIT_RETRIES,
+    SparkHaBaseOperator,
+    acting,
+    as_flag,
+    because,
+    is_own,
+    refuse_error,
+    request_id,
+    retry_kwargs,
+    unknown_job_skips,
+)
+from airflow_provider_ha.operators._parameters import check_given, flag, time_limit
 from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
-from airflow_provider_ha.views.task_results import OperationResultView
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.job_client import JobClient
 
 
 _REPEATABLE = (OperationState.FAILED, OperationState.ABANDONED)
@@ -77,7 +85,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
             with unknown_job_skips(wanted=as_flag(self.skip_unknown_job)):
                 job.snapshot()  # an unknown job is refused as one, with the names of those that there are
             operation = self.ask(job, open_operation_id(job, self.operation_base(context, job)), base)
-            tell_run(self, context, client, operation.run, operation_id=operation.operation_id)
+            report_run(self, context, client, operation.run, operation_id=operation.operation_id)
             trigger = SparkHaOperationTrigger(
                 operation_id=operation.operation_id,
                 run=operation.run,
@@ -105,7 +113,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
             self.log.warning("Job %s has lost its driver and was not recovered: it is asked again", self.job_id)
             return self.execute(context)
         operation = Operation.model_validate(event["operation"])
-        note_run(self, KnownRun(operation.run))
+        note_run(self, TaskRun(operation.run))
         if event["status"] != "completed":
             raise self.failure(self._sentence(operation, event["status"], event.get("reason", "")))
         self.check_end(operation, event)

@@ -1,48 +1,139 @@
-"""Follow a run until it is up, or until it is over: what submit, restore and follow share.
+"""Follow a run until it is up or over: base of submit, restore and follow.
 
 The loss of a driver is not the failure of a task. The operator submits it again from the persisted graph and defers
 again, as often as the job's restart strategy allows; Airflow's own retries are left for Airflow's own troubles.
+
+Invariant: nothing of it can fail a task, or keep a recovery waiting for more than a read. None of it is in an event of
+a trigger or in XCom: a driver's output is for people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from airflow_provider_ha.compat import AIRFLOW, AIRFLOW_V_3_3_PLUS
-from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
-from airflow_provider_ha.control.job.requests import SubmittedRun
+from airflow_provider_ha.airflow_side.compat import AIRFLOW, AIRFLOW_V_3_3_PLUS
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowException, AirflowFailException
+from airflow_provider_ha.airflow_side.links import report_facts, report_run
+from airflow_provider_ha.airflow_side.openlineage import LineageMixin, is_active, lineage_conf, reason_of
+from airflow_provider_ha.api.documents.task_results import TaskRunResultView
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError
+from airflow_provider_ha.errors import ConfigurationError, DecisionNeededError, HaError, JobStateError, LeadershipError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.watchers import WhenKilled, claim
-from airflow_provider_ha.operators._argument_secrets import ArgumentSecrets
-from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, refuse_error
-from airflow_provider_ha.operators._driver_logs import last_words_of, where_is_log
-from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
-from airflow_provider_ha.operators._given import check_given, flag, one_of
-from airflow_provider_ha.operators._identity import is_retry, request_id
-from airflow_provider_ha.operators._known_run import tell, tell_run
-from airflow_provider_ha.operators._lineage import TellsLineage, is_active, reason_of
-from airflow_provider_ha.operators._lineage_conf import lineage_conf
-from airflow_provider_ha.operators._lost import after_loss, later
-from airflow_provider_ha.operators._options import OfTask
-from airflow_provider_ha.operators._retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
-from airflow_provider_ha.recovery.losses import last_failure
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.losses import last_failure
+from airflow_provider_ha.jobs.runs.watchers import KillPolicy, claim
+from airflow_provider_ha.jobs.submit.requests import SubmittedRun
+from airflow_provider_ha.operators._base import (
+    FOLLOW_RETRIES,
+    RETRY_DELAY,
+    SparkHaBaseOperator,
+    acting,
+    airflow_errors,
+    because,
+    is_own,
+    is_retry,
+    read_log,
+    refuse_error,
+    request_id,
+    retry_kwargs,
+)
+from airflow_provider_ha.operators._parameters import ArgumentSecrets, OfTask, check_given, flag, one_of
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
-from airflow_provider_ha.views.task_results import RunReachedView
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.control.job.job_owner import Acting
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.ha_client import HaClient
+    from airflow_provider_ha.api.job_client import JobClient
+    from airflow_provider_ha.jobs.job_context import CallerIdentity
 
 
-class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
+@dataclass(frozen=True, slots=True)
+class LossRecovery:
+    """What was done, and what comes next.
+
+    :param sentence: For the log, and for the error when it is over.
+    :param wait: Seconds until the loss is to be recovered; ``None`` when it need not be.
+    """
+
+    sentence: str
+    wait: float | None = None
+
+
+def after_loss(client: HaClient, job_id: str, *, run: int, by: str) -> LossRecovery:
+    """Recover the loss of the newest submission of *run*: the trigger has waited for the restart strategy's delay.
+
+    Several watchers may do this at one time: a loss is claimed once in ZooKeeper, and the second watcher finds the
+    recovery of the first. A run that has used up its attempts gets the result FAILED here; the trigger then reports it.
+
+    :param by: Caller, as recorded for people.
+    :raises DecisionNeededError: The run goes on only after a decision of its user.
+    :raises HaError: A retryable one leaves everything as it was.
+    """
+    job = client.job(job_id)
+    snapshot = job.snapshot()
+    if snapshot.run is None or snapshot.run.run.number != run:
+        return LossRecovery(f"Run {run} is not the newest run of job {job_id!r} any more")
+    try:
+        submitted = job.recover(by=by, wait=False)
+    except DecisionNeededError:
+        raise
+    except (JobStateError, LeadershipError) as error:
+        # Ended, given up or recovered between the look and the act: the next look of the trigger will see which.
+        return LossRecovery(f"Nothing to submit again: {error}")
+    made = "was submitted again from its persisted graph" if submitted.created else "needs no new submission"
+    return LossRecovery(f"Run {run} of job {job_id!r} {made}: attempt {submitted.attempt}")
+
+
+def later(error: HaError, seconds: float) -> LossRecovery:
+    """Return the step for a cluster that cannot be reached just now: no Airflow retry is spent on that."""
+    return LossRecovery(f"The loss cannot be recovered yet, trying again in {seconds:.0f} s: {error}", wait=seconds)
+
+
+def where_is_log(client: HaClient, job_id: str, run: int) -> tuple[int | None, str]:
+    """Return the newest attempt of a run, and a sentence about where the log of its driver lies.
+
+    The attempt is ``None`` when it could not be read; the sentence is empty when no driver was started yet.
+    """
+    from airflow_provider_ha.jobs.drivers.driver_log import newest_log, printed_place  # noqa: PLC0415  # brings pydantic
+
+    try:
+        view = client.context(job_id).runs.get(run)
+        place = newest_log(job_id, view)
+    except HaError:
+        return None, ""
+    attempt = view.newest.submission.attempt if view.newest is not None else None
+    if place is not None:
+        return attempt, f"The log of its driver: {place}"
+    printed = printed_place(view.newest) if view.newest is not None else ""
+    return attempt, f"Its supervisor has not reported where it runs. Should it not: {printed}" if printed else ""
+
+
+def last_words_of(client: HaClient, job_id: str, run: int, attempt: int | None = None) -> str:
+    """Return where the log of a driver lies, and its last lines without secrets; empty when nothing is known.
+
+    :param attempt: The newest one that was started when left out.
+    """
+    from airflow_provider_ha.jobs.drivers.driver_log import log_place  # noqa: PLC0415  # brings pydantic
+    from airflow_provider_ha.jobs.drivers.run_logs import choose, last_words  # noqa: PLC0415  # brings kazoo and boto3
+
+    try:
+        job = client.context(job_id)
+        view = job.runs.get(run)
+        submission = choose(job_id, view, attempt)
+        place, words = log_place(job_id, run, submission), last_words(job, view, submission)
+    except HaError:
+        return ""
+    if place is None:
+        return ""
+    said = f"Its last lines:\n{words}" if words else "Its last lines are not known on this host."
+    return f"The log of attempt {place.attempt}: {place}. {said}"
+
+
+class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
     """Base of the operators that watch a run; not for DAGs.
 
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
@@ -56,7 +147,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
     def __init__(
         self,
         *,
-        when_killed: str = WhenKilled.DETACH.value,
+        when_killed: str = KillPolicy.DETACH.value,
         retries: int | None = FOLLOW_RETRIES,
         retry_delay: timedelta | float = RETRY_DELAY,
         **kwargs: Any,
@@ -64,7 +155,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
         super().__init__(**retry_kwargs(retries, retry_delay, FOLLOW_RETRIES), **kwargs)
         self.own_retries = is_own(retries, FOLLOW_RETRIES)
         self.when_killed = when_killed
-        check_given(self, when_killed=one_of("when_killed", [choice.value for choice in WhenKilled]))
+        check_given(self, when_killed=one_of("when_killed", [choice.value for choice in KillPolicy]))
 
     def attach(self, client: HaClient, context: Any, request: str) -> int:
         """Return the number of the run that the task *request* watches. Idempotent; a refusal changes nothing.
@@ -77,7 +168,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
         """Claim the task, find its run, then defer."""
         with airflow_errors():
             one_of("wait_for", (RUNNING, FINISHED))(self.wait_for)
-            one_of("when_killed", [choice.value for choice in WhenKilled])(self.when_killed)
+            one_of("when_killed", [choice.value for choice in KillPolicy])(self.when_killed)
             refuse_unheard(self.when_killed)
         request = request_id(context)
         with self.client() as client:
@@ -86,7 +177,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
             version = self._claim(client, context, request) if self._has_claim(client, request) else None
             run = self.attach(client, context, request)
             version = self._claim(client, context, request) if version is None else version
-            tell_run(self, context, client, run)
+            report_run(self, context, client, run)
             self.learn_lineage(client, run, context)
             attempt, found = where_is_log(client, self.job_id, run)
             if found:
@@ -98,7 +189,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
         refuse_error(event)
         if event["status"] == "recover":
             self._recover(event, context, claim)
-        tell(self, context, event)
+        report_facts(self, context, event)
         self._learn_lineage_of_end(event["run"])
         if event["status"] == "ended" and event["state"] != JobState.FINISHED.value:
             self._show_last_words(event["run"])
@@ -108,7 +199,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
                 f"Its latest checkpoint: {event.get('checkpoint') or 'none'}. "
                 f"{read_log(self.job_id, event['run'])}"
             )
-        return RunReachedView.of_event(event).to_json()
+        return TaskRunResultView.of_event(event).to_json()
 
     def _recover(self, event: dict[str, Any], context: Any, claim: int | None) -> NoReturn:
         """Do what the restart strategy says, then wait again."""
@@ -118,7 +209,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 step = after_loss(client, self.job_id, run=event["run"], by=request)
                 # After that: the recovery waits for no XCom and no log.
-                tell_run(self, context, client, event["run"])
+                report_run(self, context, client, event["run"])
                 self.learn_lineage(client, event["run"], context)
                 if event["attempt"] and (said := last_words_of(client, self.job_id, event["run"], event["attempt"])):
                     self.log.warning("%s", said)
@@ -155,7 +246,7 @@ class SparkHaWatchOperator(TellsLineage, SparkHaBaseOperator):
         return client.coordinator.find(self.paths(client).watcher(request)) is not None
 
     def _claim(self, client: HaClient, context: Any, request: str) -> int:
-        paths, when_killed = self.paths(client), WhenKilled(self.when_killed)
+        paths, when_killed = self.paths(client), KillPolicy(self.when_killed)
         return claim(client.coordinator, paths, request, ti_id=str(context["ti"].id), when_killed=when_killed)
 
     def paths(self, client: HaClient) -> JobPaths:
@@ -216,7 +307,7 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         """
         raise NotImplementedError
 
-    def acting(self, context: Any) -> Acting:
+    def acting(self, context: Any) -> CallerIdentity:
         """Return the identity with which the task acts on the job."""
         return acting(context, force=self.force)
 
@@ -226,7 +317,7 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         :raises JobStateError: A try before this one made the run, which FAILED, and Airflow then lost the task: what is
             over is started again by a person's clear, never by a retry.
         """
-        from airflow_provider_ha.control.submission.submission import failed_run  # noqa: PLC0415  # brings the stores
+        from airflow_provider_ha.jobs.submit.run_submission import failed_run  # noqa: PLC0415  # brings the stores
 
         if is_retry(context, self.retries) and (failed := failed_run(client.context(self.job_id), request)):
             reason = (failed.result.reason if failed.result else "").rstrip(".")
@@ -254,7 +345,7 @@ def refuse_unheard(when_killed: str) -> None:
 
     :raises ConfigurationError: A task that is killed while it waits would not hear of it.
     """
-    if when_killed != WhenKilled.DETACH.value and not AIRFLOW_V_3_3_PLUS:
+    if when_killed != KillPolicy.DETACH.value and not AIRFLOW_V_3_3_PLUS:
         raise ConfigurationError(
             f"when_killed={when_killed!r} needs Airflow 3.3, and {'.'.join(map(str, AIRFLOW))} is installed: "
             "before 3.3 a waiting task does not hear that a user ended it",

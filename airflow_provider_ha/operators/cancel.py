@@ -1,20 +1,19 @@
-"""End a job at once."""
+"""End a job immediately."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.api.documents.task_results import CancelResultView
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.operators._base import as_flag
-from airflow_provider_ha.operators._failures import because, read_log
-from airflow_provider_ha.operators._given import check_given, flag
+from airflow_provider_ha.operators._base import as_flag, because, read_log
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
-from airflow_provider_ha.views.task_results import CanceledView
+from airflow_provider_ha.operators._parameters import check_given, flag
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.job_client import JobClient
     from airflow_provider_ha.jobs.model import Operation
 
 
@@ -40,7 +39,7 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
     """
 
     template_fields: Sequence[str] = (*SparkHaOperationOperator.template_fields, "savepoint")
-    result = CanceledView
+    result = CancelResultView
     until_ended = True
 
     def __init__(self, *, savepoint: bool | str = False, **kwargs: Any) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_ha.api.documents.task_results import CheckpointResultView
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
-from airflow_provider_ha.views.task_results import CheckpointTakenView
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.job_client import JobClient
     from airflow_provider_ha.jobs.model import Operation
 
 
@@ -34,7 +34,7 @@ class SparkHaCheckpointOperator(SparkHaOperationOperator):
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     """
 
-    result = CheckpointTakenView
+    result = CheckpointResultView
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Ask for the checkpoint."""

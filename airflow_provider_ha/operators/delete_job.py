@@ -1,4 +1,4 @@
-"""Delete a job that is over."""
+"""Delete a job that has ended."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
-from airflow_provider_ha.compat.triggers import TimeDeltaTrigger
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowException, AirflowFailException, TimeDeltaTrigger
+from airflow_provider_ha.api.documents.operation import DeletionView
 from airflow_provider_ha.errors import LeadershipUnavailableError
-from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, as_flag
-from airflow_provider_ha.operators._given import check_given, flag, time_limit
-from airflow_provider_ha.operators._identity import request_id
-from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
-from airflow_provider_ha.views.deletion import DeletionView
+from airflow_provider_ha.operators._base import (
+    RETRY_DELAY,
+    WAIT_RETRIES,
+    SparkHaBaseOperator,
+    acting,
+    as_flag,
+    is_own,
+    request_id,
+    retry_kwargs,
+)
+from airflow_provider_ha.operators._parameters import check_given, flag, time_limit
 
 
 __all__ = ["SparkHaDeleteJobOperator"]
@@ -82,8 +88,8 @@ class SparkHaDeleteJobOperator(SparkHaBaseOperator):
         return self._delete(context, waited)
 
     def _delete(self, context: Any, waited: float) -> dict[str, Any]:
-        from airflow_provider_ha.control.job.job_owner import refuse_others  # noqa: PLC0415  # brings the stores
-        from airflow_provider_ha.control.job.over import in_use  # noqa: PLC0415  # as above
+        from airflow_provider_ha.jobs.job_context import refuse_others  # noqa: PLC0415  # brings the stores
+        from airflow_provider_ha.jobs.job_stores import in_use  # noqa: PLC0415  # as above
 
         who, keep, plan_only = acting(context, force=self.force), as_flag(self.keep_savepoints), as_flag(self.plan_only)
         with self.client() as client:

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
-from airflow_provider_ha.jobs.removed_runs import removed
-from airflow_provider_ha.jobs.watchers import follow, follow_first
-from airflow_provider_ha.operators._given import check_given, whole_number
+from airflow_provider_ha.jobs.removal.removal_records import removed
+from airflow_provider_ha.jobs.runs.watchers import follow, follow_first
+from airflow_provider_ha.operators._parameters import check_given, whole_number
 from airflow_provider_ha.operators._run import SparkHaWatchOperator
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.api.ha_client import HaClient
 
 
 __all__ = ["SparkHaFollowOperator"]

@@ -6,27 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.airflow_side.openlineage import LineageMixin, lineage_conf
+from airflow_provider_ha.api.documents.operation import MoveView
+from airflow_provider_ha.api.documents.task_results import StopResultView
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.move.outcome import MoveRequest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
-from airflow_provider_ha.jobs.options.conf_keys import check_keys
-from airflow_provider_ha.operators._base import acting, as_flag
-from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import check_given, flag
-from airflow_provider_ha.operators._identity import request_id
-from airflow_provider_ha.operators._lineage import TellsLineage
-from airflow_provider_ha.operators._lineage_conf import lineage_conf
+from airflow_provider_ha.jobs.move.move_records import MoveRequest
+from airflow_provider_ha.jobs.options.conf import check_keys
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.operators._base import acting, airflow_errors, as_flag, request_id
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
-from airflow_provider_ha.operators._options import refuse_all, wrong_options
-from airflow_provider_ha.views.move import MoveView
-from airflow_provider_ha.views.task_results import StoppedView
+from airflow_provider_ha.operators._parameters import check_given, flag, refuse_all, wrong_options
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.ha_client import HaClient
+    from airflow_provider_ha.api.job_client import JobClient
     from airflow_provider_ha.jobs.model import Operation
 
 
@@ -36,7 +32,7 @@ __all__ = ["SparkHaMoveOperator"]
 _OF_RESTORE = ("packages", "master", "accept_verdicts", "accept_unverified", "kafka_bootstrap")
 
 
-class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
+class SparkHaMoveOperator(LineageMixin, SparkHaOperationOperator):
     """Move a job to the cluster of another connection, by savepoint and restore; its outputs stay where they are.
 
     A job that runs is stopped with a checkpoint when *stop* says so; the task holds no worker slot until its run has
@@ -77,7 +73,7 @@ class SparkHaMoveOperator(TellsLineage, SparkHaOperationOperator):
         "kafka_bootstrap",
     )
     template_fields_renderers = {"conf": "json"}
-    result = StoppedView
+    result = StopResultView
     until_ended = True
 
     def __init__(

@@ -1,18 +1,17 @@
-"""Show what a restore would do."""
+"""Show the plan of a restore without a restore."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.api.documents.restore_plan import PlanFiguresView, plan_figures
 from airflow_provider_ha.errors import UnknownJobError
-from airflow_provider_ha.operators._identity import request_id
-from airflow_provider_ha.operators._tables import table
+from airflow_provider_ha.operators._base import request_id, table
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
-from airflow_provider_ha.views.plan import PlanFiguresView, plan_figures
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.job_client import JobClient
 
 
 __all__ = ["SparkHaPlanRestoreOperator"]

@@ -1,4 +1,4 @@
-"""Recover the jobs of a cluster, as its leader for as long as that takes; or one job that a person names.
+"""Recover the lost jobs of a cluster as its leader, or one job by name.
 
 The task holds the lock while there is something to do and no longer: between two DAG runs the cluster has no leader, so
 any deployment may be the next. Of several tasks at one time one leads, the others wait for it or are skipped; a cluster
@@ -11,18 +11,27 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException, BaseOperator
-from airflow_provider_ha.compat.triggers import TimeDeltaTrigger
+from airflow_provider_ha.airflow_side.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    BaseOperator,
+    TimeDeltaTrigger,
+)
+from airflow_provider_ha.airflow_side.links import SparkHaJobsLink
+from airflow_provider_ha.api.documents.task_results import RecoveredJobsView
 from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.links.operator_links import SparkHaJobsLink
 from airflow_provider_ha.names import check_job_id
-from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import check_given, not_negative, number_of, whole_number
-from airflow_provider_ha.operators._identity import request_id
-from airflow_provider_ha.operators._plain_errors import PlainErrors
-from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
-from airflow_provider_ha.views.task_results import RecoveredJobsView
+from airflow_provider_ha.operators._base import (
+    RETRY_DELAY,
+    WAIT_RETRIES,
+    PlainErrors,
+    airflow_errors,
+    request_id,
+    retry_kwargs,
+)
+from airflow_provider_ha.operators._parameters import check_given, not_negative, number_of, whole_number
 
 
 __all__ = ["SparkHaRecoverJobsOperator"]
@@ -97,7 +106,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         return self._recover(context, waiting or {}, waited)
 
     def _recover_one(self, job_id: str, asks: str) -> dict[str, Any]:
-        from airflow_provider_ha.control.reconcile.reconciler import recover_one  # noqa: PLC0415  # as below
+        from airflow_provider_ha.fleet.reconciler import recover_one  # noqa: PLC0415  # as below
 
         with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
             done = recover_one(client, job_id, by=asks, seen=number_of(self.seen_run, "seen_run"))
@@ -105,12 +114,12 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         return RecoveredJobsView.model_validate({done.outcome.value: [job_id]}).to_json()
 
     def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]], waited: float = 0.0) -> dict[str, Any]:
-        from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader  # noqa: PLC0415  # as above
-        from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome, Waiting  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.fleet.cluster_leader import ClusterLeader  # noqa: PLC0415  # as above
+        from airflow_provider_ha.fleet.reconciler import JobWait, ReconcileOutcome  # noqa: PLC0415  # brings kazoo and boto3
 
         asks = request_id(context)
         with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
-            waiting = {name: Waiting(what, left) for name, (what, left) in earlier.items()}
+            waiting = {name: JobWait(what, left) for name, (what, left) in earlier.items()}
             with ClusterLeader(client, by=asks, address=f"Airflow task {asks}", waiting=waiting) as leader:
                 here = max(0.0, min(_HERE, self.leader_timeout - waited))
                 try:

@@ -6,17 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.control.job.requests import LATEST, SubmittedRun, named_directories
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.jobs.options.declared import read
-from airflow_provider_ha.operators._given import check_given, number_of, whole_number
-from airflow_provider_ha.operators._options import describes, given_options, parameters_of, set_up, takes
+from airflow_provider_ha.jobs.options.declaration import read
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.submit.requests import LATEST, SubmittedRun, named_directories
+from airflow_provider_ha.operators._parameters import (
+    check_given,
+    describes,
+    given_options,
+    number_of,
+    parameters_of,
+    set_up,
+    takes,
+    whole_number,
+)
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.job.job_owner import Acting
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.job_client import JobClient
+    from airflow_provider_ha.jobs.job_context import CallerIdentity
 
 
 __all__ = ["SparkHaRestoreOperator"]
@@ -53,7 +61,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self.seen_run = seen_run
         check_given(self, seen_run=whole_number("seen_run"))
 
-    def acting(self, context: Any) -> Acting:
+    def acting(self, context: Any) -> CallerIdentity:
         """Return the identity of the task, with the run that was seen."""
         return replace(super().acting(context), run=number_of(self.seen_run, "seen_run"))
 

@@ -1,4 +1,4 @@
-"""Rehearse a restore: whether the newest savepoint brings the job back, how old it is, and how long that takes."""
+"""Rehearse a restore of the newest savepoint: result, age and duration."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
-from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
-from airflow_provider_ha.control.job.requests import check_start
-from airflow_provider_ha.jobs.options.resources import check_memory
-from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
-from airflow_provider_ha.operators._durations import seconds_of
-from airflow_provider_ha.operators._failures import airflow_errors, because, unknown_job_skips
-from airflow_provider_ha.operators._given import check_given, flag
-from airflow_provider_ha.operators._identity import request_id
-from airflow_provider_ha.operators._retries import DRILL_RETRIES, DRILL_RETRY_DELAY, retry_kwargs
-from airflow_provider_ha.operators._tables import table
-from airflow_provider_ha.views.drills import DrillResultView
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowException, AirflowFailException
+from airflow_provider_ha.api.documents.history import DrillResultView
+from airflow_provider_ha.checkpoints.restore.restore_point import SAVEPOINT
+from airflow_provider_ha.jobs.options.job_options import check_memory
+from airflow_provider_ha.jobs.submit.requests import check_start
+from airflow_provider_ha.operators._base import (
+    DRILL_RETRIES,
+    DRILL_RETRY_DELAY,
+    SparkHaBaseOperator,
+    airflow_errors,
+    as_flag,
+    because,
+    request_id,
+    retry_kwargs,
+    table,
+    unknown_job_skips,
+)
+from airflow_provider_ha.operators._parameters import check_given, flag, seconds_of
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.drills.drill import DrillRequest
-    from airflow_provider_ha.jobs.history.drills import Drill
+    from airflow_provider_ha.jobs.verification.job_drill import DrillRequest
+    from airflow_provider_ha.jobs.verification.verification_records import Drill
 
 
 __all__ = ["SparkHaRestoreDrillOperator"]
@@ -101,7 +107,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Drill, log the figures, and return them, or fail with the reasons."""
-        from airflow_provider_ha.control.drills.drill import drill  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.jobs.verification.job_drill import drill  # noqa: PLC0415  # brings kazoo and boto3
 
         with airflow_errors():
             request = self.request(request_id(context))
@@ -119,9 +125,8 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
         :raises ConfigurationError: A parameter cannot be used.
         """
-        from airflow_provider_ha.control.drills.drill import DrillRequest  # noqa: PLC0415  # the same
-        from airflow_provider_ha.control.drills.drill_verdict import Limits  # noqa: PLC0415  # the same
-        from airflow_provider_ha.control.verification.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.jobs.verification.job_drill import DrillLimits, DrillRequest  # noqa: PLC0415  # the same
+        from airflow_provider_ha.jobs.verification.job_verification import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
 
         seconds = seconds_of(self.deadline, "deadline")
         deadline = {} if seconds is None else {"deadline": seconds}
@@ -129,7 +134,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
             drill_id=drill_id,
             requested_by=drill_id,
             start_from=self.start_from,
-            limits=Limits(
+            limits=DrillLimits(
                 max_age=seconds_of(self.max_age, "max_age"), max_duration=seconds_of(self.max_duration, "max_duration")
             ),
             options=ProofOptions(start=as_flag(self.start), heap=self.heap, **deadline),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.control.job.requests import savepoint_arguments
-from airflow_provider_ha.operators._given import check_given, flag, is_known, number, whole_number
+from airflow_provider_ha.api.documents.task_results import SavepointResultView
+from airflow_provider_ha.jobs.submit.requests import savepoint_arguments
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
-from airflow_provider_ha.views.task_results import SavepointTakenView
+from airflow_provider_ha.operators._parameters import check_given, flag, is_known, number, whole_number
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.job_client import JobClient
     from airflow_provider_ha.jobs.model import Operation
 
 
@@ -52,7 +52,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         "retain_days",
         "skip_unknown_job",
     )
-    result = SavepointTakenView
+    result = SavepointResultView
 
     def __init__(
         self,

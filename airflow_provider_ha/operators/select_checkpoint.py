@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.compat.sdk import AirflowFailException
-from airflow_provider_ha.control.job.requests import check_start
-from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
-from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import check_given, flag, one_of
-from airflow_provider_ha.operators._tables import table
-from airflow_provider_ha.views.selection import selection_view
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowFailException
+from airflow_provider_ha.api.documents.restore_plan import selection_view
+from airflow_provider_ha.jobs.submit.requests import check_start
+from airflow_provider_ha.operators._base import SparkHaBaseOperator, airflow_errors, as_flag, table
+from airflow_provider_ha.operators._parameters import check_given, flag, one_of
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.model import Candidate
-    from airflow_provider_ha.checkpoints.verify.verify import Depth
+    from airflow_provider_ha.checkpoints.verify.verification import Depth
 
 
 __all__ = ["SparkHaSelectCheckpointOperator"]

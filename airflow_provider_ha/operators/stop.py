@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.api.documents.task_results import StopResultView
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import JobState, Operation
-from airflow_provider_ha.operators._base import as_flag
-from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
-from airflow_provider_ha.operators._given import check_given, flag, one_of
+from airflow_provider_ha.operators._base import airflow_errors, as_flag, because, read_log
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator, left_behind
-from airflow_provider_ha.views.task_results import StoppedView
+from airflow_provider_ha.operators._parameters import check_given, flag, one_of
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.job_client import JobClient
 
 
 __all__ = ["SparkHaStopOperator"]
@@ -51,7 +50,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     """
 
     template_fields: Sequence[str] = (*SparkHaOperationOperator.template_fields, "mode", "savepoint")
-    result = StoppedView
+    result = StopResultView
     until_ended = True
 
     def __init__(self, *, mode: str = "suspend", savepoint: bool | str = False, **kwargs: Any) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.control.job.requests import SubmittedRun
-from airflow_provider_ha.control.job.spec import JobSpec, SparkPlace
-from airflow_provider_ha.hooks._spark_connection import read_place
-from airflow_provider_ha.jobs.options.declared import read
-from airflow_provider_ha.operators._options import describes, given_options, parameters_of, set_up, takes
+from airflow_provider_ha.hooks._connection import read_place
+from airflow_provider_ha.jobs.options.declaration import read
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, SparkPlace
+from airflow_provider_ha.jobs.submit.requests import SubmittedRun
+from airflow_provider_ha.operators._parameters import describes, given_options, parameters_of, set_up, takes
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.api.job_client import JobClient
 
 
 __all__ = ["SparkHaSubmitOperator"]

@@ -8,23 +8,18 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_provider_ha.checkpoints.format.releases import release
-from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException
-from airflow_provider_ha.control.job.requests import check_start
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowException, AirflowFailException
+from airflow_provider_ha.api.documents.verdict import StartVerdict, VerdictView, cut_verdict, directory_verdict
+from airflow_provider_ha.checkpoints.spark.releases import release
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.resources import check_memory
-from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
-from airflow_provider_ha.operators._durations import seconds_of
-from airflow_provider_ha.operators._failures import airflow_errors, because
-from airflow_provider_ha.operators._given import check_given, flag, one_of
-from airflow_provider_ha.operators._identity import request_id
-from airflow_provider_ha.operators._tables import table
-from airflow_provider_ha.views.verdict import StartVerdict, VerdictView, cut_verdict, directory_verdict
+from airflow_provider_ha.jobs.options.job_options import check_memory
+from airflow_provider_ha.jobs.submit.requests import check_start
+from airflow_provider_ha.operators._base import SparkHaBaseOperator, airflow_errors, as_flag, because, request_id, table
+from airflow_provider_ha.operators._parameters import check_given, flag, one_of, seconds_of
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.verification.cut_proof import ProofOptions
-    from airflow_provider_ha.control.verification.verified_cut import ProofDepth
+    from airflow_provider_ha.jobs.verification.job_verification import ProofDepth, ProofOptions
 
 
 __all__ = ["SparkHaVerifyCheckpointOperator"]
@@ -130,9 +125,9 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         return shown
 
     def _of_directory(self, depth: ProofDepth) -> VerdictView:
-        from airflow_provider_ha.checkpoints.connectors.places import directory_at  # noqa: PLC0415  # brings boto3
-        from airflow_provider_ha.checkpoints.verify.verify import verify  # noqa: PLC0415  # not for the parser
-        from airflow_provider_ha.control.verification.prove import prove  # noqa: PLC0415  # the same
+        from airflow_provider_ha.checkpoints.spark.places import directory_at  # noqa: PLC0415  # brings boto3
+        from airflow_provider_ha.checkpoints.verify.verification import verify  # noqa: PLC0415  # not for the parser
+        from airflow_provider_ha.jobs.verification.spark_proof import prove  # noqa: PLC0415  # the same
 
         named = str(self.directory)
         with airflow_errors():
@@ -145,8 +140,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         return directory_verdict(named, proof.verification, proof)
 
     def _of_job(self, depth: ProofDepth, request: str) -> VerdictView:
-        from airflow_provider_ha.control.verification.kept import keep  # noqa: PLC0415  # brings kazoo and boto3
-        from airflow_provider_ha.control.verification.verified_cut import verify_cut  # noqa: PLC0415  # the same
+        from airflow_provider_ha.jobs.verification.job_verification import keep, verify_cut  # noqa: PLC0415  # brings kazoo and boto3
 
         release = self.spark_version or None
         with self.client() as client:
@@ -158,7 +152,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         return cut_verdict(self.job_id, found)
 
     def _options(self) -> ProofOptions:
-        from airflow_provider_ha.control.verification.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.jobs.verification.job_verification import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
 
         seconds = seconds_of(self.deadline, "deadline")
         limit = {} if seconds is None else {"deadline": seconds}

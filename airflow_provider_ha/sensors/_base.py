@@ -1,27 +1,75 @@
-"""The base of the sensors: look once, remember the first state, and wait by deferring."""
+"""Base of the sensors: check once, store the first state of the job, and wait by deferring.
+
+"Newer" means a higher number than then. A retry executes the sensor again: with a new baseline it would wait for
+one more checkpoint than it was asked to. So the first one is kept in Airflow's task state store, which outlives tries.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.compat.sdk import AirflowException, AirflowFailException, BaseSensorOperator
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowException, AirflowFailException, BaseSensorOperator
+from airflow_provider_ha.airflow_side.links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
 from airflow_provider_ha.errors import UnknownJobError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.links.operator_links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
 from airflow_provider_ha.names import check_job_id
-from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import above_zero, check_given
-from airflow_provider_ha.operators._plain_errors import PlainErrors
-from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
-from airflow_provider_ha.sensors._baseline import Baseline, baseline_of, first
+from airflow_provider_ha.operators._base import (
+    RETRY_DELAY,
+    WAIT_RETRIES,
+    PlainErrors,
+    airflow_errors,
+    is_own,
+    retry_kwargs,
+)
+from airflow_provider_ha.operators._parameters import above_zero, check_given
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.api.ha_client import HaClient
+    from airflow_provider_ha.jobs.status import JobStatus
     from airflow_provider_ha.triggers._base import SparkHaTrigger
+
+
+_KEY = "spark_ha_first_checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What was known.
+
+    :param checkpoint: Highest checkpoint number given out; 0 for none.
+    :param ended_run: Newest run, when it already had a result; 0 for none.
+    """
+
+    checkpoint: int = 0
+    ended_run: int = 0
+
+
+def baseline_of(snapshot: JobStatus) -> Baseline:
+    """Return the baseline that a snapshot shows."""
+    view = snapshot.run
+    ended = view.run.number if view is not None and view.result is not None else 0
+    return Baseline(checkpoint=snapshot.checkpoint_counter, ended_run=ended)
+
+
+def first_baseline(context: Any, now: Baseline) -> Baseline:
+    """Return *now* with the checkpoint number of the first try, remembering it when this is the first.
+
+    Only the number is kept. Whether the newest run is over is judged again: a user who clears a failed sensor after
+    a new submission wants it to watch the new run.
+    """
+    store = context.get("task_state_store")
+    if store is None:
+        return now
+    kept = store.get(_KEY)
+    if isinstance(kept, int):
+        return replace(now, checkpoint=kept)
+    store.set(_KEY, now.checkpoint)
+    return now
 
 
 class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
@@ -59,7 +107,7 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
     def execute(self, context: Any) -> Any:
         """Remember the state of the job, then defer, unless the awaited condition holds already."""
         with self._client() as client:
-            trigger = self.trigger(first(context, self._look(client)))
+            trigger = self.trigger(first_baseline(context, self._look(client)))
             event = trigger.look(client)
         if event is None:
             self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._given import check_given
+from airflow_provider_ha.operators._base import airflow_errors
+from airflow_provider_ha.operators._parameters import check_given
 from airflow_provider_ha.sensors._base import SparkHaBaseSensor
 from airflow_provider_ha.triggers.job_status import SparkHaJobStatusTrigger
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.sensors._baseline import Baseline
+    from airflow_provider_ha.sensors._base import Baseline
 
 
 __all__ = ["SparkHaJobStatusSensor"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.operators._given import check_given, whole_number
+from airflow_provider_ha.operators._parameters import check_given, whole_number
 from airflow_provider_ha.sensors._base import SparkHaBaseSensor
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.sensors._baseline import Baseline
+    from airflow_provider_ha.sensors._base import Baseline
 
 
 __all__ = ["SparkHaLeaderSensor"]

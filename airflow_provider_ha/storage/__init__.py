@@ -1,1 +1,1 @@
-"""Bytes: local file system and S3, content-addressed blobs, conditional writes."""
+"""Storage of bytes: local file system, S3 and HDFS, with conditional writes and content-addressed blobs."""

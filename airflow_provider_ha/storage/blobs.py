@@ -22,7 +22,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.durable import COPY_BUFFER, make_directories, prepared
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 class BlobRef(NamedTuple):

@@ -1,6 +1,6 @@
-"""Interface to files shared with another program: any name, and replaced in place.
+"""Interfaces to files shared with other programs: files replaced in place, and a reader of objects.
 
-An :class:`~airflow_provider_ha.storage.store.ObjectStore` holds whole objects of this package. Below a working
+An :class:`~airflow_provider_ha.storage.object_store.ObjectStore` holds whole objects of this package. Below a working
 directory Spark writes, so names may begin with a dot, and a file may be replaced by another one of the same name.
 """
 
@@ -12,6 +12,50 @@ from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_ha.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """An object in a listing.
+
+    :param key: Relative to the root of the reader; with a final slash, it is a directory.
+    :param size: Bytes.
+    :param etag: Changes whenever the object is replaced by other bytes.
+    :param mtime: Time of the last write, in milliseconds since 1970, by the storage's clock; 0 if unknown.
+    """
+
+    key: str
+    size: int
+    etag: str
+    mtime: int = 0
+
+
+class ObjectReader(Protocol):
+    """Reader of the objects below a root. Thread-safe."""
+
+    @property
+    def uri(self) -> str:
+        """URI of the root, for messages."""
+
+    def list(self, prefix: str) -> Iterator[ListedObject]:
+        """Yield every object whose key begins with *prefix*, in the order of their keys.
+
+        :raises StorageUnavailableError: The listing could not be completed.
+        """
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of an object as it is now.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read.
+        """
+
+    def read_range(self, item: ListedObject, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset* of an object as it was when it was listed; fewer at its end.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read, or was replaced since.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +179,44 @@ def check_file_prefix(prefix: str) -> str:
     if prefix:
         check_file_key(prefix.removesuffix("/"))
     return prefix
+
+
+class FileStoreReader:
+    """An :class:`~airflow_provider_ha.storage.file_store.ObjectReader` of the files of a store. Thread-safe.
+
+    :param files: The store.
+    """
+
+    def __init__(self, files: FileStore) -> None:
+        self._files = files
+        self._listed: dict[str, StoredFile] = {}
+
+    @property
+    def uri(self) -> str:
+        """URI of the root."""
+        return self._files.uri
+
+    def list(self, prefix: str) -> Iterator[ListedObject]:
+        """Yield every file whose key begins with *prefix*.
+
+        :raises StorageUnavailableError: The listing could not be completed.
+        """
+        for file in self._files.list(prefix):
+            self._listed[file.key] = file
+            yield ListedObject(file.key, file.size, file.etag or str(file.mtime))
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of a file as it is now.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read.
+        """
+        return self._files.read(key)
+
+    def read_range(self, item: ListedObject, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset* of a file as it was when it was listed.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read, or was replaced since.
+        """
+        return self._files.read_range(self._listed[item.key], offset, length)

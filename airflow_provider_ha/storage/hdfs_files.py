@@ -27,8 +27,15 @@ from airflow_provider_ha.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.storage._hdfs_errors import ABSENT, EXISTS, NOT_EMPTY, HdfsRefusalError, unavailable
-from airflow_provider_ha.storage._webhdfs import HdfsLimits, WebHdfs
+from airflow_provider_ha.storage._webhdfs import (
+    ABSENT,
+    EXISTS,
+    NOT_EMPTY,
+    HdfsLimits,
+    HdfsRefusalError,
+    WebHdfs,
+    unavailable,
+)
 from airflow_provider_ha.storage.durable import PREPARED
 from airflow_provider_ha.storage.file_store import StoredFile, check_file_key, check_file_prefix
 from airflow_provider_ha.uris import split

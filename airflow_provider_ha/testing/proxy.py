@@ -18,7 +18,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from airflow_provider_ha.coordination.ports import is_free
+from airflow_provider_ha.coordination.embedded import is_free
 from airflow_provider_ha.coordination.raw_socket import hang_up, receive
 from airflow_provider_ha.testing._gate import Gate
 

@@ -1,1 +1,1 @@
-"""Airflow triggers. All of one triggerer share one ZooKeeper session per connection through ``triggers/_hub.py``."""
+"""Airflow triggers. Those of one triggerer share one ZooKeeper session per connection (``triggers/_hub.py``)."""

@@ -1,4 +1,4 @@
-"""The base of all triggers: look, wait for a change, look again, fire one event.
+"""Base of all triggers: observe, wait for a change, and fire one event.
 
 A look reads the whole job. The nodes that a trigger watches say by themselves whether one is needed: an idle job that
 is led costs its nodes once, and a comparison of them once a minute, which the session makes for all.
@@ -10,6 +10,9 @@ Invariants:
   running after its event gets ``on_kill`` (Airflow 3.3.2).
 * A deferred task outlives a deploy: every keyword has a default, none is ever renamed, none holds a secret.
 * ZooKeeper that cannot be reached says nothing about the job: the trigger goes on waiting, and says so once a minute.
+
+A triggerer that starts makes thousands of triggers of one connection, and reading it costs each of them a request to
+Airflow and the making of a configuration.
 """
 
 from __future__ import annotations
@@ -18,24 +21,54 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.compat.triggers import BaseTrigger, TriggerEvent
+from airflow_provider_ha.airflow_side.compat.sdk import BaseTrigger, TriggerEvent
+from airflow_provider_ha.api.documents.events import error_event
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
-from airflow_provider_ha.triggers._config import config_of
+from airflow_provider_ha.fleet.notify.session import Nodes, Waiter
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.triggers._hub import Hub, borrow
-from airflow_provider_ha.triggers._waiter import Waiter
-from airflow_provider_ha.triggers._watched_nodes import Nodes
-from airflow_provider_ha.views.events import error_event
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.jobs.presence import Announcement
+    from airflow_provider_ha.api.ha_client import HaClient
+    from airflow_provider_ha.jobs.runs.watchers import Announcement
+
+
+_SHARED_SECONDS = 5.0  # a connection that was edited is read again after them
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    loop: asyncio.AbstractEventLoop
+    task: asyncio.Task[HaConfig]
+    since: float
+
+    def holds(self) -> bool:
+        """Whether another trigger of the same loop may have its answer."""
+        if self.loop is not asyncio.get_running_loop() or time.monotonic() - self.since > _SHARED_SECONDS:
+            return False
+        return not self.task.done() or not (self.task.cancelled() or self.task.exception())
+
+
+_lookups: dict[str, _Lookup] = {}
+
+
+async def config_of(spark_ha_conn_id: str) -> HaConfig:
+    """Return the configuration of a connection; errors as :meth:`SparkHaHook.aget_config` has them."""
+    lookup = _lookups.get(spark_ha_conn_id)
+    if lookup is None or not lookup.holds():
+        task = asyncio.ensure_future(SparkHaHook(spark_ha_conn_id).aget_config())
+        lookup = _lookups[spark_ha_conn_id] = _Lookup(asyncio.get_running_loop(), task, time.monotonic())
+    if lookup.task.done():
+        return lookup.task.result()
+    # Shielded: a trigger that is cancelled must not take the answer away from the others.
+    return await asyncio.shield(lookup.task)
 
 
 Event = dict[str, Any]
@@ -44,7 +77,7 @@ LOG_EVERY = 60.0  # seconds between two lines about a ZooKeeper that does not an
 FULL_LOOK = 900.0  # seconds after which a job is read as a whole, also when its nodes stay as they are
 
 
-class Need(Enum):
+class ReadNeed(Enum):
     """What the nodes of a trigger say about a look at the whole job."""
 
     NONE = "none"  # there is nothing to report
@@ -94,10 +127,10 @@ class SparkHaTrigger(BaseTrigger):
         del paths
         return ()
 
-    def need(self, found: Nodes, paths: JobPaths) -> Need:
+    def need(self, found: Nodes, paths: JobPaths) -> ReadNeed:
         """Return whether the nodes, as they are now, need a look at the whole job."""
         del found, paths
-        return Need.ALWAYS
+        return ReadNeed.ALWAYS
 
     def announcement(self, paths: JobPaths) -> Announcement | None:
         """Return how the wait is announced to people; ``None`` when it recovers nothing."""
@@ -170,12 +203,12 @@ class SparkHaTrigger(BaseTrigger):
         found = await hub.nodes(waiter)
         need = self.need(found, paths)
         is_due = time.monotonic() >= self._full_look
-        idle = need is Need.NONE or (need is Need.ON_CHANGE and found == self._seen)
+        idle = need is ReadNeed.NONE or (need is ReadNeed.ON_CHANGE and found == self._seen)
         if idle and not is_due:
             return None, self._full_look
         event = await hub.call(self.look)
         self._seen, self._full_look = found, time.monotonic() + FULL_LOOK
-        return event, None if need is Need.ALWAYS else self._full_look
+        return event, None if need is ReadNeed.ALWAYS else self._full_look
 
 
 class Outage:

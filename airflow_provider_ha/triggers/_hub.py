@@ -25,19 +25,16 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
+from airflow_provider_ha.airflow_side.job_stats import JobStats
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.presence import Announcement
-from airflow_provider_ha.triggers._job_stats import JobStats
+from airflow_provider_ha.fleet.notify.session import AT_ONCE, Nodes, Session, Waiter, Waiters, within
+from airflow_provider_ha.jobs.runs.watchers import Announcement
 from airflow_provider_ha.triggers._lasting_objects import leave_out_what_lasts
-from airflow_provider_ha.triggers._session import Session
-from airflow_provider_ha.triggers._time_limit import within
-from airflow_provider_ha.triggers._waiter import AT_ONCE, Waiter, Waiters
-from airflow_provider_ha.triggers._watched_nodes import Nodes
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.api.ha_client import HaClient
 
 
 T = TypeVar("T")
@@ -82,7 +79,7 @@ def _leave_out_what_lasts() -> None:
 
 
 def _open_client(config: HaConfig) -> HaClient:
-    from airflow_provider_ha.control.client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
+    from airflow_provider_ha.api.ha_client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
 
     return HaClient.open(config)
 

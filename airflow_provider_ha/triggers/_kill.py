@@ -1,4 +1,4 @@
-"""What happens when a user ends a task that follows a job: by default nothing.
+"""End of a task that follows a job, by its user: by default the job continues.
 
 ``on_kill`` of Airflow 3.3.2 also fires when a trigger only moves to another triggerer (apache/airflow#73454), and
 it may come after the next try has attached to the same job (apache/airflow#72100). So three things must hold before
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from asgiref.sync import sync_to_async
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.watchers import WhenKilled, release
+from airflow_provider_ha.fleet.notify.session import within
+from airflow_provider_ha.jobs.job_context import CallerIdentity
+from airflow_provider_ha.jobs.runs.watchers import KillPolicy, release
 from airflow_provider_ha.triggers._hub import borrow
-from airflow_provider_ha.triggers._time_limit import within
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.api.ha_client import HaClient
 
 
 ENDED_BY_USER = frozenset({"success", "failed", "skipped", "removed"})
@@ -38,11 +38,11 @@ _STATE_TIMEOUT = 180.0
 _going: set[asyncio.Task[None]] = set()
 
 
-class Following(Protocol):
+class JobFollower(Protocol):
     """A trigger that follows a job for a task.
 
     :ivar claim: Version of the watcher's claim; ``None`` when the trigger carries none.
-    :ivar when_killed: Value of a :class:`WhenKilled`.
+    :ivar when_killed: Value of a :class:`KillPolicy`.
     """
 
     task_instance: Any
@@ -59,7 +59,7 @@ class Following(Protocol):
         """Read the connection."""
 
 
-async def kill(trigger: Following) -> None:
+async def kill(trigger: JobFollower) -> None:
     """Stop or cancel the job of *trigger* if all three guards hold; else do nothing and say why.
 
     Goes on to its end even when it is cancelled: Airflow 3.3.2 cancels a trigger again in every round until it is gone
@@ -71,7 +71,7 @@ async def kill(trigger: Following) -> None:
     await asyncio.shield(going)
 
 
-async def _kill(trigger: Following) -> None:
+async def _kill(trigger: JobFollower) -> None:
     instance: Any = trigger.task_instance
     if instance is None:
         return
@@ -111,7 +111,7 @@ async def task_state(instance: Any) -> str | None:
     return next(iter(states.get(instance.run_id, {}).values()), None)
 
 
-def end_job(client: HaClient, trigger: Following) -> bool:
+def end_job(client: HaClient, trigger: JobFollower) -> bool:
     """Give up the trigger's claim, then ask the job to end. Blocks.
 
     Returns ``False`` when the claim is not current any more: then nothing was done.
@@ -119,9 +119,9 @@ def end_job(client: HaClient, trigger: Following) -> bool:
     paths = ClusterPaths(client.config.root, client.config.cluster_id).job(trigger.job_id)
     if trigger.claim is None or not release(client.coordinator, paths, trigger.watcher_id, trigger.claim):
         return False
-    job = client.job(trigger.job_id, acting=Acting(force=True))  # its task was let in when it began
+    job = client.job(trigger.job_id, acting=CallerIdentity(force=True))  # its task was let in when it began
     operation_id = f"{trigger.watcher_id}-killed-{trigger.claim}"
-    if trigger.when_killed == WhenKilled.CANCEL.value:
+    if trigger.when_killed == KillPolicy.CANCEL.value:
         job.request_cancel(operation_id=operation_id, requested_by=trigger.watcher_id)
     else:
         job.request_stop(operation_id=operation_id, requested_by=trigger.watcher_id, mode="suspend")

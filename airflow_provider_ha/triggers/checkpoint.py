@@ -1,22 +1,21 @@
-"""Wait for a checkpoint that is newer than one already known, of a job that is alive."""
+"""Wait for a new checkpoint of a live job."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.api.documents.events import CheckpointEvent
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.triggers._base import Event
-from airflow_provider_ha.triggers._newer import NewerThanTrigger
-from airflow_provider_ha.triggers.job import leads
-from airflow_provider_ha.views.events import CheckpointEvent
+from airflow_provider_ha.triggers.job import LiveFactTrigger, leads
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.jobs.status import JobStatus
 
 
-class SparkHaCheckpointTrigger(NewerThanTrigger):
+class SparkHaCheckpointTrigger(LiveFactTrigger):
     """Wait for a checkpoint with a higher number and a live leader.
 
     :param newer_than: Number that has to be exceeded: numbers never repeat, clocks of two hosts do.

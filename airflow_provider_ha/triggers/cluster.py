@@ -18,18 +18,13 @@ from contextlib import closing, nullcontext
 from functools import partial
 from typing import Any
 
-from airflow_provider_ha.compat.triggers import BaseEventTrigger, TriggerEvent
+from airflow_provider_ha.airflow_side.compat.sdk import BaseEventTrigger, TriggerEvent
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
-from airflow_provider_ha.jobs.presence import Announcement
-from airflow_provider_ha.triggers._base import Outage
-from airflow_provider_ha.triggers._cluster_view import ClusterView, JobList
-from airflow_provider_ha.triggers._config import config_of
-from airflow_provider_ha.triggers._health import HealthView
-from airflow_provider_ha.triggers._hub import Hub, borrow
-from airflow_provider_ha.triggers._judged_health import Bounds, of_leaders
-from airflow_provider_ha.triggers._notices import (
+from airflow_provider_ha.fleet.notify.health import ExclusiveCalls, HealthView
+from airflow_provider_ha.fleet.notify.health_rules import HealthLimits, of_leaders
+from airflow_provider_ha.fleet.notify.leadership import ClusterView, JobList
+from airflow_provider_ha.fleet.notify.notices import (
     CLUSTER,
     DRILL_KINDS,
     HEALTH_KINDS,
@@ -42,7 +37,10 @@ from airflow_provider_ha.triggers._notices import (
     Notices,
     Watched,
 )
-from airflow_provider_ha.triggers._one_at_a_time import OneAtATime
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
+from airflow_provider_ha.jobs.runs.watchers import Announcement
+from airflow_provider_ha.triggers._base import Outage, config_of
+from airflow_provider_ha.triggers._hub import Hub, borrow
 
 
 __all__ = ["SparkHaClusterTrigger"]
@@ -201,7 +199,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         announced: Announcement | None,
         health: HealthView | None,
     ) -> AsyncIterator[Event]:
-        listed, alone, unread = JobList(), OneAtATime(), Outage(self, "The health of the jobs cannot be read")
+        listed, alone, unread = JobList(), ExclusiveCalls(), Outage(self, "The health of the jobs cannot be read")
         unseen = Outage(self, "Some jobs cannot be looked at, and there is no new event of these")
         while True:
             jobs = listed.jobs
@@ -247,7 +245,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         """Return what reads the health of the jobs; ``None`` when no watcher of the stream wants to know."""
         if not self._reads_health:
             return None
-        bounds = Bounds(
+        bounds = HealthLimits(
             checkpoint_grace=self.checkpoint_grace,
             checkpoint_age=self.max_checkpoint_age,
             stall_grace=self.grace,

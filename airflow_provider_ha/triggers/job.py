@@ -2,6 +2,10 @@
 
 Invariant: killing the watcher leaves the stream alone unless ``when_killed`` says otherwise, and then only the
 holder of the watcher's claim may act (``triggers/_kill.py``).
+
+A sensor often starts beside the task that submits the job. So an unknown job, or a run that had already ended when the
+sensor was first executed, is no reason to fail. A run that ends while the sensor watches is: nothing would come any
+more.
 """
 
 from __future__ import annotations
@@ -12,24 +16,24 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.coordination.node import Node
+from airflow_provider_ha.api.documents import events
+from airflow_provider_ha.api.documents.events import WaitFailedEvent
+from airflow_provider_ha.coordination.coordinator import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.host.log_place import log_place
-from airflow_provider_ha.jobs.leader_node import readable_leader
+from airflow_provider_ha.errors import UnknownJobError
+from airflow_provider_ha.fleet.notify.session import Nodes
+from airflow_provider_ha.jobs.drivers.driver_log import log_place
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
-from airflow_provider_ha.jobs.presence import Announcement
-from airflow_provider_ha.jobs.runs import RunStore, RunView, SubmissionView
+from airflow_provider_ha.jobs.recovery.losses import how_it_ended
+from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.watchers import Announcement, KillPolicy, readable_leader
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.jobs.watchers import WhenKilled
-from airflow_provider_ha.recovery.losses import how_it_ended
-from airflow_provider_ha.triggers._base import Event, Need, SparkHaTrigger
+from airflow_provider_ha.triggers._base import Event, Outage, ReadNeed, SparkHaTrigger
 from airflow_provider_ha.triggers._kill import kill
-from airflow_provider_ha.triggers._watched_nodes import Nodes
-from airflow_provider_ha.views import events
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.api.ha_client import HaClient
 
 
 RUNNING = "running"
@@ -42,7 +46,7 @@ _PROOF_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class DriverLoss:
     """A driver that is gone.
 
     :param attempt: Of its submission.
@@ -87,7 +91,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         recover_after: float | None = None,
         lost_attempt: int | None = None,
         attempt: int | None = None,
-        when_killed: str = WhenKilled.DETACH.value,
+        when_killed: str = KillPolicy.DETACH.value,
         watcher_id: str = "",
         claim: int | None = None,
         start_timeout: float = 120.0,
@@ -105,7 +109,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         self.start_timeout = start_timeout
         self._created = time.monotonic()
         self._unled: float | None = self._created
-        self._loss: Loss | None = None
+        self._loss: DriverLoss | None = None
 
     def kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments, as plain JSON."""
@@ -130,17 +134,17 @@ class SparkHaJobTrigger(SparkHaTrigger):
         """Return the run's result."""
         return (paths.run_result(self.number),)
 
-    def need(self, found: Nodes, paths: JobPaths) -> Need:
+    def need(self, found: Nodes, paths: JobPaths) -> ReadNeed:
         """Need no look while the attempt leads that the log knows."""
         leader = leader_of(found[paths.leader])
         if leader is None or leader.run != self.number or found[paths.run_result(self.number)] is not None:
             self._unled = self._unled or time.monotonic()
-            return Need.ALWAYS
+            return ReadNeed.ALWAYS
         self._unled = None
         if self.wait_for == RUNNING or leader.attempt != self.attempt:
-            return Need.ON_CHANGE
+            return ReadNeed.ON_CHANGE
         self._loss = None
-        return Need.NONE
+        return ReadNeed.NONE
 
     def announcement(self, paths: JobPaths) -> Announcement | None:
         """Return the announcement of the task: ``spark-ha job show`` lists the followers of a job."""
@@ -172,7 +176,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
 
     async def on_kill(self) -> None:
         """Stop the job when a user ended the task and asked for that; see ``triggers/_kill.py`` for every guard."""
-        if self.when_killed != WhenKilled.DETACH.value:
+        if self.when_killed != KillPolicy.DETACH.value:
             await kill(self)
 
     def _stalled(self, snapshot: JobStatus) -> Event | None:
@@ -215,10 +219,10 @@ class SparkHaJobTrigger(SparkHaTrigger):
             self.log.warning("The driver is gone: %s; the job is submitted again in %.1f s", event["reason"], left)
         return loss.due
 
-    def _remember(self, attempt: int, due: float, *, proven: bool) -> Loss:
+    def _remember(self, attempt: int, due: float, *, proven: bool) -> DriverLoss:
         known = self._loss
         seen = known.seen if known is not None and known.attempt == attempt else time.monotonic()
-        self._loss = Loss(attempt, due, seen, proven)
+        self._loss = DriverLoss(attempt, due, seen, proven)
         return self._loss
 
 
@@ -284,3 +288,45 @@ def superseded_event(job_id: str, view: RunView) -> Event:
         return events.ended_event(job_id, view.run.number, view.result).to_json()
     reason = f"run {view.run.number} of job {job_id!r} has no result, but a newer run exists"
     return events.ErrorEvent(reason=reason).to_json()
+
+
+class LiveFactTrigger(SparkHaTrigger):
+    """Wait for a fact about the job's live run.
+
+    :param ended_run: Newest run that already had a result when the sensor was first executed; 0 for none.
+    """
+
+    def __init__(self, *, ended_run: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.ended_run = ended_run
+        self._unknown = Outage(self, "The job is not known yet")
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments, as plain JSON."""
+        return super().kwargs() | {"ended_run": self.ended_run}
+
+    def need(self, found: Nodes, paths: JobPaths) -> ReadNeed:
+        """Need one look at each state of a job that is led: what would end the wait changes a node."""
+        return ReadNeed.ALWAYS if leader_of(found[paths.leader]) is None else ReadNeed.ON_CHANGE
+
+    def passed(self, snapshot: JobStatus) -> Event | None:
+        """Return the event when *snapshot* shows what is waited for."""
+        raise NotImplementedError
+
+    def look(self, client: HaClient) -> Event | None:
+        """Read the job."""
+        try:
+            snapshot = client.job(self.job_id).snapshot()
+        except UnknownJobError as error:
+            self._unknown.goes_on(str(error))
+            return None
+        return self.passed(snapshot) or hopeless_event(snapshot, ended_run=self.ended_run)
+
+
+def hopeless_event(snapshot: JobStatus, *, ended_run: int) -> Event | None:
+    """Return an event when the run that was watched has ended, so that what is waited for will not come."""
+    view = snapshot.run
+    if view is None or view.result is None or view.run.number <= ended_run:
+        return None
+    reason = f"run {view.run.number} of job {snapshot.job_id!r} ended {view.result.state.value}: {view.result.reason}"
+    return WaitFailedEvent(run=view.run.number, state=view.result.state, reason=reason).to_json()

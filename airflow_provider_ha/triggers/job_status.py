@@ -1,21 +1,21 @@
-"""Wait until a job is in one of some states; a terminal state that is not one of them ends the wait at once."""
+"""Wait until a job is in one of several states; any other terminal state ends the wait."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.api.documents.events import StateEvent
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.triggers._base import Event
-from airflow_provider_ha.triggers._newer import NewerThanTrigger
-from airflow_provider_ha.views.events import StateEvent
+from airflow_provider_ha.triggers.job import LiveFactTrigger
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.jobs.status import JobStatus
 
 
-class SparkHaJobStatusTrigger(NewerThanTrigger):
+class SparkHaJobStatusTrigger(LiveFactTrigger):
     """Wait for a state.
 
     :param target_states: Names of :class:`~airflow_provider_ha.jobs.model.JobState`.

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.api.documents.events import LeaderEvent
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.triggers._base import Event
-from airflow_provider_ha.triggers._newer import NewerThanTrigger
-from airflow_provider_ha.triggers.job import leads
-from airflow_provider_ha.views.events import LeaderEvent
+from airflow_provider_ha.triggers.job import LiveFactTrigger, leads
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.jobs.status import JobStatus
 
 
-class SparkHaLeaderTrigger(NewerThanTrigger):
+class SparkHaLeaderTrigger(LiveFactTrigger):
     """Wait for a leader whose epoch is known.
 
     :param min_epoch: Lowest epoch that passes.

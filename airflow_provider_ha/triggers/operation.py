@@ -1,4 +1,4 @@
-"""Follow one operation (savepoint, stop, cancel) until it is final, and where it has to end the run: until it did.
+"""Follow one operation (savepoint, stop, cancel) until it is final, and until its run has ended.
 
 A stop whose driver is lost before it has answered is requested again: it then ends the run without a driver.
 """
@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.api.documents import events
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import Operation, OperationState
-from airflow_provider_ha.jobs.runs import RunStore, RunView
+from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView
 from airflow_provider_ha.triggers._base import Event, SparkHaTrigger
-from airflow_provider_ha.views import events
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.administration.stop import UnansweredStop
-    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.api.ha_client import HaClient
+    from airflow_provider_ha.jobs.operations.stop import UnansweredStop
 
 
 class SparkHaOperationTrigger(SparkHaTrigger):
@@ -62,11 +62,11 @@ class SparkHaOperationTrigger(SparkHaTrigger):
         return self._lost(client, operation) if event is None else event
 
     def _lost(self, client: HaClient, operation: Operation) -> Event | None:
-        from airflow_provider_ha.control.administration.stop import UnansweredStop  # noqa: PLC0415  # brings the stores
+        from airflow_provider_ha.jobs.operations.stop import UnansweredStop  # noqa: PLC0415  # brings the stores
 
         self._unanswered = self._unanswered or UnansweredStop()
         due = self._unanswered.due(client.job(self.job_id).snapshot(), operation)
-        return events.UnansweredEvent().to_json() if due else None
+        return events.UnansweredStopEvent().to_json() if due else None
 
 
 def operation_event(operation: Operation, view: RunView, *, until_ended: bool) -> Event | None:

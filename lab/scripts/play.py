@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.waiting import wait_until

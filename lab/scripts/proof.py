@@ -10,9 +10,9 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from lab import sitting
 from lab.scripts.cases import CASES, SPARK, Case

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.ensemble.servers import EmbeddedEnsemble

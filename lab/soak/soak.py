@@ -13,19 +13,19 @@ from pathlib import Path
 
 import psutil
 
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import ask
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.errors import CoordinationError, HaError
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import LeaderInfo
+from airflow_provider_ha.jobs.observe import create_job
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from lab.soak.contenders import JOB, Contender
 from lab.soak.nemesis import Nemesis

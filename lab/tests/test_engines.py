@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.engines.engine import Gone, Pending, Running, Unknown
-from airflow_provider_ha.jobs.submissions import Handle
+from airflow_provider_ha.host.engines.engine import (
+    GoneSubmission,
+    PendingSubmission,
+    RunningSubmission,
+    UnknownSubmission,
+)
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from lab.engines import proof
 from lab.engines.proof import Done, EngineDeaths, Progress
 from lab.engines.rows import Row, rows
@@ -94,11 +99,11 @@ def test_every_event_has_a_name_of_its_own_and_says_how_long_masters_are_away() 
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
-        (Gone("driver-1 is KILLED: the worker w:1 saw its JVM exit"), "KILLED"),
-        (Unknown("driver-1 is ERROR: its worker was lost, and its processes may live on"), "ERROR"),
-        (Unknown("http://m:6066 cannot be reached (refused)"), "no answer"),
-        (Pending("no worker has room for it yet"), "SUBMITTED"),
-        (Running(Handle(engine="standalone")), "RUNNING"),
+        (GoneSubmission("driver-1 is KILLED: the worker w:1 saw its JVM exit"), "KILLED"),
+        (UnknownSubmission("driver-1 is ERROR: its worker was lost, and its processes may live on"), "ERROR"),
+        (UnknownSubmission("http://m:6066 cannot be reached (refused)"), "no answer"),
+        (PendingSubmission("no worker has room for it yet"), "SUBMITTED"),
+        (RunningSubmission(DriverHandle(engine="standalone")), "RUNNING"),
     ],
 )
 def test_an_answer_has_a_word(answer: Any, word: str) -> None:

@@ -15,8 +15,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from airflow_provider_ha.compat import NEWEST, OLDEST, RANGE
-from airflow_provider_ha.jobs.host.spark_release import RANGE as SPARK_RANGE
+from airflow_provider_ha.airflow_side.compat import NEWEST, OLDEST, RANGE
+from airflow_provider_ha.jobs.drivers.spark_release import RANGE as SPARK_RANGE
 from lab.matrix import environment, run
 from lab.matrix.cells import Beside, Cell, Matrix, Missing, as_json
 from lab.matrix.environment import Environment

@@ -31,7 +31,7 @@ def test_the_scripts_of_spark_are_those_of_the_installed_release() -> None:
     [
         "| apache| 3|",
         "26/11/28 03:50:01 WARN ProcessingTimeExecutor: Current batch is falling behind",
-        "2026-11-28 03:50:01,123 INFO airflow_provider_ha.driver.publisher: checkpoint 1",
+        "2026-11-28 03:50:01,123 INFO airflow_provider_ha.driver.checkpointing.publisher: checkpoint 1",
         "\tat org.apache.spark.sql.Dataset.show(Dataset.scala:1)",
     ],
 )

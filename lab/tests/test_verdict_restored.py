@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import numbers
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import numbers
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from lab.verdicts.asked import answered
 from lab.verdicts.cases import Case, cases
 from lab.verdicts.damages import Damage

@@ -6,7 +6,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.areas.linked_work_area import fork
 from lab.verdicts.cases import Case
 from lab.verdicts.damages import NOTHING_LEFT
 from lab.verdicts.steps import NothingToDamageError, Step, apply

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import numbers
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import numbers
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 
 
 class NothingToDamageError(Exception):

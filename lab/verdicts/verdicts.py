@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from lab.verdicts.cases import Case
 
 
@@ -25,7 +25,7 @@ def verdict(case: Case, checkpoint: Path) -> tuple[str, str]:
     return _WORDS[report.startable], " ".join(codes)
 
 
-def _of_batch(report: Report, batch: int) -> tuple[str, str]:
+def _of_batch(report: VerificationReport, batch: int) -> tuple[str, str]:
     for found in report.batches:
         if found.batch == batch:
             codes = " ".join(dict.fromkeys(f"!{reason.code.value}" for reason in found.reasons))

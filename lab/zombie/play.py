@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, Progress, progress
-from airflow_provider_ha.checkpoints.working.layered.base import FILE, parse_base
+from airflow_provider_ha.checkpoints.areas.layered.base_file import FILE, parse_base
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, Progress, progress
 from airflow_provider_ha.errors import ObjectMissingError
 from airflow_provider_ha.testing.waiting import wait_until
 from lab.zombie.cells import Cell, State, Where, Who

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HdfsOptions, S3Options
-from airflow_provider_ha.jobs.options.component_conf import component_conf, writer_id
+from airflow_provider_ha.jobs.options.conf import component_conf, writer_id
 from airflow_provider_ha.uris import hadoop_uri
 from java.build_component import build
 from lab.zombie.driver import Driver, start

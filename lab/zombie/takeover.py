@@ -16,15 +16,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
-from airflow_provider_ha.checkpoints.connectors.places import Reach, output_place
-from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch, remove, time_of
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.work_area import Successor
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.restore.start import decide_start
-from airflow_provider_ha.checkpoints.working.layered.collector import remove, time_of
-from airflow_provider_ha.checkpoints.working.layered.garbage import Search
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.work_area import Successor
+from airflow_provider_ha.checkpoints.restore.replays import decide_start
+from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place
 from airflow_provider_ha.config import HdfsOptions, S3Options
 from airflow_provider_ha.storage.file_store import FileStore, StoredFile
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
@@ -64,7 +63,7 @@ class Storage:
 
     def sink(self) -> FileSink:
         """Return the output."""
-        return FileSink(output_place(self.output), Reach(self.s3, self.hdfs))
+        return FileSink(output_place(self.output), StorageAccess(self.s3, self.hdfs))
 
     def directory(self, epoch: int) -> str:
         """Return the key of an epoch's working directory."""
@@ -86,7 +85,7 @@ class Storage:
     def collect(self, current: int, grace: timedelta) -> list[str]:
         """Remove what nothing needs any more, as the leader of an epoch; return the keys."""
         files, live = self.files(), JobKeys(self.job).live
-        search = Search(files, live, {}, self.directory(current), time_of(files), kept=KEPT, grace=grace)
+        search = GarbageSearch(files, live, {}, self.directory(current), time_of(files), kept=KEPT, grace=grace)
         for _ in search.steps():
             pass
         return [item.key for item in remove(files, search.garbage, lambda: None)]

@@ -14,17 +14,29 @@ from typing import Protocol
 import psutil
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.engines.engine import Engine, Gone, Observation, Running, SparkOfTarget, Unknown
-from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
-from airflow_provider_ha.jobs.host.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
-from airflow_provider_ha.jobs.host.this_host import boot_id, host_environment
-from airflow_provider_ha.jobs.host.ticket import HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
+from airflow_provider_ha.host.engines.engine import (
+    Engine,
+    GoneSubmission,
+    Observation,
+    RunningSubmission,
+    SparkOfTarget,
+    UnknownSubmission,
+)
+from airflow_provider_ha.host.engines.local import LocalEngine
+from airflow_provider_ha.host.engines.standalone import StandaloneEngine
+from airflow_provider_ha.host.supervisor.arrival import CONFIG_VARIABLE
+from airflow_provider_ha.jobs.drivers.driver_home import HOME_OPTION, TICKET_VARIABLE, ConfigSource, DriverHome, Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import (
+    OWNER_ONLY,
+    SUBMISSION_VARIABLE,
+    SUPERVISOR_MODULE,
+    DriverSpec,
+    boot_id,
+    host_environment,
+)
 from airflow_provider_ha.jobs.model import Target
-from airflow_provider_ha.jobs.submissions import Handle, file_uri
-from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, file_uri
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import PATIENCE, StandaloneCluster, command_of
 
@@ -37,13 +49,13 @@ class EngineUnderTest(Protocol):
     def target(self, spark_home: Path) -> Target:
         """Return a target of the engine, with the stand-in for Spark."""
 
-    def elsewhere(self, handle: Handle) -> Handle:
+    def elsewhere(self, handle: DriverHandle) -> DriverHandle:
         """Return the handle of something that the engine cannot look at, in place of a driver that is gone."""
 
     def home(self, ticket: Ticket) -> DriverHome:
         """Return the files of a submission, as the test finds them."""
 
-    def kill(self, handle: Handle) -> None:
+    def kill(self, handle: DriverHandle) -> None:
         """Kill supervisor and driver with SIGKILL, as a host that dies would."""
 
 
@@ -59,13 +71,13 @@ class OnThisHost:
     def target(self, spark_home: Path) -> Target:
         return Target(engine_options={"spark_home": str(spark_home)})
 
-    def elsewhere(self, handle: Handle) -> Handle:
+    def elsewhere(self, handle: DriverHandle) -> DriverHandle:
         return _of_another_boot(handle)
 
     def home(self, ticket: Ticket) -> DriverHome:
         return DriverHome.of(self.config, ticket)
 
-    def kill(self, handle: Handle) -> None:
+    def kill(self, handle: DriverHandle) -> None:
         _kill_with_children(psutil.Process(int(str(handle.ref["pid"]))))
 
 
@@ -101,7 +113,7 @@ class NamespaceEngine:
     def spark_of(self, target: Target) -> SparkOfTarget:
         return SparkOfTarget(f"in {target.engine_options['spark_home']!r}", None)
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         spec = self.spec(ticket)
         self.work.mkdir(parents=True, exist_ok=True)
         output = os.open(self.work / f"{ticket.submission_id}.log", os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
@@ -125,16 +137,24 @@ class NamespaceEngine:
         threading.Thread(target=outer.wait, name=f"reap-{outer.pid}", daemon=True).start()
         return handle
 
-    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
         if handle is None:
             found = self._find(submission_id)
-            return Running(self._handle(found, submission_id)) if found else Unknown("no namespace of its id is here")
+            return (
+                RunningSubmission(self._handle(found, submission_id))
+                if found
+                else UnknownSubmission("no namespace of its id is here")
+            )
         if handle.ref["boot"] != boot_id():
-            return Unknown("it was started before the last boot, or elsewhere")
+            return UnknownSubmission("it was started before the last boot, or elsewhere")
         outer = self._outer(handle)
-        return Gone("the namespace has ended, and all that ran in it") if outer is None else Running(handle)
+        return (
+            GoneSubmission("the namespace has ended, and all that ran in it")
+            if outer is None
+            else RunningSubmission(handle)
+        )
 
-    def terminate(self, handle: Handle) -> None:
+    def terminate(self, handle: DriverHandle) -> None:
         if handle.ref["boot"] != boot_id():
             raise JobStateError("it does not run on this host")
         if (outer := self._outer(handle)) is not None:
@@ -150,13 +170,13 @@ class NamespaceEngine:
                 continue
         return None
 
-    def _handle(self, outer: psutil.Process, submission_id: str) -> Handle:
+    def _handle(self, outer: psutil.Process, submission_id: str) -> DriverHandle:
         ref = {"outer": outer.pid, "started": outer.create_time(), "boot": boot_id()}
         log = self.work / submission_id / "driver.log"
-        return Handle(engine=self.name, ref=ref, log_uri=file_uri("container", str(log)))
+        return DriverHandle(engine=self.name, ref=ref, log_uri=file_uri("container", str(log)))
 
     @staticmethod
-    def _outer(handle: Handle) -> psutil.Process | None:
+    def _outer(handle: DriverHandle) -> psutil.Process | None:
         try:
             process = psutil.Process(int(str(handle.ref["outer"])))
             same = process.create_time() == handle.ref["started"] and process.status() != psutil.STATUS_ZOMBIE
@@ -179,13 +199,13 @@ class InANamespace:
     def target(self, spark_home: Path) -> Target:
         return Target(engine_options={"spark_home": str(spark_home)})
 
-    def elsewhere(self, handle: Handle) -> Handle:
+    def elsewhere(self, handle: DriverHandle) -> DriverHandle:
         return _of_another_boot(handle)
 
     def home(self, ticket: Ticket) -> DriverHome:
         return self._engine.spec(ticket).home
 
-    def kill(self, handle: Handle) -> None:
+    def kill(self, handle: DriverHandle) -> None:
         for first in psutil.Process(int(str(handle.ref["outer"]))).children():
             first.kill()
 
@@ -203,7 +223,7 @@ class OnAStandaloneCluster:
     def target(self, spark_home: Path) -> Target:
         return self.cluster.target(self.config, spark_home=str(spark_home))
 
-    def elsewhere(self, handle: Handle) -> Handle:
+    def elsewhere(self, handle: DriverHandle) -> DriverHandle:
         return handle.model_copy(update={"ref": handle.ref | {"driver": "driver-19700101000000-0000"}})
 
     def home(self, ticket: Ticket) -> DriverHome:
@@ -217,7 +237,7 @@ class OnAStandaloneCluster:
         directory = wait_until(working, timeout=PATIENCE, what="the working directory of the JVM")
         return DriverHome(host.disk / "work" / directory / f"attempt-{ticket.attempt}")
 
-    def kill(self, handle: Handle) -> None:
+    def kill(self, handle: DriverHandle) -> None:
         for host in self.cluster.hosts:
             for process in host.processes():
                 command = command_of(process)
@@ -231,5 +251,5 @@ def _kill_with_children(process: psutil.Process) -> None:
             each.kill()
 
 
-def _of_another_boot(handle: Handle) -> Handle:
+def _of_another_boot(handle: DriverHandle) -> DriverHandle:
     return handle.model_copy(update={"ref": handle.ref | {"boot": "another"}})

@@ -9,10 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver.progress_source import EitherProgress, PeriodicLook, ProgressSource, ReportedProgress
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.checkpointing.progress import (
+    EitherProgress,
+    PeriodicProgress,
+    ProgressSource,
+    ReportedProgress,
+)
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from tests.support.fake.clock import VirtualClock
 
 
@@ -66,12 +71,12 @@ def reported(stage: Stage) -> ProgressSource:
 
 def listed(stage: Stage) -> ProgressSource:
     """Return the source that only knows the time."""
-    return PeriodicLook(stage.clock, PERIOD)
+    return PeriodicProgress(stage.clock, PERIOD)
 
 
 def either(stage: Stage) -> ProgressSource:
     """Return both, as a driver has them."""
-    return EitherProgress(ReportedProgress(stage.registry), PeriodicLook(stage.clock, PERIOD))
+    return EitherProgress(ReportedProgress(stage.registry), PeriodicProgress(stage.clock, PERIOD))
 
 
 SOURCES: dict[str, Callable[[Stage], ProgressSource]] = {"reported": reported, "listed": listed, "either": either}

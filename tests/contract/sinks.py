@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkConnector
-from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.files import read
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector
+from airflow_provider_ha.checkpoints.sinks.sink_type import SinkConnector
+from airflow_provider_ha.checkpoints.spark.files import read
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.s3.s3_server import S3Access
 
@@ -22,7 +22,7 @@ class Output(Protocol):
     """One output, and what only a test does with it."""
 
     sink: QuerySink
-    reach: Reach
+    reach: StorageAccess
 
     def write(self, batch: int, content: str = "") -> None:
         """Give it a batch, as the writer of its kind does. Batches are written in order."""
@@ -39,7 +39,7 @@ class FileOutput:
 
     def __init__(self, directory: Path) -> None:
         self.sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(directory))
-        self.reach = Reach()
+        self.reach = StorageAccess()
         self._log = directory / LOG
 
     def write(self, batch: int, content: str = "") -> None:
@@ -64,7 +64,7 @@ class FileOutput:
 class StoredOutput:
     """The same below a prefix of a bucket, or on HDFS."""
 
-    def __init__(self, uri: str, reach: Reach) -> None:
+    def __init__(self, uri: str, reach: StorageAccess) -> None:
         self.sink = QuerySink(kind=SinkKind.FILE, format="json", path=uri)
         self.reach = reach
         self.files = reach.files(uri)
@@ -104,12 +104,12 @@ OUTPUTS: dict[str, Callable[[Path, Servers], Make]] = {
 
 def _in_a_bucket(s3: S3Access) -> Make:
     bucket = s3.new_bucket()
-    return lambda name: StoredOutput(f"s3://{bucket}/{name}", Reach(s3.options()))
+    return lambda name: StoredOutput(f"s3://{bucket}/{name}", StorageAccess(s3.options()))
 
 
 def _on_hdfs(hdfs: Hdfs) -> Make:
     root = hdfs.new_root()
-    return lambda name: StoredOutput(f"{root}/{name}", Reach(hdfs=hdfs.options()))
+    return lambda name: StoredOutput(f"{root}/{name}", StorageAccess(hdfs=hdfs.options()))
 
 
 def connect(output: Output) -> SinkConnector:

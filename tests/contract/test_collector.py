@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove, time_of
-from airflow_provider_ha.checkpoints.working.layered.garbage import Search, Why
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.layered.purging import is_table
+from airflow_provider_ha.checkpoints.areas.layered.garbage import (
+    GarbageReason,
+    GarbageSearch,
+    note_needs,
+    remove,
+    time_of,
+)
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.layered.needs import is_table
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.storage.local_files import LocalFileStore
@@ -43,9 +48,9 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileStore]
         yield S3FileStore(f"s3://{real.new_bucket()}/prefix", real.options())
 
 
-def search(files: FileStore) -> Search:
+def search(files: FileStore) -> GarbageSearch:
     """Search as if every file were old: their times are the storage's own."""
-    found = Search(files, JOB.live, {}, SECOND, time_of(files) + 10_000, kept=KEPT)
+    found = GarbageSearch(files, JOB.live, {}, SECOND, time_of(files) + 10_000, kept=KEPT)
     found.grace = timedelta(hours=-1)
     for _ in found.steps():
         pass
@@ -65,7 +70,7 @@ def test_a_job_that_was_taken_over_is_collected_and_goes_on(files: FileStore) ->
     gone = {item.key for item in remove(files, found.garbage, lambda: None)}
 
     assert late in gone
-    assert {item.why for item in found.garbage} == {Why.OVER, Why.PURGED}
+    assert {item.why for item in found.garbage} == {GarbageReason.OVER, GarbageReason.PURGED}
     here = LayeredWorkArea(files).tree(SECOND) / QUERY
     assert (progress(here), verify(here).startable) == (Progress(9, 9), True)
     assert all(files.info(entry.place) for name, entry in here.entries().items() if not is_table(name))

@@ -14,10 +14,10 @@ from airflow_provider_ha.coordination.coordinator import (
     Create,
     Delete,
     Op,
+    Reads,
     SessionState,
     SetData,
 )
-from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import (
     CoordinationError,
     NodeExistsError,

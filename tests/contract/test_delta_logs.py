@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
-from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import RestoreUnknownError
 from tests.support.hdfs.hdfs_server import Hdfs
@@ -38,12 +38,12 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     return DeltaLog(place, reach), lambda name, data: files.create(f"_delta_log/{name}", data)
 
 
-def _elsewhere(request: pytest.FixtureRequest) -> tuple[str, Reach]:
+def _elsewhere(request: pytest.FixtureRequest) -> tuple[str, StorageAccess]:
     if request.param == "s3":
         s3: S3Access = request.getfixturevalue("real")
-        return f"s3a://{s3.new_bucket()}/table", Reach(s3=s3.options())
+        return f"s3a://{s3.new_bucket()}/table", StorageAccess(s3=s3.options())
     hdfs: Hdfs = request.getfixturevalue("hdfs")
-    return f"{hdfs.uri}/{new_id()}", Reach(hdfs=hdfs.options())
+    return f"{hdfs.uri}/{new_id()}", StorageAccess(hdfs=hdfs.options())
 
 
 def commit(version: int, batch: int, query: str = MINE) -> tuple[str, bytes]:

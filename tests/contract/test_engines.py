@@ -18,16 +18,22 @@ import pytest
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.launch import ensure_submitted
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
-from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
-from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import OutcomeUnknownError
-from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE
-from airflow_provider_ha.jobs.host.ticket import Ticket
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
+from airflow_provider_ha.host.engines.engine import (
+    GoneSubmission,
+    Observation,
+    PendingSubmission,
+    RunningSubmission,
+    UnknownSubmission,
+)
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted
+from airflow_provider_ha.jobs.submit.launch import ensure_submitted
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.contract.engines import EngineUnderTest, InANamespace, OnAStandaloneCluster, OnThisHost
 from tests.engine_helpers import NothingToSee
@@ -108,10 +114,10 @@ def await_driver(tested: EngineUnderTest, ticket: Ticket) -> None:
     wait_until(tested.home(ticket).driver_pid.exists, timeout=PATIENCE, what="the driver")
 
 
-def await_gone(tested: EngineUnderTest, ticket: Ticket, handle: Handle) -> Gone:
-    def gone() -> Gone | None:
+def await_gone(tested: EngineUnderTest, ticket: Ticket, handle: DriverHandle) -> GoneSubmission:
+    def gone() -> GoneSubmission | None:
         seen = tested.engine.observe(ticket.submission_id, handle)
-        return seen if isinstance(seen, Gone) else None
+        return seen if isinstance(seen, GoneSubmission) else None
 
     return wait_until(gone, timeout=PATIENCE, what="the proof of death")
 
@@ -120,7 +126,7 @@ def test_what_is_launched_runs(tested: EngineUnderTest, ticket: Ticket) -> None:
     handle = tested.engine.launch(ticket)
 
     await_driver(tested, ticket)
-    assert tested.engine.observe(ticket.submission_id, handle) == Running(handle)
+    assert tested.engine.observe(ticket.submission_id, handle) == RunningSubmission(handle)
 
 
 def test_what_is_launched_is_found_by_its_id_or_reports_itself_when_the_answer_was_lost(
@@ -131,14 +137,14 @@ def test_what_is_launched_is_found_by_its_id_or_reports_itself_when_the_answer_w
 
     seen = tested.engine.observe(ticket.submission_id, None)
     reported = job.runs.get(ticket.run).submissions[0].started
-    found = seen if isinstance(seen, Running) else reported
+    found = seen if isinstance(seen, RunningSubmission) else reported
 
     assert found is not None
     assert (found.handle.engine, found.handle.ref) == (handle.engine, handle.ref)
 
 
 def test_of_what_was_never_launched_nothing_is_known(tested: EngineUnderTest) -> None:
-    assert isinstance(tested.engine.observe(new_id(), None), Unknown)
+    assert isinstance(tested.engine.observe(new_id(), None), UnknownSubmission)
 
 
 def test_a_handle_names_its_engine_and_survives_a_record(tested: EngineUnderTest, ticket: Ticket) -> None:
@@ -148,7 +154,7 @@ def test_a_handle_names_its_engine_and_survives_a_record(tested: EngineUnderTest
     read = SubmissionStarted.from_bytes(SubmissionStarted(handle=handle).to_bytes(), source="test").handle
 
     assert read.engine == tested.engine.name
-    assert tested.engine.observe(ticket.submission_id, read) == Running(handle)
+    assert tested.engine.observe(ticket.submission_id, read) == RunningSubmission(handle)
 
 
 def test_a_killed_supervisor_takes_every_process_along_and_that_is_proven(
@@ -185,7 +191,7 @@ def test_to_end_what_is_gone_is_no_error(tested: EngineUnderTest, ticket: Ticket
 
     tested.engine.terminate(handle)
 
-    assert isinstance(tested.engine.observe(ticket.submission_id, handle), Gone)
+    assert isinstance(tested.engine.observe(ticket.submission_id, handle), GoneSubmission)
 
 
 def test_a_handle_of_what_the_engine_cannot_look_at_proves_nothing(tested: EngineUnderTest, ticket: Ticket) -> None:
@@ -194,7 +200,7 @@ def test_a_handle_of_what_the_engine_cannot_look_at_proves_nothing(tested: Engin
     tested.kill(handle)
     await_gone(tested, ticket, handle)
 
-    assert isinstance(tested.engine.observe(ticket.submission_id, tested.elsewhere(handle)), Unknown)
+    assert isinstance(tested.engine.observe(ticket.submission_id, tested.elsewhere(handle)), UnknownSubmission)
 
 
 def test_no_secret_is_in_a_handle_or_on_a_command_line(tested: EngineUnderTest, ticket: Ticket) -> None:
@@ -212,17 +218,17 @@ class SlowEngine(NothingToSee):
     name = "local"
     launch_seconds = 0.0
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: DriverHandle) -> None:
         self.handle = handle
         self.looks = 0
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         raise AssertionError(f"submission {ticket.attempt} must not be launched again")
 
-    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
         del submission_id, handle
         self.looks += 1
-        return Pending("queued") if self.looks <= 3 else Running(self.handle)
+        return PendingSubmission("queued") if self.looks <= 3 else RunningSubmission(self.handle)
 
 
 def test_what_waits_in_the_queue_of_an_engine_is_never_overdue(
@@ -231,7 +237,7 @@ def test_what_waits_in_the_queue_of_an_engine_is_never_overdue(
     job = rebuild_helpers.job(config, coordinator, "flights")
     run = rebuild_helpers.submit(job, tmp_path)
     coordinator.commit(Delete(job.paths.submission_started(run, 1)))
-    slow = SlowEngine(Handle(engine="local"))
+    slow = SlowEngine(DriverHandle(engine="local"))
 
     attempt = ensure_submitted(replace(job, engines=Engines.only(slow)), run, by="test")
 
@@ -246,7 +252,7 @@ class SilentEngine(NothingToSee):
     name = "local"
     launch_seconds = 0.0
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         raise OutcomeUnknownError(f"no answer about {ticket.submission_id}")
 
 

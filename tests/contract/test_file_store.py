@@ -19,7 +19,7 @@ from airflow_provider_ha.storage.durable import PREPARED
 from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.storage.local_files import LocalFileStore
-from airflow_provider_ha.storage.probe import probe_races
+from airflow_provider_ha.storage.roots import probe_races
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.odd_names import ODD

@@ -17,10 +17,10 @@ from airflow_provider_ha.errors import (
     VersionConflictError,
 )
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.observe import create_job
 from airflow_provider_ha.storage import keys
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.clusters.jobs_helpers import BLOB
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.iceberg import IcebergMetadata
-from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.sinks.iceberg import IcebergMetadata
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.clock import new_id
 from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.s3.s3_server import S3Access
@@ -28,10 +28,10 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
         return IcebergMetadata(tmp_path), lambda name, data: (tmp_path / "metadata" / name).write_bytes(data)
     if request.param == "s3":
         s3: S3Access = request.getfixturevalue("real")
-        place, reach = f"s3a://{s3.new_bucket()}/table", Reach(s3=s3.options())
+        place, reach = f"s3a://{s3.new_bucket()}/table", StorageAccess(s3=s3.options())
     else:
         hdfs: Hdfs = request.getfixturevalue("hdfs")
-        place, reach = f"{hdfs.uri}/{new_id()}", Reach(hdfs=hdfs.options())
+        place, reach = f"{hdfs.uri}/{new_id()}", StorageAccess(hdfs=hdfs.options())
     files = reach.files(place.replace("s3a:", "s3:"))
     return IcebergMetadata(place, reach), lambda name, data: files.create(f"metadata/{name}", data)
 

@@ -18,28 +18,26 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.documents.history import history_view
+from airflow_provider_ha.api.documents.overview import overview_row, state_of
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.history import read_history
-from airflow_provider_ha.control.administration.overview import read_details, read_states
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.deleted import Deleted, read_life
+from airflow_provider_ha.fleet.decide import Quarantine, judge, look, quarantine_op
+from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph, JobState, Status
-from airflow_provider_ha.jobs.moves import Moved
-from airflow_provider_ha.jobs.observe import read_status, survey
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
-from airflow_provider_ha.jobs.recoverable import judge, look
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.submissions import SubmissionExit, SubmissionLed
-from airflow_provider_ha.recovery.restart import decide
+from airflow_provider_ha.jobs.move.move_records import MoveRecord
+from airflow_provider_ha.jobs.observe import create_job, read_status, survey
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.restart_policy import decide
+from airflow_provider_ha.jobs.removal.removal_records import DeletedJob, read_life
+from airflow_provider_ha.jobs.run_history import read_history
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit, SubmissionLed
 from airflow_provider_ha.storage import keys
-from airflow_provider_ha.views.history import history_view
-from airflow_provider_ha.views.overview import overview_row, state_of
 from tests.fake.memory_store import MemoryStore
 from tests.support.clusters.jobs_helpers import (
     MISTAKE,
@@ -256,14 +254,14 @@ def _without_its_application(tree: Tree) -> None:
 
 def _moved(tree: Tree) -> None:
     _ended(JobState.FINISHED)(tree)
-    record = Moved(move_id="m", cluster="zk/there", place="s3://there", run=2, by="test", at=NOON)
+    record = MoveRecord(move_id="m", cluster="zk/there", place="s3://there", run=2, by="test", at=NOON)
     tree.coordinator.commit(Create(tree.job.moved, record.to_bytes()))
 
 
 def _deleted(*, complete: bool) -> Situation:
     def situation(tree: Tree) -> None:
         _ended(JobState.FINISHED)(tree)
-        record = Deleted(keep_savepoints=False, last_run=1, complete=complete, by="test", at=NOON, unproven=())
+        record = DeletedJob(keep_savepoints=False, last_run=1, complete=complete, by="test", at=NOON, unproven=())
         tree.coordinator.ensure(tree.cluster.deleted_jobs)
         tree.coordinator.commit(*read_life(tree.coordinator, tree.job).ends(record))
 

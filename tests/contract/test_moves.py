@@ -10,28 +10,17 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.areas.layered.layered_tree import LayeredTree
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
-from airflow_provider_ha.checkpoints.savepoints.in_tree import stored_savepoint
-from airflow_provider_ha.checkpoints.savepoints.restore_elsewhere import restore_files
-from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.layered.tree import LayeredTree
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.restore.replays import read_plan
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import stored_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore_files
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.job_owner import Acting
-from airflow_provider_ha.control.job.stores import savepoint_store
-from airflow_provider_ha.control.move import arrival, departure
-from airflow_provider_ha.control.move.checks import check_outputs
-from airflow_provider_ha.control.move.move import abandon_move, move_job, plan_move
-from airflow_provider_ha.control.move.outcome import Move, MoveRequest
-from airflow_provider_ha.control.rebuild.evidence import gather
-from airflow_provider_ha.control.rebuild.plan import plan_job
-from airflow_provider_ha.control.submission import submission
-from airflow_provider_ha.control.submission.moved import refuse_moved
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import (
@@ -41,11 +30,20 @@ from airflow_provider_ha.errors import (
     JobStateError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext
+from airflow_provider_ha.jobs.job_stores import savepoint_store
 from airflow_provider_ha.jobs.model import JobState, RunResult
-from airflow_provider_ha.jobs.moves import cluster_name, read_arrival
-from airflow_provider_ha.recovery.conclude import take_lock
-from airflow_provider_ha.storage.file_reading import FileStoreReader
+from airflow_provider_ha.jobs.move import move_arrival, move_steps
+from airflow_provider_ha.jobs.move.move_arrival import check_outputs
+from airflow_provider_ha.jobs.move.move_records import Move, MoveRequest, cluster_name, read_arrival
+from airflow_provider_ha.jobs.move.move_steps import abandon_move, move_job, plan_move
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.rebuild.rebuild_plan import plan_job
+from airflow_provider_ha.jobs.rebuild.storage_evidence import gather
+from airflow_provider_ha.jobs.recovery.transactions import take_lock
+from airflow_provider_ha.jobs.submit import run_submission
+from airflow_provider_ha.jobs.submit.preconditions import refuse_moved
+from airflow_provider_ha.storage.file_store import FileStoreReader
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from java.build_component import build
 from tests.support.checkpoints.layered_files import LayeredFiles
@@ -63,7 +61,7 @@ from tests.support.specs import changed
 BACKENDS = ("fake", pytest.param("zookeeper", marks=pytest.mark.long))
 BATCH = 9
 REQUEST = MoveRequest(requested_by="test")
-A_PERSON = Acting()
+A_PERSON = CallerIdentity()
 
 
 @pytest.fixture
@@ -83,7 +81,7 @@ def there(config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatc
     )
 
     monkeypatch.setattr(
-        "airflow_provider_ha.control.job.context.open_work_area",
+        "airflow_provider_ha.jobs.job_context.open_work_area",
         lambda asked, roots: files.area if asked.cluster_id == opened.cluster_id else open_work_area(asked, roots),
     )
     return Cluster(opened, coordinator, tmp_path / "new")
@@ -174,7 +172,7 @@ def test_a_run_that_is_made_while_the_job_leaves_is_not_made(
     over: JobContext, target: JobContext, here: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The submitter has looked before the mark, and commits after it."""
-    monkeypatch.setattr("airflow_provider_ha.control.submission.submission.refuse_moved", _once_then_look(over, target))
+    monkeypatch.setattr("airflow_provider_ha.jobs.submit.run_submission.refuse_moved", _once_then_look(over, target))
 
     with pytest.raises(JobStateError, match="moved to cluster"):
         here.client.job(JOB).submit(changed(here.request(JOB), request_id="again"))
@@ -226,12 +224,12 @@ def test_a_move_that_is_done_is_found_again(over: JobContext, target: JobContext
 
 
 STEPS = [
-    (arrival, "announce"),
-    (departure, "mark"),
-    (departure, "savepoint_of"),
-    (arrival, "bring"),
-    (arrival, "start"),
-    (departure, "note_run"),
+    (move_arrival, "announce"),
+    (move_steps, "mark"),
+    (move_steps, "savepoint_of"),
+    (move_arrival, "bring"),
+    (move_arrival, "start"),
+    (move_steps, "note_run"),
 ]
 
 
@@ -266,7 +264,7 @@ def test_a_move_whose_run_has_written_since_is_ended(
     over: JobContext, target: JobContext, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its plan of before would be refused now: the output is ahead of it."""
-    _move_and_die(over, target, departure, "note_run", monkeypatch)
+    _move_and_die(over, target, move_steps, "note_run", monkeypatch)
     log = output / "_spark_metadata"
     (log / str(LAST + 1)).write_bytes((log / str(LAST)).read_bytes())
 
@@ -298,7 +296,7 @@ def test_a_copy_that_died_is_made_again(over: JobContext, target: JobContext, mo
 def test_a_move_that_is_abandoned_leaves_the_job_where_it_was(
     over: JobContext, target: JobContext, here: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _move_and_die(over, target, arrival, "bring", monkeypatch)
+    _move_and_die(over, target, move_arrival, "bring", monkeypatch)
 
     abandoned = abandon_move(over, target, A_PERSON)
 
@@ -311,13 +309,13 @@ def test_a_move_that_is_abandoned_leaves_the_job_where_it_was(
 def test_a_mover_that_was_frozen_makes_no_run_once_it_is_abandoned(
     over: JobContext, target: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = arrival.start
+    start = move_arrival.start
 
     def frozen(*arguments: object, **options: object) -> object:
         abandon_move(over, target, A_PERSON)
         return start(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(arrival, "start", frozen)
+    monkeypatch.setattr(move_arrival, "start", frozen)
 
     with pytest.raises(JobStateError, match="was abandoned"):
         _move(over, target)
@@ -334,7 +332,7 @@ def test_a_move_whose_savepoint_is_removed_before_its_run_is_made_is_repeated(
         create_job(coordinator, paths)
 
     with monkeypatch.context() as patched:
-        patched.setattr(submission, "create_job", removed_before)
+        patched.setattr(run_submission, "create_job", removed_before)
         with pytest.raises(CheckpointMissingError, match=f"savepoint stopped of job '{JOB}' was removed") as told:
             _move(over, target)
 
@@ -434,7 +432,7 @@ def test_an_output_that_is_another_one_for_the_target_is_refused(target: JobCont
 def test_a_target_that_the_job_is_on_its_way_to_starts_nothing(
     over: JobContext, target: JobContext, there: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _move_and_die(over, target, arrival, "bring", monkeypatch)
+    _move_and_die(over, target, move_arrival, "bring", monkeypatch)
 
     with pytest.raises(JobStateError, match="is being moved here from cluster"):
         there.client.job(JOB).submit(there.request(JOB))

@@ -18,9 +18,9 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import fetch_blob, get_blob, put_blob
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.storage.s3 import S3Store
-from airflow_provider_ha.storage.store import ObjectStore
 from tests.support.s3.s3_faults import Fault, lose_answer, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 

@@ -17,8 +17,8 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.storage import durable
 from airflow_provider_ha.storage.limits import MIB, S3Limits
-from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, lose_answer, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 

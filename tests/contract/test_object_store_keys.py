@@ -13,10 +13,10 @@ import pytest
 
 from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage import keys
-from airflow_provider_ha.storage._s3_objects import checksum_of
+from airflow_provider_ha.storage._s3_responses import checksum_of
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.storage.store import Checksum, ObjectStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import Checksum, ObjectStore
 from tests.support.s3.s3_server import S3Access, any_server
 
 

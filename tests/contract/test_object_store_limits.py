@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.storage.limits import MIB, Deadline, DeadlineError, S3Limits
-from airflow_provider_ha.storage.probe import RACERS, ROUNDS
+from airflow_provider_ha.storage.roots import RACERS, ROUNDS
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "s3.md"

@@ -7,22 +7,20 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData, follow
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.coordination.steps import follow
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
-from airflow_provider_ha.jobs.jobs import create_job, list_jobs
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
-from airflow_provider_ha.jobs.observe import read_status, run_steps, standing_steps
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.status import JobStatus, Standing
+from airflow_provider_ha.jobs.observe import create_job, list_jobs, read_status, run_steps, standing_steps
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.status import JobStatus, StandingDepth
 from tests.support.clusters.jobs_helpers import BLOB, Interrupted, a_result, an_exit, lead, submit
 
 
 BACKENDS = ("fake", "zookeeper")
 
 
-Reader = Callable[[Coordinator, JobPaths], JobStatus[Standing]]
+Reader = Callable[[Coordinator, JobPaths], JobStatus[StandingDepth]]
 READERS: dict[str, Reader] = {
     "standing": lambda coordinator, paths: follow(coordinator, standing_steps(paths)),
     "run": lambda coordinator, paths: follow(coordinator, run_steps(paths)),

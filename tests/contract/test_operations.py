@@ -11,14 +11,14 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op
-from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.errors import FencedError, JobStateError, LeadershipError
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, RunEnd
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from tests.support.clusters.jobs_helpers import NOON, Interrupted, a_result, lead, submit
 
 

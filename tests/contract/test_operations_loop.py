@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
-from airflow_provider_ha.driver.publisher import Provenance
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.savepoint_job import SavepointJob
-from airflow_provider_ha.driver.writer_notes import SinkSpec
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.driver.checkpointing.publisher import Provenance
+from airflow_provider_ha.driver.checkpointing.savepoint_job import SavepointJob
+from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
+from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conformance.stores.stage import job_of, savepoints
 from tests.support.checkpoints.checkpoint_helpers import Job
@@ -70,7 +70,7 @@ def died(job: Job, tmp_path: Path) -> Iterator[list[BaseException]]:
         paths=job.paths,
         leadership=job.leadership,
         lifecycle=Lifecycle(),
-        handlers=Handlers(bool, maker.create, maker.dispose, unexpected, unexpected, unexpected, maker.create),
+        handlers=OperationHandlers(bool, maker.create, maker.dispose, unexpected, unexpected, unexpected, maker.create),
         run=1,
         clock=SystemClock(),
         failed=errors.append,

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, Savepoint
-from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanedBlobs, delete_orphans, find_orphans
+from airflow_provider_ha.checkpoints.store.payload_history import PayloadHistory
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import StorageError, StorageUnavailableError
-from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph, StartKind, StartPoint
-from airflow_provider_ha.pointers.orphans import Orphans, delete_orphans, find_orphans
+from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
@@ -69,7 +69,7 @@ class House:
     def manifest(self) -> Path:
         return self.work_path / self.keys.savepoint("s1") / "manifest.json"
 
-    def scan(self, *, hours: float = 25.0, store: Any = None) -> Orphans:
+    def scan(self, *, hours: float = 25.0, store: Any = None) -> OrphanedBlobs:
         return find_orphans(
             self.coordinator, self.cluster, store or self.store, LinkedWorkArea(self.work_path), clock=Later(hours)
         )

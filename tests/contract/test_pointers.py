@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.store.pointer_scan import stable_children
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
@@ -26,9 +27,8 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
     VersionConflictError,
 )
-from airflow_provider_ha.pointers.scan import stable_children
-from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.pointer_helpers import Before, Failing, Pointers, Raising
 from tests.support.s3.s3_server import s3_store

@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.history.progress_history import (
-    KEPT,
-    PERIOD,
-    ProgressHistory,
-    ProgressPoint,
-    read_progress,
-)
+from airflow_provider_ha.jobs.progress_history import KEPT, PERIOD, ProgressHistory, ProgressPoint, read_progress
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 
 
 JOB = "flights"

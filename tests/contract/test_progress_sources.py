@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.driver.progress_source import FALLBACK_SECONDS, PAID_SECONDS, ProgressSource, progress_source
-from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.checkpointing.progress import (
+    FALLBACK_SECONDS,
+    PAID_SECONDS,
+    ProgressSource,
+    progress_source,
+)
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from tests.contract.progress_sources import PERIOD, SOURCES, Stage
 from tests.support.fake.clock import VirtualClock, to_milliseconds
 

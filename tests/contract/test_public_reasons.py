@@ -13,16 +13,15 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import FAILURE_FILE, read_failure, write_failure
-from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.driver.ending.exit_reason import FAILURE_FILE, ExitCode, read_failure, write_failure
+from airflow_provider_ha.driver.figures import ReportedTriggers
+from airflow_provider_ha.driver.members.run_writer import JobWriter
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import GraphPointer, JobState, OperationKind, RunResult, Status
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.jobs_helpers import BLOB, lead, submit
 
 

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.removal import DeletionEntry, DeletionList, RemovalResult, Remover, waiting
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.coordination.leases import ReaderLease, active, hold
+from airflow_provider_ha.coordination.reader_leases import ReaderLease, active, hold
 from airflow_provider_ha.errors import LeadershipError, OutcomeUnknownError, RecordCorruptError
-from airflow_provider_ha.pointers.removal import Remover, WorkedOff
-from airflow_provider_ha.pointers.to_delete import DeletionEntry, ToDelete, waiting
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.pointer_helpers import Failing, Pointers, Raising
 
@@ -42,7 +41,7 @@ def lease(job: Pointers, what: str = "checkpoint-1") -> ReaderLease:
     return hold(job.coordinator, job.paths, what, holder="a restore", seconds=60, clock=job.clock)
 
 
-def work_off(job: Pointers, **options: object) -> WorkedOff:
+def work_off(job: Pointers, **options: object) -> RemovalResult:
     return job.remover(**options).work_off(job.leadership.commit)
 
 
@@ -57,7 +56,7 @@ def test_files_and_payload_go_and_then_the_entry(job: Pointers, pin: Path) -> No
 
     done = job.remover().work_off(commit)
 
-    assert done == WorkedOff(done=(entry,))
+    assert done == RemovalResult(done=(entry,))
     assert seen == [(False, [])]
     assert job.entries() == []
 
@@ -208,7 +207,7 @@ def test_an_entry_that_nobody_finds_any_more_is_done(job: Pointers, pin: Path) -
 
 def test_only_the_entries_of_the_job_are_worked_off(job: Pointers, pin: Path) -> None:
     entry = job.mark("1")
-    other = ToDelete(job.coordinator, job.paths.cluster.job("flights-2"), clock=job.clock)
+    other = DeletionList(job.coordinator, job.paths.cluster.job("flights-2"), clock=job.clock)
     foreign = other.entry("checkpoint-1")
     job.coordinator.commit(foreign)
 

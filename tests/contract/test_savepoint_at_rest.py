@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.job_client import JobClient
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.delete import DeletionState
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.over import readers
-from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store
-from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import (
     CheckpointMissingError,
@@ -25,9 +21,12 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
     UnknownJobError,
 )
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import checkpoint_store, readers, savepoint_store
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState
-from airflow_provider_ha.recovery.conclude import take_lock
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.recovery.transactions import take_lock
+from airflow_provider_ha.jobs.removal.job_deletion import DeletionState
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.clusters.jobs_helpers import NOON
@@ -209,7 +208,7 @@ def test_a_job_that_is_deleted_while_it_is_copied_has_no_savepoint(
 ) -> None:
     """The deletion finds no reader before it begins; then the lease keeps the files, and not the job."""
     waited: list[DeletionState] = []
-    monkeypatch.setattr("airflow_provider_ha.control.job.over.readers", lambda _: [])
+    monkeypatch.setattr("airflow_provider_ha.jobs.job_stores.readers", lambda _: [])
     during_the_copy(monkeypatch, lambda: waited.append(client.delete(requested_by="a person").state))
 
     with pytest.raises(JobStateError, match="was deleted while its savepoint was made"):
@@ -229,7 +228,7 @@ def test_a_job_that_is_started_and_led_in_that_time_asks_its_driver(
         started.append(cluster.led(JOB, over.coordinator))
 
     started: list[Any] = []
-    monkeypatch.setattr("airflow_provider_ha.recovery.conclude.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("airflow_provider_ha.jobs.recovery.transactions.LOCK_SECONDS", 0.2)
     during_the_copy(monkeypatch, start)
 
     answer = take(client)
@@ -245,7 +244,7 @@ def test_a_lock_that_another_process_holds_is_an_error_that_leaves_nothing(
     def refused(*_: object, **__: object) -> None:
         raise LeadershipUnavailableError("another process leads")
 
-    monkeypatch.setattr("airflow_provider_ha.control.administration.savepoint_at_rest.take_lock", refused)
+    monkeypatch.setattr("airflow_provider_ha.jobs.operations.idle_savepoint.take_lock", refused)
 
     with pytest.raises(LeadershipUnavailableError):
         take(client)

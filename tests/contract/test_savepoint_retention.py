@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
-from airflow_provider_ha.checkpoints.savepoints import store as store_module
+from airflow_provider_ha.checkpoints.store.retention_policy import SavepointRetention, superfluous_savepoints
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_store as store_module
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op, SetData
-from airflow_provider_ha.coordination.leases import ReaderLease, hold
+from airflow_provider_ha.coordination.reader_leases import ReaderLease, hold
 from tests.conformance.stores.stage import add_savepoint, job_of, savepoints
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import begin_from_savepoint

@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors import sinks
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkState
-from airflow_provider_ha.checkpoints.connectors.sinks import sink_named, type_of
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, look_around
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
-from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.restore.choices import restore_choices
-from airflow_provider_ha.driver.own_location import OwnLocations
-from airflow_provider_ha.driver.resting import described
-from airflow_provider_ha.driver.start_point import check_facts
-from airflow_provider_ha.driver.writer_notes import WriterNotes, refuse_unfenced, sink_spec, sink_word
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.sinks import sink_registry
+from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_named, type_of
+from airflow_provider_ha.checkpoints.sinks.sink_type import SinkState
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.driver.checkpointing.start_point import check_facts
+from airflow_provider_ha.driver.queries.resting_queries import described
+from airflow_provider_ha.driver.queries.script_paths import OwnLocations
+from airflow_provider_ha.driver.queries.writer_notes import WriterNotes, refuse_unfenced, sink_spec, sink_word
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.restore.choices import restore_choices
 from tests.support.checkpoints.ledger_sink import LedgerSink
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters.jobs_helpers import NOON
@@ -35,7 +35,7 @@ UNLOCKED: dict[str, str] = {}  # conf of a session
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks, "SINK_TYPES", (LedgerSink(), *sinks.SINK_TYPES))
+    monkeypatch.setattr(sink_registry, "SINK_TYPES", (LedgerSink(), *sink_registry.SINK_TYPES))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_its_users_name_it_as_it_says_and_are_told_that_name(tmp_path: Path) -> 
     word = sink_word(own, "parquet")
 
     with pytest.raises(ApplicationRefusedError, match="'ledger:/data/ledger'"):
-        OwnLocations(Reach(), begins=True).check(QUERY, own, None, word, empty=True)
+        OwnLocations(StorageAccess(), begins=True).check(QUERY, own, None, word, empty=True)
 
     assert sink_named("ledger:/data/ledger").table == "/data/ledger"
 
@@ -97,7 +97,7 @@ def planned(written: Path, **choices: Any) -> RestorePlan:
     around = look_around(QUERY, LocalTree(written), cut=cut, entries=(), external=external)
     reached = -1 if around.table_batch is None else around.table_batch
     known = QueryFacts(cut, {}, planned_to=2, complete=True, sink=SinkState(reached=reached), around=around)
-    chosen = Chosen("checkpoint", "1", "d", {QUERY: cut}, 1, 1, "graph", "4.2.0", NOON)
+    chosen = RestoreSource("checkpoint", "1", "d", {QUERY: cut}, 1, 1, "graph", "4.2.0", NOON)
     facts = RestoreFacts(chosen=chosen, at=NOON, queries={QUERY: known})
     return plan_restore(facts, RestoreChoices(job_id="j", source_job="j", **choices))
 
@@ -121,9 +121,9 @@ def test_a_fresh_query_id_can_be_asked_for(written: Path) -> None:
 
 def test_a_restore_is_refused_when_it_has_changed_since_the_plan(written: Path) -> None:
     plan = planned(written)
-    check_facts(plan, LocalTree(written.parent), Reach())
+    check_facts(plan, LocalTree(written.parent), StorageAccess())
     query = plan.queries[QUERY]
     stale = {QUERY: query.model_copy(update={"sink": query.sink.model_copy(update={"max_batch": 3})})}
 
     with pytest.raises(RestoreRefusedError, match="has batches up to 4; the restore was planned with 3"):
-        check_facts(plan.model_copy(update={"queries": stale}), LocalTree(written.parent), Reach())
+        check_facts(plan.model_copy(update={"queries": stale}), LocalTree(written.parent), StorageAccess())

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.driver.job_writer import FIGURES_SECONDS, JobWriter
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.trigger_figures import Trigger
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.figures import QueryTrigger
+from airflow_provider_ha.driver.members.run_writer import FIGURES_SECONDS, JobWriter
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import AcceptedLoss, GraphPointer, JobState, QueryStatus, Status
+from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.jobs_helpers import BLOB, lead, submit
 from tests.support.fake.clock import VirtualClock, to_milliseconds
 
@@ -69,15 +69,15 @@ def writer(
     return writing
 
 
-def batch(number: int, *, executed: bool = True) -> Trigger:
-    return Trigger(AT, number, executed, {"triggerExecution": 2.0}, input_rows=60, input_rate=6.0, lag=4)
+def batch(number: int, *, executed: bool = True) -> QueryTrigger:
+    return QueryTrigger(AT, number, executed, {"triggerExecution": 2.0}, input_rows=60, input_rate=6.0, lag=4)
 
 
 def writes(coordinator: Coordinator, paths: JobPaths) -> int:
     return coordinator.get(paths.status).version
 
 
-def a_minute_of(writer: JobWriter, registry: QueryRegistry, clock: VirtualClock, triggers: list[Trigger]) -> None:
+def a_minute_of(writer: JobWriter, registry: QueryRegistry, clock: VirtualClock, triggers: list[QueryTrigger]) -> None:
     """Tick through a minute in which the query reports *triggers*, one after the other."""
     for trigger in triggers:
         registry.triggers.note(QUERY, trigger)
@@ -112,7 +112,7 @@ def test_the_status_has_the_figures_of_the_newest_batch(
     coordinator: Coordinator, paths: JobPaths, writer: JobWriter, registry: QueryRegistry
 ) -> None:
     registry.triggers.note(QUERY, batch(7))
-    registry.triggers.note(QUERY, Trigger(AT, 8, executed=False, phases={"triggerExecution": 0.01}))
+    registry.triggers.note(QUERY, QueryTrigger(AT, 8, executed=False, phases={"triggerExecution": 0.01}))
     writer.publish_status(3)
 
     status = Status.from_bytes(coordinator.get(paths.status).data, source="the status")

@@ -11,8 +11,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, De
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import GraphPointer
 from airflow_provider_ha.jobs.observe import survey
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.status import JobStatus, Standing
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.status import JobStatus, StandingDepth
 from tests.contract.clusters import Cluster
 from tests.support.clusters.jobs_helpers import BLOB, a_result, a_submission, an_exit, lead, standing_of, submit
 
@@ -50,7 +50,7 @@ class House:
         """Return what a survey shows."""
         return standing_of(self.survey(paths)[0])
 
-    def survey(self, *jobs: JobPaths) -> list[JobStatus[Standing]]:
+    def survey(self, *jobs: JobPaths) -> list[JobStatus[StandingDepth]]:
         """All of them."""
         return list(survey(self.coordinator, self.cluster, [paths.job_id for paths in jobs]))
 

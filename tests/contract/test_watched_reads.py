@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.coordination import _kazoo_set_watches
-from airflow_provider_ha.coordination._kazoo_multi_read import MANY, PendingMultiReads
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
-from airflow_provider_ha.coordination.reads import Reads
+from airflow_provider_ha.coordination import _kazoo_reads
+from airflow_provider_ha.coordination._kazoo_reads import MANY, PendingMultiReads
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Reads, SetData
 from tests.contract.clusters import Cluster
 
 
@@ -25,7 +24,7 @@ def after_the_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], ob
                 happens()
                 return seen
 
-        monkeypatch.setattr(_kazoo_set_watches, "PendingMultiReads", Interrupted)
+        monkeypatch.setattr(_kazoo_reads, "PendingMultiReads", Interrupted)
 
     return arrange
 

@@ -9,8 +9,8 @@ import pytest
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import OutcomeUnknownError
-from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.watchers import WhenKilled, claim, follow, follow_first, followed, release
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.runs.watchers import KillPolicy, claim, follow, follow_first, followed, release
 
 
 BACKENDS = ("fake", "zookeeper")
@@ -42,15 +42,15 @@ class LosesAnswers:
 
 
 def test_who_was_overtaken_has_nothing_to_kill(coordinator: Coordinator, paths: JobPaths) -> None:
-    first = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
-    second = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
+    first = claim(coordinator, paths, "w", ti_id="try-1", when_killed=KillPolicy.CANCEL)
+    second = claim(coordinator, paths, "w", ti_id="try-1", when_killed=KillPolicy.CANCEL)
 
     assert not release(coordinator, paths, "w", first)
     assert release(coordinator, paths, "w", second)
 
 
 def test_a_claim_is_given_up_once(coordinator: Coordinator, paths: JobPaths) -> None:
-    version = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
+    version = claim(coordinator, paths, "w", ti_id="try-1", when_killed=KillPolicy.CANCEL)
 
     assert release(coordinator, paths, "w", version)
     assert not release(coordinator, paths, "w", version)
@@ -58,16 +58,16 @@ def test_a_claim_is_given_up_once(coordinator: Coordinator, paths: JobPaths) -> 
 
 def test_an_old_claim_never_looks_like_a_new_one(coordinator: Coordinator, paths: JobPaths) -> None:
     """Fails when a release deletes the node: versions would begin again."""
-    old = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
+    old = claim(coordinator, paths, "w", ti_id="try-1", when_killed=KillPolicy.CANCEL)
     release(coordinator, paths, "w", old)
 
-    claim(coordinator, paths, "w", ti_id="try-2", when_killed=WhenKilled.CANCEL)
+    claim(coordinator, paths, "w", ti_id="try-2", when_killed=KillPolicy.CANCEL)
 
     assert not release(coordinator, paths, "w", old)
 
 
 def test_a_lost_answer_neither_loses_nor_doubles_a_claim(coordinator: Coordinator, paths: JobPaths) -> None:
-    version = claim(LosesAnswers(coordinator), paths, "w", ti_id="try-1", when_killed=WhenKilled.DETACH)
+    version = claim(LosesAnswers(coordinator), paths, "w", ti_id="try-1", when_killed=KillPolicy.DETACH)
 
     assert coordinator.get(paths.watcher("w")).version == version
     assert release(LosesAnswers(coordinator), paths, "w", version)
@@ -75,7 +75,7 @@ def test_a_lost_answer_neither_loses_nor_doubles_a_claim(coordinator: Coordinato
 
 
 def test_what_a_watcher_follows_is_remembered_and_touches_no_claim(coordinator: Coordinator, paths: JobPaths) -> None:
-    version = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
+    version = claim(coordinator, paths, "w", ti_id="try-1", when_killed=KillPolicy.CANCEL)
 
     before = followed(coordinator, paths, "w")
     follow(coordinator, paths, "w", 1)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees import links
-from airflow_provider_ha.checkpoints.trees.links import NO_LINKS
-from airflow_provider_ha.checkpoints.trees.tree import WritableTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea, costs
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea, costs
+from airflow_provider_ha.checkpoints.spark import atomic
+from airflow_provider_ha.checkpoints.spark.atomic import NO_LINKS
+from airflow_provider_ha.checkpoints.spark.tree import WritableTree
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.contract.work_areas import LIVE, NEXT, WorkAreaContract
@@ -109,7 +109,7 @@ def other_file_system(tmp_path: Path) -> Iterator[Path]:
 def test_a_file_of_another_file_system_is_copied(tmp_path: Path, other_file_system: Path) -> None:
     (tmp_path / "file").write_bytes(b"content")
 
-    assert not links.linked(tmp_path / "file", other_file_system / "file")
-    links.link(tmp_path / "file", other_file_system / "a" / "file")
+    assert not atomic.linked(tmp_path / "file", other_file_system / "file")
+    atomic.link(tmp_path / "file", other_file_system / "a" / "file")
 
     assert (other_file_system / "a" / "file").read_bytes() == b"content"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, sink_log
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, Progress, numbers, progress
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.tree import WritableTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.pins import sink_directory
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.pins import sink_directory
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog, sink_log
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, Progress, numbers, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.tree import WritableTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import (
     CheckpointMissingError,
     HaError,

@@ -13,55 +13,50 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from airflow_provider_ha.links.known_run import XCOM_KEY
-from airflow_provider_ha.views import events
-from airflow_provider_ha.views.acl import AclsView
-from airflow_provider_ha.views.checkpoints import CheckpointDeletedView, CheckpointListView, CheckpointView
-from airflow_provider_ha.views.deletion import DeletionView, ErasureView
-from airflow_provider_ha.views.drills import DrillListView, DrillResultView, DrillView
-from airflow_provider_ha.views.errors import ErrorDocument
-from airflow_provider_ha.views.examples import CopiedView
-from airflow_provider_ha.views.graph import GraphView
-from airflow_provider_ha.views.history import HistoryView
-from airflow_provider_ha.views.job import JobListView, JobView, ReleasedView
-from airflow_provider_ha.views.leader import ClusterShowView, JobLeaderView
-from airflow_provider_ha.views.logs import LogLineView, LogView
-from airflow_provider_ha.views.metrics import TargetsView
-from airflow_provider_ha.views.move import MoveView
-from airflow_provider_ha.views.new_savepoint import (
-    NewSavepointView,
-    PooledDisposedView,
-    SweptView,
+from airflow_provider_ha.airflow_side.links import XCOM_KEY
+from airflow_provider_ha.api.documents import events
+from airflow_provider_ha.api.documents.checkpoints import CheckpointDeletedView, CheckpointListView, CheckpointView
+from airflow_provider_ha.api.documents.driver import LogLineView, LogView, MetricsTargetView
+from airflow_provider_ha.api.documents.history import DrillListView, DrillResultView, DrillView, HistoryView
+from airflow_provider_ha.api.documents.job import JobListView, JobView, QuarantineReleaseView
+from airflow_provider_ha.api.documents.leader import (
+    ClusterShowView,
+    JobLeaderView,
+    LeadingLineView,
+    ReconciledLineView,
+    RecoveryView,
 )
-from airflow_provider_ha.views.operation import OperationView
-from airflow_provider_ha.views.plan import PlanFiguresView, PlanView
-from airflow_provider_ha.views.prune import PruneView
-from airflow_provider_ha.views.rebuild import RebuildView
-from airflow_provider_ha.views.recovery import LeadingLineView, ReconciledLineView, RecoveryView
-from airflow_provider_ha.views.savepoint_verification import SavepointVerificationView
-from airflow_provider_ha.views.savepoints import (
-    DisposedView,
-    ExportedView,
-    RestoredView,
+from airflow_provider_ha.api.documents.operation import DeletionView, ErasureView, MoveView, OperationView
+from airflow_provider_ha.api.documents.restore_plan import PlanFiguresView, PlanView, SelectionView
+from airflow_provider_ha.api.documents.savepoints import (
+    NewSavepointView,
+    PoolDisposalView,
+    PoolSweepView,
+    SavepointDisposalView,
+    SavepointExportView,
     SavepointListView,
+    SavepointRestoreView,
     SavepointView,
 )
-from airflow_provider_ha.views.selection import SelectionView
-from airflow_provider_ha.views.storage import CollectionView, OrphansView, StorageCheckView
-from airflow_provider_ha.views.submitted import JobSubmittedView, SubmittedView
-from airflow_provider_ha.views.task_results import (
-    CanceledView,
-    CheckpointTakenView,
-    KnownRunView,
+from airflow_provider_ha.api.documents.storage import CollectionView, OrphansView, PruneView, StorageCheckView
+from airflow_provider_ha.api.documents.submission import GraphView, JobSubmittedView, SubmittedRunView
+from airflow_provider_ha.api.documents.task_results import (
+    CancelResultView,
+    CheckpointResultView,
     RecoveredJobsView,
-    RunReachedView,
-    SavepointTakenView,
-    StoppedView,
+    SavepointResultView,
+    StopResultView,
+    TaskRunResultView,
+    TaskRunView,
 )
-from airflow_provider_ha.views.tree import TreeView
-from airflow_provider_ha.views.verdict import CutVerdictView, DirectoryVerdictView
-from airflow_provider_ha.views.verification import ProvenVerificationView, VerificationView
-from airflow_provider_ha.views.view import View
+from airflow_provider_ha.api.documents.verdict import CutVerdictView, DirectoryVerdictView
+from airflow_provider_ha.api.documents.verification import (
+    ProvenVerificationView,
+    SavepointVerificationView,
+    VerificationView,
+)
+from airflow_provider_ha.api.documents.view import CopiedFilesView, ErrorDocument, View
+from airflow_provider_ha.api.documents.znodes import AclsView, RebuildView, TreeView
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
@@ -76,7 +71,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "checkpoint trigger": {"": OperationView},
     "checkpoint verify": {"": VerificationView, "with `--depth prove`": ProvenVerificationView},
     "cluster erase": {"": ErasureView},
-    "examples": {"": CopiedView},
+    "examples": {"": CopiedFilesView},
     "job cancel": {"": OperationView},
     "job delete": {"": DeletionView},
     "job graph": {"": GraphView},
@@ -84,31 +79,31 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "job list": {"": JobListView},
     "job logs": {"": LogView, "with `--follow`, each line": LogLineView},
     "job move": {"": MoveView},
-    "job release": {"": ReleasedView},
+    "job release": {"": QuarantineReleaseView},
     "job show": {"": JobView},
     "job stop": {"": OperationView},
     "job submit": {"": JobSubmittedView},
     "leader show": {"": JobLeaderView},
     "cluster show": {"": ClusterShowView},
-    "metrics files": {"": CopiedView},
-    "metrics targets": {"each element of the list": TargetsView},
+    "metrics files": {"": CopiedFilesView},
+    "metrics targets": {"each element of the list": MetricsTargetView},
     "rebuild": {"": RebuildView},
     "recover": {
         "": RecoveryView,
         "with `--watch`, the first line": LeadingLineView,
         "with `--watch`, each other line": ReconciledLineView,
     },
-    "restore": {"": SubmittedView, "with `--dry-run`": PlanView},
+    "restore": {"": SubmittedRunView, "with `--dry-run`": PlanView},
     "savepoint create": {"": NewSavepointView},
-    "savepoint dispose": {"": DisposedView, "on S3": PooledDisposedView},
+    "savepoint dispose": {"": SavepointDisposalView, "on S3": PoolDisposalView},
     "savepoint drill": {"": DrillView},
     "savepoint drills": {"": DrillListView},
-    "savepoint export": {"": ExportedView},
+    "savepoint export": {"": SavepointExportView},
     "savepoint import": {"": NewSavepointView},
     "savepoint list": {"": SavepointListView},
-    "savepoint restore": {"": RestoredView},
+    "savepoint restore": {"": SavepointRestoreView},
     "savepoint show": {"": SavepointView},
-    "savepoint sweep": {"": SweptView},
+    "savepoint sweep": {"": PoolSweepView},
     "savepoint trigger": {"": OperationView},
     "savepoint verify": {"": SavepointVerificationView},
     "storage check": {"": StorageCheckView},
@@ -119,15 +114,15 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
 }
 # Operator -> (when, what it returns then).
 OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
-    "SparkHaSubmitOperator": {"": RunReachedView},
-    "SparkHaSavepointOperator": {"": SavepointTakenView},
-    "SparkHaCheckpointOperator": {"": CheckpointTakenView},
-    "SparkHaStopOperator": {"": StoppedView},
-    "SparkHaCancelOperator": {"": CanceledView},
+    "SparkHaSubmitOperator": {"": TaskRunResultView},
+    "SparkHaSavepointOperator": {"": SavepointResultView},
+    "SparkHaCheckpointOperator": {"": CheckpointResultView},
+    "SparkHaStopOperator": {"": StopResultView},
+    "SparkHaCancelOperator": {"": CancelResultView},
     "SparkHaDeleteJobOperator": {"": DeletionView},
     "SparkHaMoveOperator": {"": MoveView},
-    "SparkHaRestoreOperator": {"": RunReachedView},
-    "SparkHaFollowOperator": {"": RunReachedView},
+    "SparkHaRestoreOperator": {"": TaskRunResultView},
+    "SparkHaFollowOperator": {"": TaskRunResultView},
     "SparkHaRecoverJobsOperator": {"": RecoveredJobsView},
     "SparkHaPlanRestoreOperator": {"": PlanFiguresView},
     "SparkHaRestoreDrillOperator": {"": DrillResultView},
@@ -138,7 +133,7 @@ OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
     "SparkHaCheckpointSensor": {"without `status`": events.CheckpointEvent},
 }
 # XCom key -> what it holds; written before the task defers.
-XCOMS: Mapping[str, Mapping[str, type[View]]] = {XCOM_KEY: {"": KnownRunView}}
+XCOMS: Mapping[str, Mapping[str, type[View]]] = {XCOM_KEY: {"": TaskRunView}}
 TRIGGERS: Mapping[str, Mapping[str, type[View]]] = {
     "SparkHaClusterTrigger": {"": events.NoLeaderEvent}
     | {f"`{kind}`": view for kind, view in events.CLUSTER_EVENTS.items() if kind != "no_leader"},

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter, Metric
+from airflow_provider_ha.jobs.metric_names import COMMON_LABELS, METRICS, Emitter, Metric
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.recovery.timeline import RestartReason
+from airflow_provider_ha.jobs.recovery.losses import RestartReason
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"

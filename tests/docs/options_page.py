@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
-from airflow_provider_ha.jobs.options.declared import Option, options_of
+from airflow_provider_ha.jobs.options.declaration import Option, options_of
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from tests.docs.json_page import markdown
 
 

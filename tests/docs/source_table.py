@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.source_type import SourceType
-from airflow_provider_ha.checkpoints.connectors.sources import SOURCE_TYPES
+from airflow_provider_ha.checkpoints.sources.source_registry import SOURCE_TYPES
+from airflow_provider_ha.checkpoints.sources.source_type import SourceType
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "restore-plan.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_provider_ha.cli.metrics import MONITORING
-from airflow_provider_ha.jobs.metrics import METRICS, Emitter, Metric
+from airflow_provider_ha.jobs.metric_names import METRICS, Emitter, Metric
 
 
 FILE = MONITORING / "spark-ha-statsd-mappings.yaml"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from tests.docs.blocks import blocks_of
 from tests.support.clusters import submit_helpers as helpers
 

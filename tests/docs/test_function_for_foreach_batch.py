@@ -57,7 +57,7 @@ def test_the_upsert_has_the_rows_of_a_batch_once_when_it_is_called_twice(
 def test_the_functions_are_fenced_and_declared_repeatable(name: str) -> None:
     made = function(name)
 
-    assert isinstance(made, context.Fenced)
+    assert isinstance(made, context.FencedFunction)
     assert made.repeatable
 
 

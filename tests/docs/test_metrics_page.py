@@ -5,7 +5,7 @@ from __future__ import annotations
 from configparser import ConfigParser
 from pathlib import Path
 
-from airflow_provider_ha.recovery.timeline import RestartReason
+from airflow_provider_ha.jobs.recovery.losses import RestartReason
 from tests.docs.blocks import blocks_of
 from tests.docs.metrics_page import PAGE, page, reasons_of
 from tests.support.airflow_stats import OPTIONS

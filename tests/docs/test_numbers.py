@@ -13,40 +13,38 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airflow_provider_ha.checkpoints.connectors import input_files
-from airflow_provider_ha.checkpoints.retention import payload_archives
-from airflow_provider_ha.checkpoints.savepoints import copied
-from airflow_provider_ha.checkpoints.savepoints.pool import sweep
-from airflow_provider_ha.checkpoints.trees import memory_bounds
-from airflow_provider_ha.checkpoints.verify import process_pool
-from airflow_provider_ha.checkpoints.working.layered import garbage, purging
+from airflow_provider_ha.airflow_side.page import actions, clusters, driver_logs
+from airflow_provider_ha.api.documents import overview
+from airflow_provider_ha.checkpoints.areas.layered import garbage, needs
+from airflow_provider_ha.checkpoints.sources import input_files
+from airflow_provider_ha.checkpoints.spark import files, state_content
+from airflow_provider_ha.checkpoints.store import orphaned_blobs, payload_history
+from airflow_provider_ha.checkpoints.store.savepoints import pool_sweep, tree_draft
 from airflow_provider_ha.cli import completion
 from airflow_provider_ha.config import Retention
-from airflow_provider_ha.control.administration import history
-from airflow_provider_ha.control.job import reader_lease
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileTimings
-from airflow_provider_ha.control.restore import restore_leases
-from airflow_provider_ha.coordination import lease
-from airflow_provider_ha.driver import cleaning, leaving, past_attempts, progress_source, publish_loop, script
-from airflow_provider_ha.jobs import operations, removed_runs
-from airflow_provider_ha.jobs.history import progress_history
-from airflow_provider_ha.jobs.host import driver_log
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.operators import _retries
-from airflow_provider_ha.plugins import _actions, _bounded, _logs
-from airflow_provider_ha.pointers import orphan_collection, orphans
-from airflow_provider_ha.proof import main as proof
-from airflow_provider_ha.recovery import losses, repeated
-from airflow_provider_ha.storage import probe
+from airflow_provider_ha.coordination import leadership
+from airflow_provider_ha.driver import script
+from airflow_provider_ha.driver.checkpointing import progress, publish_loop
+from airflow_provider_ha.driver.ending import process_end
+from airflow_provider_ha.driver.members import housekeeping
+from airflow_provider_ha.fleet.notify import leadership as observed_leadership
+from airflow_provider_ha.fleet.reconciler import ReconcileTimings
+from airflow_provider_ha.host.proof import main as proof
+from airflow_provider_ha.host.supervisor import in_place, log_rotation
+from airflow_provider_ha.host.supervisor import main as supervisor
+from airflow_provider_ha.jobs import job_stores, progress_history, run_history
+from airflow_provider_ha.jobs.drivers import driver_log
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery import losses, restart_policy
+from airflow_provider_ha.jobs.removal import removal_records
+from airflow_provider_ha.operators import _base
+from airflow_provider_ha.storage import roots
 from airflow_provider_ha.storage._webhdfs import HdfsLimits
 from airflow_provider_ha.storage.limits import S3Limits
-from airflow_provider_ha.supervisor import in_place, log_rotation
-from airflow_provider_ha.supervisor import main as supervisor
 from airflow_provider_ha.timings import Timings
 from airflow_provider_ha.triggers import _base as triggers
-from airflow_provider_ha.triggers import _cluster_view
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
-from airflow_provider_ha.views import overview
 from tests.docs.test_code_blocks import PAGES, page_id
 from tests.docs.test_first_mistakes import MISTAKES
 from tests.docs.test_prose import prose
@@ -74,7 +72,7 @@ RULES = {rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["gr
 UNINSPECTED = ("how-to/alerts.md", "reference/json.md", "how-to/metrics.md", "reference/events.md")
 REFRESH = int(match_of(r"EVERY = (\d+);", PACKAGE / "plugins" / "static" / "page.js")) / 1000
 GRACE = match_of(r"grace=(\d+)\.0", ROOT / "dags" / "alerts.py")
-TRY = f"{_retries.RETRY_DELAY.seconds} s apart"
+TRY = f"{_base.RETRY_DELAY.seconds} s apart"
 
 
 def threshold(rule: str) -> int:
@@ -94,10 +92,10 @@ SENTENCES = [
         f"{S3.part_size // MIB} MiB go up in parts, objects of more than {S3.copy_whole // MIB // 1024} GiB",
     ),
     ("how-to/s3.md", f"are copied in parts of {S3.copy_part // MIB} MiB"),
-    ("how-to/s3.md", f"of {WORDS[probe.RACERS]} creations of one object"),
-    ("how-to/s3.md", f"exactly one succeeds, {WORDS[probe.ROUNDS]} times over"),
-    ("how-to/s3.md", f"objects of more than {copied._WHOLE // MIB} MiB in blocks"),
-    ("how-to/s3.md", "younger than a day" if timedelta(days=1) == sweep.GRACE else f"{sweep.GRACE}"),
+    ("how-to/s3.md", f"of {WORDS[roots.RACERS]} creations of one object"),
+    ("how-to/s3.md", f"exactly one succeeds, {WORDS[roots.ROUNDS]} times over"),
+    ("how-to/s3.md", f"objects of more than {tree_draft._WHOLE // MIB} MiB in blocks"),
+    ("how-to/s3.md", "younger than a day" if timedelta(days=1) == pool_sweep.GRACE else f"{pool_sweep.GRACE}"),
     ("how-to/hdfs.md", f"{HDFS.connect_timeout:g} s to connect, {HDFS.read_timeout:g} s without a byte of the answer"),
     ("how-to/hdfs.md", f"{WORDS[HDFS.attempts]} rounds over all name nodes with growing pauses, {HDFS.deadline:g} s"),
     ("reference/restore-plan.md", f"of more than {input_files.MEASURED_AT_MOST:,} files"),
@@ -107,20 +105,20 @@ SENTENCES = [
     ("how-to/run-a-job.md", f"or at a stop, for at most {script.EXIT_SECONDS:g} seconds"),
     ("how-to/run-a-job.md", f"to end within {script.EXIT_SECONDS:g} seconds after the drained batches"),
     ("how-to/run-a-job.md", f"lived for {WORDS[HA.restart_reset_after / 60]} minutes resets the count"),
-    ("how-to/run-a-job.md", f"any, {WORDS[repeated.WITHOUT_A_QUERY]} times at one place: an argument"),
-    ("how-to/run-a-job.md", f"but an outage, {WORDS[repeated.WITHOUT_A_BATCH]} times at one place"),
+    ("how-to/run-a-job.md", f"any, {WORDS[restart_policy.WITHOUT_A_QUERY]} times at one place: an argument"),
+    ("how-to/run-a-job.md", f"but an outage, {WORDS[restart_policy.WITHOUT_A_BATCH]} times at one place"),
     (
         "how-to/run-a-job.md",
         f"`application_failure_period` ({WORDS[HA.application_failure_period / 60]} minutes)",
     ),
-    ("how-to/run-a-job.md", f"submit, restore, follow | {_retries.FOLLOW_RETRIES}, {TRY}"),
-    ("how-to/run-a-job.md", f"savepoint, stop, cancel | {_retries.WAIT_RETRIES}, {TRY}"),
-    ("how-to/run-a-job.md", f"sensors | {_retries.WAIT_RETRIES}, {TRY}"),
-    ("how-to/run-a-job.md", f"`SparkHaDeleteJobOperator` | {_retries.WAIT_RETRIES}, {TRY}"),
-    ("how-to/run-a-job.md", f"`SparkHaRecoverJobsOperator` | {_retries.WAIT_RETRIES}, {TRY}"),
+    ("how-to/run-a-job.md", f"submit, restore, follow | {_base.FOLLOW_RETRIES}, {TRY}"),
+    ("how-to/run-a-job.md", f"savepoint, stop, cancel | {_base.WAIT_RETRIES}, {TRY}"),
+    ("how-to/run-a-job.md", f"sensors | {_base.WAIT_RETRIES}, {TRY}"),
+    ("how-to/run-a-job.md", f"`SparkHaDeleteJobOperator` | {_base.WAIT_RETRIES}, {TRY}"),
+    ("how-to/run-a-job.md", f"`SparkHaRecoverJobsOperator` | {_base.WAIT_RETRIES}, {TRY}"),
     (
         "how-to/run-a-job.md",
-        f"restore drill | {_retries.DRILL_RETRIES}, {_retries.DRILL_RETRY_DELAY // MINUTE} minutes apart",
+        f"restore drill | {_base.DRILL_RETRIES}, {_base.DRILL_RETRY_DELAY // MINUTE} minutes apart",
     ),
     ("how-to/read-logs.md", f"the last {driver_log.TAIL_LINES} lines of the lost driver"),
     ("how-to/read-logs.md", f"rotated from {HA.driver_log_mb} MB on"),
@@ -129,11 +127,11 @@ SENTENCES = [
     ("explanation/security-model.md", f"the last {driver_log.TAIL_LINES} lines of a lost driver's log"),
     ("explanation/stores.md", f"within {garbage.GRACE // HOUR} hours before the last commit"),
     ("explanation/stores.md", f"over for less than {garbage.GRACE // HOUR} hours"),
-    ("explanation/stores.md", f"a batch of the last {purging.KEPT_BATCHES} needs"),
+    ("explanation/stores.md", f"a batch of the last {needs.KEPT_BATCHES} needs"),
     ("explanation/stores.md", f"for {garbage.SLOT_GRACE // DAY} days, the record of the takeover"),
     (
         "explanation/stores.md",
-        f"{WORDS[probe.RACERS]} creations of one name at the same moment, {WORDS[probe.ROUNDS]} times over",
+        f"{WORDS[roots.RACERS]} creations of one name at the same moment, {WORDS[roots.ROUNDS]} times over",
     ),
     ("how-to/zookeeper-lost.md", f"at most {T.session_timeout:g} seconds after ZooKeeper fell silent"),
     ("how-to/standalone-from-nothing.md", f"the session of the leader after {T.session_timeout:g} s"),
@@ -143,43 +141,43 @@ SENTENCES = [
     ("explanation/coordination.md", f"as the servers granted it | {T.session_timeout:g} s |"),
     ("explanation/coordination.md", f"only an answered *write* counts | {T.heartbeat_interval:g} s |"),
     ("explanation/coordination.md", f"margin | {T.margin:g} s |"),
-    ("explanation/coordination.md", f"forward by more than {lease.JUMP_SECONDS:g} s against"),
-    ("explanation/coordination.md", f"or {payload_archives.MOST_BYTES // MIB} MiB, the leader archives them"),
-    ("explanation/coordination.md", f"at most every {WORDS[cleaning.COLLECTION_INTERVAL / 60]} minutes"),
-    ("explanation/coordination.md", f"all but the last {past_attempts.ATTEMPTS} attempts"),
+    ("explanation/coordination.md", f"forward by more than {leadership.JUMP_SECONDS:g} s against"),
+    ("explanation/coordination.md", f"or {payload_history.MOST_BYTES // MIB} MiB, the leader archives them"),
+    ("explanation/coordination.md", f"at most every {WORDS[publish_loop.COLLECTION_INTERVAL / 60]} minutes"),
+    ("explanation/coordination.md", f"all but the last {housekeeping.ATTEMPTS} attempts"),
     ("explanation/decisions.md", f"lets other hosts go first, for {WORDS[in_place.FIRST_TURN_SECONDS]} seconds"),
     ("explanation/decisions.md", f"no room for {supervisor.ROOM // MIB} MiB"),
     (
         "explanation/decisions.md",
-        f"A compact entry may have {memory_bounds.LARGEST_COMPACT // MIB // 1024} GiB",
+        f"A compact entry may have {files.LARGEST_COMPACT // MIB // 1024} GiB",
     ),
-    ("explanation/decisions.md", f"every other file that is held {memory_bounds.LARGEST // MIB} MiB"),
-    ("explanation/decisions.md", f"A limit of {memory_bounds.LARGEST // MIB} MiB"),
+    ("explanation/decisions.md", f"every other file that is held {files.LARGEST // MIB} MiB"),
+    ("explanation/decisions.md", f"A limit of {files.LARGEST // MIB} MiB"),
     ("explanation/guarantees.md", f"ends by its timeout ({T.session_timeout:g} s by default)"),
-    ("explanation/guarantees.md", f"the log get {WORDS[leaving.LAST_WORDS_SECONDS]} second"),
-    ("explanation/guarantees.md", f"({leaving.WORDS_SECONDS:g} s when the driver led to its end)"),
+    ("explanation/guarantees.md", f"the log get {WORDS[process_end.LAST_WORDS_SECONDS]} second"),
+    ("explanation/guarantees.md", f"({process_end.WORDS_SECONDS:g} s when the driver led to its end)"),
     ("explanation/guarantees.md", f"({CUT:g} s by default; tests cut"),
-    ("explanation/guarantees.md", f"set forward by more than {lease.JUMP_SECONDS:g} s"),
+    ("explanation/guarantees.md", f"set forward by more than {leadership.JUMP_SECONDS:g} s"),
     ("explanation/guarantees.md", f"its timeout ({T.heartbeat_interval + T.heartbeat_timeout:g} s by default)"),
-    ("explanation/retention.md", f"newest {removed_runs.PARTS * removed_runs.PER_PART:,} requests of a job"),
-    ("explanation/retention.md", f"notes about {removed_runs.PARTS * removed_runs.PER_PART:,} requests"),
+    ("explanation/retention.md", f"newest {removal_records.PARTS * removal_records.PER_PART:,} requests of a job"),
+    ("explanation/retention.md", f"notes about {removal_records.PARTS * removal_records.PER_PART:,} requests"),
     (
         "explanation/retention.md",
         f"{operations.KEPT_FOR // DAY} days, and no more than {operations.KEPT_AT_MOST} that are answered",
     ),
-    ("explanation/retention.md", f"names them, and for {orphans.MIN_AGE // HOUR} hours"),
-    ("explanation/retention.md", f"together once in {orphan_collection.INTERVAL // HOUR} hours"),
-    ("explanation/retention.md", f"A blob that is younger than {orphans.MIN_AGE // HOUR} hours"),
-    ("reference/command.md", f"older than {orphans.MIN_AGE // HOUR} hours"),
+    ("explanation/retention.md", f"names them, and for {orphaned_blobs.MIN_AGE // HOUR} hours"),
+    ("explanation/retention.md", f"together once in {orphaned_blobs.INTERVAL // HOUR} hours"),
+    ("explanation/retention.md", f"A blob that is younger than {orphaned_blobs.MIN_AGE // HOUR} hours"),
+    ("reference/command.md", f"older than {orphaned_blobs.MIN_AGE // HOUR} hours"),
     ("reference/command.md", f"its operations for {operations.KEPT_FOR // DAY} days"),
     ("reference/command.md", f"waits for ZooKeeper for {completion.SECONDS:g} seconds"),
-    ("reference/json.md", f"older than {orphans.MIN_AGE // HOUR} hours"),
-    ("reference/json.md", f"younger than {orphans.MIN_AGE // HOUR} hours"),
+    ("reference/json.md", f"older than {orphaned_blobs.MIN_AGE // HOUR} hours"),
+    ("reference/json.md", f"younger than {orphaned_blobs.MIN_AGE // HOUR} hours"),
     ("reference/events.md", f"in the last {overview.DAY // HOUR} hours"),
     ("reference/metrics.md", f"in the last {overview.DAY // HOUR} hours"),
-    ("reference/metrics.md", f"in the last {WORDS[lease.LEAST_SECONDS / 60]} minutes"),
-    ("reference/metrics.md", f"the newest {past_attempts.ATTEMPTS} attempts"),
-    ("explanation/spark-facts.md", f"at least every {WORDS[progress_source.FALLBACK_SECONDS]} seconds"),
+    ("reference/metrics.md", f"in the last {WORDS[leadership.LEAST_SECONDS / 60]} minutes"),
+    ("reference/metrics.md", f"the newest {housekeeping.ATTEMPTS} attempts"),
+    ("explanation/spark-facts.md", f"at least every {WORDS[progress.FALLBACK_SECONDS]} seconds"),
     ("how-to/alerts.md", "(`max_checkpoint_age` and `checkpoint_grace`"),
     (
         "how-to/alerts.md",
@@ -190,27 +188,30 @@ SENTENCES = [
     ("how-to/alerts.md", f"after {HA.stall_timeout / 60:g} minutes (`stall_timeout`"),
     ("how-to/alerts.md", f"every {TRIGGER['remind_after'] / 3600:g} hours (`remind_after`)"),
     ("how-to/alerts.md", f"drills every {TRIGGER['drill_interval'] / 60:g} minutes"),
-    ("how-to/disaster-recovery.md", f"{process_pool.WORTH // MIB} MB of state"),
+    ("how-to/disaster-recovery.md", f"{state_content.WORTH // MIB} MB of state"),
     ("how-to/metrics.md", f"STARTING for {RULES['SparkHaNotRunning']['for'].rstrip('m')} minutes"),
     ("how-to/metrics.md", f"reached for {WORDS[int(RULES['SparkHaLeaderLost']['for'].rstrip('m'))]} minutes"),
     ("how-to/metrics.md", f"failed for {WORDS[int(RULES['SparkHaCheckpointFailing']['for'].rstrip('m'))]} minutes"),
     ("how-to/metrics.md", f"falls back for {RULES['SparkHaLagGrows']['for'].rstrip('m')} minutes"),
     ("how-to/metrics.md", f"The default is {WORDS[HA.stall_timeout / 60]} minutes"),
     ("how-to/restore-drill.md", f"Up to {proof._SMALL // MIB} MiB"),
-    ("how-to/restore-drill.md", f"Its lease ends {WORDS[reader_lease.LEASE_SECONDS / 60]} minutes later"),
-    ("how-to/scheduled-savepoints.md", f"protects it for {WORDS[reader_lease.LEASE_SECONDS / 60]} minutes more"),
-    ("how-to/scheduled-savepoints.md", f"for {WORDS[restore_leases.LEASE_SECONDS / 60]} minutes from the plan"),
+    ("how-to/restore-drill.md", f"Its lease ends {WORDS[job_stores.LEASE_SECONDS / 60]} minutes later"),
+    ("how-to/scheduled-savepoints.md", f"protects it for {WORDS[job_stores.LEASE_SECONDS / 60]} minutes more"),
+    ("how-to/scheduled-savepoints.md", f"for {WORDS[job_stores.RESTORE_LEASE_SECONDS / 60]} minutes from the plan"),
     ("how-to/use-the-page.md", f"(`restart_reset_after` ({HA.restart_reset_after / 60:g} minutes)"[1:]),
-    ("how-to/use-the-page.md", f"waits {_actions.ACT_SECONDS:g} s at most"),
-    ("how-to/use-the-page.md", f"the last {_logs.LINES} lines"),
-    ("how-to/use-the-page.md", f"at most {_logs.MOST // 1024} kB"),
-    ("how-to/use-the-page.md", f"for at most {WORDS[_bounded.SECONDS]} seconds"),
+    ("how-to/use-the-page.md", f"waits {actions.ACT_SECONDS:g} s at most"),
+    ("how-to/use-the-page.md", f"the last {driver_logs.LINES} lines"),
+    ("how-to/use-the-page.md", f"at most {driver_logs.MOST // 1024} kB"),
+    ("how-to/use-the-page.md", f"for at most {WORDS[clusters.SECONDS]} seconds"),
     ("how-to/use-the-page.md", f"*Restarts in {overview.DAY // HOUR} h*"),
     ("how-to/use-the-page.md", f"refreshes itself every {WORDS[REFRESH]} seconds"),
-    ("how-to/use-the-page.md", f"reads the newest {history.RUNS} runs"),
+    ("how-to/use-the-page.md", f"reads the newest {run_history.RUNS} runs"),
     ("how-to/use-the-page.md", f"newest {WORDS[losses.LOOPS_FROM]} attempts or more"),
     ("how-to/use-the-page.md", "between two attempts"),
-    *((page, f"no job for {WORDS[_cluster_view._NOT_INSPECTED_SECONDS / 60]} minutes") for page in UNINSPECTED[:2]),
+    *(
+        (page, f"no job for {WORDS[observed_leadership._NOT_INSPECTED_SECONDS / 60]} minutes")
+        for page in UNINSPECTED[:2]
+    ),
     *(
         (page, f"has inspected none for {WORDS[threshold('SparkHaNotInspected') / 60]} minutes")
         for page in UNINSPECTED[2:]

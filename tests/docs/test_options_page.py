@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from tests.docs.options_page import PAGE, page
 
 

@@ -19,9 +19,9 @@ from typer.main import get_command
 from airflow_provider_ha import operators, sensors, triggers
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
-from airflow_provider_ha.jobs.options.declared import options_of
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.declaration import options_of
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from tests.docs.blocks import blocks_of
 from tests.docs.test_code_blocks import PAGES, ROOT, page_id
 from tests.mutants.catalogue import read_toml

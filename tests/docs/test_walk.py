@@ -41,11 +41,11 @@ def test_the_walk_tells_a_submit_a_checkpoint_and_a_restore() -> None:
 
     assert programs == [
         "operators/submit.py",
-        "supervisor/main.py",
+        "host/supervisor/main.py",
         "driver/bootstrap.py",
         "driver/main.py",
         "operators/restore.py",
-        "driver/start_point.py",
+        "driver/checkpointing/start_point.py",
     ]
 
 

@@ -12,7 +12,7 @@ from unittest import mock
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SetData
-from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.observe import create_job
 from tests.fake.jobs import CONFIG, PATHS
 from tests.fake.memory_store import MemoryStore
 from tests.fake.processes import Process, Shared, candidate, connect, reader

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.jobs.job_context import JobContext
 from tests.conformance.stores.stage import Stage
 from tests.conftest import FAST
 from tests.fake.jobs import World

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
-from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.engines.engine import Observation, Running
-from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.jobs.host.ticket import Ticket
-from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.host.engines.engine import Observation, RunningSubmission
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import (
     Artifact,
     Blob,
@@ -24,8 +24,10 @@ from airflow_provider_ha.jobs.model import (
     RunResult,
     StartPoint,
 )
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.submissions import Handle, Submission
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission
+from airflow_provider_ha.timings import Timings
 from tests.engine_helpers import NothingToSee, handle, started
 from tests.fake.memory_store import MemoryStore
 from tests.support.clusters.jobs_helpers import admit_attempt
@@ -49,14 +51,14 @@ class RecordingEngine(NothingToSee):
         self.launched: list[tuple[int, int]] = []
         self._found: set[str] = set()
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         self.launched.append((ticket.run, ticket.attempt))
         self._found.add(ticket.submission_id)
         return handle()
 
-    def observe(self, submission_id: str, known: Handle | None) -> Observation:
+    def observe(self, submission_id: str, known: DriverHandle | None) -> Observation:
         if known is None and submission_id in self._found:
-            return Running(handle())
+            return RunningSubmission(handle())
         return super().observe(submission_id, known)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError
-from airflow_provider_ha.storage.store import ObjectInfo, ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectInfo, ObjectStore
 
 
 class MemoryStore(ObjectStore):

@@ -16,19 +16,19 @@ from contextlib import contextmanager
 
 import pytest
 
-from airflow_provider_ha.control.administration.stop import stop
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.submission import submission
-from airflow_provider_ha.control.submission.recovery import recover
-from airflow_provider_ha.control.submission.submission import Prepared as PreparedRun
-from airflow_provider_ha.control.submission.submission import submit_run
 from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.errors import JobStateError, LeadershipError
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, StartPoint
-from airflow_provider_ha.jobs.submissions import Submission
+from airflow_provider_ha.jobs.operations.stop import stop
+from airflow_provider_ha.jobs.recovery import transactions as concluding
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.recovery.transactions import conclude
+from airflow_provider_ha.jobs.runs.submissions import Submission
+from airflow_provider_ha.jobs.submit import run_submission
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
+from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission as PreparedRun
+from airflow_provider_ha.jobs.submit.run_submission import submit_run
 from airflow_provider_ha.records import Record
-from airflow_provider_ha.recovery import conclude as concluding
-from airflow_provider_ha.recovery.conclude import conclude
 from tests.fake.jobs import PATHS, Prepared, World, prepare
 from tests.support.fake import FakeCoordinator
 from tests.support.fake.schedule import Schedule, every_path
@@ -60,7 +60,7 @@ def remembered(kind: type[Record], data: bytes, *, source: str) -> Record:
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A contender that finds the lock taken says so at once: its wait is in real time."""
     monkeypatch.setattr(concluding, "LOCK_SECONDS", 0.0)
-    monkeypatch.setattr(submission, "create_job", lambda *_: None)  # forty reads that find everything there
+    monkeypatch.setattr(run_submission, "create_job", lambda *_: None)  # forty reads that find everything there
     monkeypatch.setattr(Record, "from_bytes", classmethod(remembered))
     logging.disable(logging.CRITICAL)  # to format the same lines ten thousand times takes half of the time
     yield
@@ -177,7 +177,7 @@ def stopping(name: str) -> Play:
     return play
 
 
-def submitting(name: str, graph: Prepared, if_lost: IfLost | None = None) -> Play:
+def submitting(name: str, graph: Prepared, if_lost: LostRunPolicy | None = None) -> Play:
     """Submit the job again, as another request."""
 
     def play(world: World) -> Callable[[], object]:

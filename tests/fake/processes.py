@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import (
     Checkpoint,
     CheckpointKind,
@@ -16,11 +17,11 @@ from airflow_provider_ha.checkpoints.model import (
     QuerySink,
     SinkKind,
 )
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.coordination.coordinator import SessionState, SetData
-from airflow_provider_ha.coordination.election import Leadership, acquire
-from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,

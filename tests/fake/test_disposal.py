@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.store.pointer_store import PointerStore
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.administration.disposal import ANSWER_SECONDS, dispose_savepoint
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.leases import hold
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
-from airflow_provider_ha.driver.savepoint_job import SavepointJob
-from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.coordination.reader_leases import hold
+from airflow_provider_ha.driver.checkpointing.savepoint_job import SavepointJob
+from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import (
     CheckpointMissingError,
     JobStateError,
@@ -23,10 +21,12 @@ from airflow_provider_ha.errors import (
     OperationFailedError,
     OutcomeUnknownError,
 )
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import OperationKind, OperationState, StartKind, StartPoint
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.pointers.store import PointerStore
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.removal.checkpoint_deletion import ANSWER_SECONDS, dispose_savepoint
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from tests.conformance.stores.stage import Stage, add_savepoint, savepoints
 from tests.fake.jobs import RecordingEngine
 from tests.fake.memory_store import MemoryStore
@@ -83,7 +83,7 @@ def serving(driver: Job, run: int = 1) -> OperationsLoop:
         paths=driver.paths,
         leadership=driver.leadership,
         lifecycle=Lifecycle(),
-        handlers=Handlers(bool, maker.create, maker.dispose, unexpected, unexpected, unexpected, maker.create),
+        handlers=OperationHandlers(bool, maker.create, maker.dispose, unexpected, unexpected, unexpected, maker.create),
         run=run,
         clock=SystemClock(),
         failed=unexpected,
@@ -285,7 +285,7 @@ def test_a_driver_that_came_up_meanwhile_is_asked(
     def refused(*_: object, **__: object) -> None:
         raise LeadershipUnavailableError("another process leads")
 
-    monkeypatch.setattr("airflow_provider_ha.control.administration.disposal.take_lock", refused)
+    monkeypatch.setattr("airflow_provider_ha.jobs.removal.checkpoint_deletion.take_lock", refused)
 
     dispose(asking(stage, wait), successor)
 

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from airflow_provider_ha.coordination.coordinator import Check, Create, SessionCredentials, SessionState, SetData
-from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import (
     CoordinationError,
     FencedError,

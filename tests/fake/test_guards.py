@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
-from airflow_provider_ha.coordination.election import Leadership, _Candidate, acquire
+from airflow_provider_ha.coordination.election import _Candidate, acquire
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import LeadershipLostError, LeadershipUnavailableError, OutcomeUnknownError
 from tests.fake.jobs import CONFIG, PATHS, TIMINGS
 from tests.support.fake import FakeCoordinator, FakeEnsemble

@@ -9,7 +9,8 @@ import pytest
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SessionState, SetData
-from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import FencedError, LeadershipLostError
 from tests.fake.jobs import CONFIG, PATHS, TIMINGS
 from tests.support.fake import FakeCoordinator, FakeEnsemble

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.coordination.election import acquire
-from airflow_provider_ha.coordination.leases import hold
-from airflow_provider_ha.coordination.records import create_once
+from airflow_provider_ha.coordination.reader_leases import hold
+from airflow_provider_ha.coordination.znode_records import create_once
 from airflow_provider_ha.errors import CoordinationError, OutcomeUnknownError
 from airflow_provider_ha.records import Record
 from tests.fake.jobs import PATHS, TIMINGS

@@ -7,17 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.administration.intervene import cancel
-from airflow_provider_ha.control.administration.stop import stop
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission import submission as submitting
-from airflow_provider_ha.control.submission.launch import ensure_submitted
-from airflow_provider_ha.control.submission.lost_run import carry_out_cancel, lost_run
-from airflow_provider_ha.control.submission.recovery import recover
-from airflow_provider_ha.control.submission.submission import Prepared as PreparedRun
-from airflow_provider_ha.control.submission.submission import failed_run, submit_run
 from airflow_provider_ha.coordination.coordinator import Create
-from airflow_provider_ha.engines.engine import Observation
 from airflow_provider_ha.errors import (
     ConfigurationError,
     HaError,
@@ -26,11 +16,19 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.host.engines.engine import Observation
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, StartPoint
-from airflow_provider_ha.jobs.submissions import Handle, Submission
-from airflow_provider_ha.recovery import conclude as concluding
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.operations.stop import cancel, stop
+from airflow_provider_ha.jobs.recovery import transactions as concluding
+from airflow_provider_ha.jobs.recovery.lost_runs import carry_out_cancel, lost_run, recover
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission
+from airflow_provider_ha.jobs.submit import run_submission as submitting
+from airflow_provider_ha.jobs.submit.launch import ensure_submitted
+from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission as PreparedRun
+from airflow_provider_ha.jobs.submit.run_submission import failed_run, submit_run
 from tests.engine_helpers import started
 from tests.fake.jobs import PATHS, RecordingEngine, World
 from tests.fake.orders import LOST
@@ -135,7 +133,7 @@ class Refusing(RecordingEngine):
         super().__init__()
         self._error = error
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         raise self._error
 
 
@@ -166,7 +164,7 @@ class Late(RecordingEngine):
         super().__init__()
         self._event = event
 
-    def observe(self, submission_id: str, known: Handle | None) -> Observation:
+    def observe(self, submission_id: str, known: DriverHandle | None) -> Observation:
         self._event()
         return super().observe(submission_id, known)
 
@@ -237,4 +235,4 @@ def test_a_request_that_follows_a_run_says_that_another_process_recovers_it(
     monkeypatch.setattr(submitting, "recover", refused)
 
     with pytest.raises(LeadershipUnavailableError):
-        submitting._found(job, submitting._Known(1, own=False, next_use=0), "request-2")
+        submitting._found(job, submitting._RequestState(1, own=False, next_use=0), "request-2")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ha.control.job.requests import IfLost
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from tests.fake.orders import LOST, driver, explore, quick, recovering, stopping, submitting
 
 
@@ -50,8 +50,8 @@ def test_two_requests_that_recover_one_lost_run_start_one_driver_and_follow_it()
     ends = explore(
         LOST,
         lambda world: {
-            "one": submitting("request-2", LOST, IfLost.RECOVER)(world),
-            "other": submitting("request-3", LOST, IfLost.RECOVER)(world),
+            "one": submitting("request-2", LOST, LostRunPolicy.RECOVER)(world),
+            "other": submitting("request-3", LOST, LostRunPolicy.RECOVER)(world),
         },
         preemptions=3,
     )
@@ -66,7 +66,7 @@ def test_a_new_run_in_the_place_of_a_lost_one_while_that_is_recovered() -> None:
         LOST,
         lambda world: {
             "operator": recovering("operator")(world),
-            "restart": submitting("request-2", LOST, IfLost.RESTART)(world),
+            "restart": submitting("request-2", LOST, LostRunPolicy.RESTART)(world),
         },
         preemptions=3,
     )
@@ -81,8 +81,8 @@ def test_two_new_runs_in_the_place_of_a_lost_one() -> None:
     ends = explore(
         LOST,
         lambda world: {
-            "one": submitting("request-2", LOST, IfLost.RESTART)(world),
-            "other": submitting("request-3", LOST, IfLost.RESTART)(world),
+            "one": submitting("request-2", LOST, LostRunPolicy.RESTART)(world),
+            "other": submitting("request-3", LOST, LostRunPolicy.RESTART)(world),
         },
         preemptions=3,
     )
@@ -96,7 +96,7 @@ def test_a_stop_while_a_new_run_takes_the_place_of_the_lost_one() -> None:
         LOST,
         lambda world: {
             "stop": stopping("stop")(world),
-            "restart": submitting("request-2", LOST, IfLost.RESTART)(world),
+            "restart": submitting("request-2", LOST, LostRunPolicy.RESTART)(world),
         },
         preemptions=3,
     )

@@ -10,12 +10,12 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Delete
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
-from airflow_provider_ha.driver.stop_job import StopFailedError
+from airflow_provider_ha.driver.ending.stop_job import StopFailedError
+from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import LeadershipError, LeadershipLostError, OperationFailedError
-from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
+from airflow_provider_ha.jobs.operations import operations
 from tests.conformance.stores.stage import Stage
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import submit
@@ -38,7 +38,7 @@ class Driver:
             paths=job.paths,
             leadership=job.leadership,
             lifecycle=self.lifecycle,
-            handlers=Handlers(
+            handlers=OperationHandlers(
                 ready=lambda _: True,
                 checkpoint=self._work,
                 savepoint=self._work,

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.reader_lease import _Keeper, held
-from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
-from airflow_provider_ha.coordination.leases import active
-from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.coordination.reader_leases import active
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import RestoreLeases, _Keeper, held
 from tests.conformance.stores.stage import Stage
 from tests.fake.jobs import RecordingEngine
 from tests.fake.memory_store import MemoryStore

@@ -9,16 +9,16 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ha.config import Retention
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.submission import Prepared as PreparedRun
-from airflow_provider_ha.control.submission.submission import check_submission, failed_run, refuse_removed, submit_run
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op
 from airflow_provider_ha.errors import JobStateError, RecordCorruptError
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, Run, RunResult, StartPoint
-from airflow_provider_ha.jobs.removed_runs import RemovedRuns
-from airflow_provider_ha.jobs.retention.past_runs import PastRuns
-from airflow_provider_ha.jobs.watchers import WhenKilled, claim, follow
-from airflow_provider_ha.recovery.conclude import take_lock
+from airflow_provider_ha.jobs.recovery.transactions import take_lock
+from airflow_provider_ha.jobs.removal.past_runs import PastRuns
+from airflow_provider_ha.jobs.removal.removal_records import RemovedRuns
+from airflow_provider_ha.jobs.runs.watchers import KillPolicy, claim, follow
+from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission as PreparedRun
+from airflow_provider_ha.jobs.submit.run_submission import check_submission, failed_run, refuse_removed, submit_run
 from tests.fake.jobs import PATHS, Prepared, World
 from tests.fake.orders import RUNNING, explore, leading, quick
 
@@ -118,7 +118,7 @@ def test_a_removed_run_that_failed_is_repeated_by_a_clear_and_not_by_a_retry() -
 
 
 def test_a_request_that_followed_a_removed_run_is_refused(job: JobContext) -> None:
-    claim(job.coordinator, job.paths, "follower", ti_id="ti", when_killed=WhenKilled.DETACH)
+    claim(job.coordinator, job.paths, "follower", ti_id="ti", when_killed=KillPolicy.DETACH)
     follow(job.coordinator, job.paths, "follower", 1)
     remove(job)
 

@@ -11,13 +11,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome, ReconcileTimings
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import LeadershipError
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome, ReconcileResult, ReconcileTimings
+from airflow_provider_ha.host.engines.registry import Engines
 from tests.support.clusters.cluster_helpers import RecordingEngine
 
 
@@ -28,7 +28,7 @@ def say(**facts: Any) -> None:
     print(json.dumps(facts), flush=True)  # read by the test
 
 
-def report(attended: Reconciled) -> None:
+def report(attended: ReconcileResult) -> None:
     if attended.outcome is not ReconcileOutcome.PENDING:
         say(job_id=attended.job_id, outcome=attended.outcome.value, detail=attended.detail)
 

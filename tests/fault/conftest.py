@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.jobs.job_context import JobContext
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.ensemble.servers import EmbeddedEnsemble
 

@@ -14,15 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import delete
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.erase import erase_cluster
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.jobs.host.driver_spec import write_session
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.cluster_removal import erase_cluster
+from airflow_provider_ha.jobs.drivers.driver_spec import write_session
+from airflow_provider_ha.jobs.removal import job_deletion
+from airflow_provider_ha.storage.local_store import LocalStore
 
 
 class Steps:
@@ -56,7 +56,7 @@ def main() -> int:
     ):
         patched = owner
         setattr(patched, name, steps.before(getattr(patched, name)))
-    patched = delete
+    patched = job_deletion
     patched.remove_tree = steps.before(patched.remove_tree)
     with HaClient(config, session) as client:
         if sys.argv[5] == "cluster":

@@ -26,15 +26,12 @@ from typing import Any
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.election import acquire
-from airflow_provider_ha.driver import leaving
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import RESERVE_FILE, read_failure
-from airflow_provider_ha.driver.leaving import ProcessTerminator
+from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop, RemovalLoop
+from airflow_provider_ha.driver.ending import process_end
+from airflow_provider_ha.driver.ending.exit_reason import RESERVE_FILE, ExitCode, read_failure
+from airflow_provider_ha.driver.ending.process_end import ProcessTerminator, Watchdog
 from airflow_provider_ha.driver.operations_loop import OperationsLoop
-from airflow_provider_ha.driver.publish_loop import PublishLoop
-from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.removal_loop import RemovalLoop
-from airflow_provider_ha.driver.watchdog import Watchdog
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.jobs.model import OperationKind
 from tests.fake.jobs import CONFIG, PATHS, TIMINGS
 from tests.support.fake import FakeEnsemble
@@ -327,7 +324,7 @@ def main() -> None:
     """Run every case."""
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     root, words_seconds = Path(sys.argv[1]), float(sys.argv[2])
-    leaving.WORDS_SECONDS = leaving.LAST_WORDS_SECONDS = words_seconds
+    process_end.WORDS_SECONDS = process_end.LAST_WORDS_SECONDS = words_seconds
     begun = []
     for number, case in enumerate(Case(**told) for told in json.load(sys.stdin)):
         directory = root / str(number)

@@ -6,18 +6,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.proxy import FaultProxy
+from airflow_provider_ha.timings import Timings
 from tests.support.ensemble.servers import EmbeddedEnsemble, Member
 from tests.support.leadership.checker import check
 from tests.support.leadership.history import read

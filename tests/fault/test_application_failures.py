@@ -13,17 +13,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import write_failure
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode, write_failure
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind, SubmissionExit
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import MISTAKE

@@ -15,17 +15,17 @@ from kazoo.client import KazooClient  # noqa: TID253  # what a client without ou
 from kazoo.protocol.connection import _SESSION_EXPIRED  # noqa: TID253  # makes kazoo take its session for expired
 from kazoo.protocol.states import KeeperState  # noqa: TID253  # as above
 
-from airflow_provider_ha._process.tree import DeathWatch
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SessionState, SetData
-from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.errors import LeadershipLostError
+from airflow_provider_ha.host.process_tree import DeathWatch
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.coordination_helpers import job_paths, lead, outcome, session_through

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.reconcile.cluster_leader import HUNG
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.cluster import read_cluster_leader
+from airflow_provider_ha.fleet.cluster_leader import HUNG
+from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters.cluster_helpers import Cluster
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.delete import DeletionState
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.erase import erase_cluster
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
-from airflow_provider_ha.jobs.deleted import read_life
-from airflow_provider_ha.jobs.host.driver_spec import read_session
-from airflow_provider_ha.jobs.jobs import list_jobs
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.cluster_removal import erase_cluster
+from airflow_provider_ha.jobs.drivers.driver_spec import read_session
+from airflow_provider_ha.jobs.observe import list_jobs
+from airflow_provider_ha.jobs.removal.job_deletion import DeletionState
+from airflow_provider_ha.jobs.removal.removal_records import read_life
 from tests.conformance.stores.stage import pointers
 from tests.support.checkpoints.three_checkpoints import three_checkpoints
 from tests.support.clusters import submit_helpers as helpers

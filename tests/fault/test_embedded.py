@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_ha._process.java import find_jars
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination import embedded
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.java import find_jars
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.coordination_helpers import session_through
 

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import Timings
 from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.conftest import FAST
 from tests.fault.stage import Place, Stage
 from tests.support.clusters.jobs_helpers import BLOB

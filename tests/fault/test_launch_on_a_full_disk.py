@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.recovery.restart import Resubmit, attempts_used, decide, outage_of
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit, attempts_used, decide, outage_of
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.full_disk import SmallDisk, small_disk

@@ -17,9 +17,9 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SessionCredentials, SessionState, SetData
-from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.coordination_helpers import ignore, job_paths, lead, session_through

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode
 from tests.fault.leaving_process import ROLES, STILL_ALIVE, TROUBLES, WAYS, Case, Outcome
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.intervene import cancel
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import HaError, ObjectMissingError, RecordCorruptError
+from airflow_provider_ha.host.engines.local import LocalEngine
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, OperationState
-from airflow_provider_ha.jobs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.operations.stop import cancel
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import rebuild_helpers

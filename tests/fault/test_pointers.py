@@ -10,9 +10,9 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
-from airflow_provider_ha.coordination.counter import counter_op, read_counter
+from airflow_provider_ha.coordination.znode_records import counter_op, read_counter
 from airflow_provider_ha.errors import LeadershipError, NotConnectedError, OutcomeUnknownError
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job

@@ -17,21 +17,20 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.intervene import cancel
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.records import create_once
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import write_failure
-from airflow_provider_ha.engines.engine import Running
+from airflow_provider_ha.coordination.znode_records import create_once
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode, write_failure
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.host.engines.engine import RunningSubmission
+from airflow_provider_ha.host.supervisor.in_place import BY, FIRST_TURN_SECONDS
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation, JobState, OperationKind, RunResult
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.runs import SubmissionView
-from airflow_provider_ha.supervisor.in_place import BY, FIRST_TURN_SECONDS
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.operations.stop import cancel
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.timings import Timings
@@ -141,7 +140,9 @@ def test_the_next_attempt_carries_its_own_id_and_has_its_own_log(
     view = attempt(job, 2)
     assert view is not None
     assert view.started is not None
-    assert job.engines.get("local").observe(view.submission.submission_id, None) == Running(view.started.handle)
+    assert job.engines.get("local").observe(view.submission.submission_id, None) == RunningSubmission(
+        view.started.handle
+    )
     log, spec = (helpers.directory(job, attempt=2) / name for name in ("supervisor.log", "driver.json"))
     assert "attempt 2 as pid" in log.read_text()
     assert {path.stat().st_mode & 0o777 for path in (log, spec)} == {0o600}, "as private as those of attempt 1"

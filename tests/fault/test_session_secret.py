@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, SessionCredentials
-from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.jobs.host.driver_spec import read_session, write_session
+from airflow_provider_ha.coordination.raw_socket import close_session
+from airflow_provider_ha.jobs.drivers.driver_spec import read_session, write_session
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
 

@@ -16,15 +16,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.submission.launch import ensure_submitted
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.engines.engine import Gone, Pending, Running, Unknown
-from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.errors import JobStateError, StorageUnavailableError
-from airflow_provider_ha.jobs.host.spark_release import release_of
+from airflow_provider_ha.host.engines.engine import (
+    GoneSubmission,
+    PendingSubmission,
+    RunningSubmission,
+    UnknownSubmission,
+)
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.host.engines.standalone import StandaloneEngine
+from airflow_provider_ha.jobs.drivers.spark_release import release_of
+from airflow_provider_ha.jobs.submit.launch import ensure_submitted
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters.standalone_cluster import (
     PATIENCE,
     TERMINATE_SECONDS,
@@ -137,7 +143,9 @@ def test_a_jvm_that_is_asked_to_end_waits_for_its_supervisor(submitted: Standalo
 
     asked = time.monotonic()
     submitted.engine.terminate(submitted.handle)
-    wait_until(lambda: not isinstance(submitted.observe(), Running), timeout=PATIENCE, what="the end of the JVM")
+    wait_until(
+        lambda: not isinstance(submitted.observe(), RunningSubmission), timeout=PATIENCE, what="the end of the JVM"
+    )
 
     assert time.monotonic() - asked >= TERMINATE_SECONDS, "its worker had to kill it"
     assert submitted.await_exit().pids
@@ -152,13 +160,15 @@ def test_a_frozen_worker_proves_nothing_and_ends_its_driver_when_it_thaws(submit
     assert worker is not None
     worker.send_signal(signal.SIGSTOP)
     try:
-        wait_until(lambda: isinstance(submitted.observe(), Unknown), timeout=PATIENCE, what="the loss of the worker")
+        wait_until(
+            lambda: isinstance(submitted.observe(), UnknownSubmission), timeout=PATIENCE, what="the loss of the worker"
+        )
         seen = submitted.observe()
         alive = submitted.processes()
     finally:
         worker.send_signal(signal.SIGCONT)
 
-    assert isinstance(seen, Unknown)
+    assert isinstance(seen, UnknownSubmission)
     assert "is ERROR: its worker was lost" in seen.reason
     assert alive
     await_end(submitted)
@@ -173,7 +183,7 @@ def test_a_killed_worker_proves_nothing_and_the_supervisor_does(submitted: Stand
     host.worker.kill()
     ended = submitted.await_exit()
 
-    assert isinstance(submitted.observe(), Unknown)
+    assert isinstance(submitted.observe(), UnknownSubmission)
     assert "received a stop signal" in ended.reason
     await_end(submitted)
 
@@ -184,8 +194,10 @@ def test_a_lost_host_proves_nothing(submitted: StandaloneJob) -> None:
 
     host.lose()
 
-    wait_until(lambda: not isinstance(submitted.observe(), Running), timeout=PATIENCE, what="the loss of the worker")
-    assert isinstance(submitted.observe(), Unknown)
+    wait_until(
+        lambda: not isinstance(submitted.observe(), RunningSubmission), timeout=PATIENCE, what="the loss of the worker"
+    )
+    assert isinstance(submitted.observe(), UnknownSubmission)
     assert submitted.newest.exit is None
     assert not host.disk.exists()
 
@@ -200,8 +212,8 @@ def test_a_driver_outlives_its_master_and_is_known_to_the_next_one(submitted: St
     between = submitted.observe()
     submitted.cluster.await_workers()
 
-    assert isinstance(between, Unknown)
-    assert submitted.observe() == Running(submitted.handle)
+    assert isinstance(between, UnknownSubmission)
+    assert submitted.observe() == RunningSubmission(submitted.handle)
     submitted.engine.terminate(submitted.handle)
     submitted.await_gone()
 
@@ -221,9 +233,9 @@ def test_a_cluster_without_a_master_launches_nothing_ends_nothing_and_loses_noth
         master.start()
     submitted.cluster.await_workers()
 
-    assert isinstance(seen, Unknown)
+    assert isinstance(seen, UnknownSubmission)
     assert alive
-    assert submitted.observe() == Running(submitted.handle)
+    assert submitted.observe() == RunningSubmission(submitted.handle)
 
 
 def test_of_two_launches_of_one_submission_one_runs_and_the_other_reports_nothing(submitted: StandaloneJob) -> None:
@@ -233,13 +245,13 @@ def test_of_two_launches_of_one_submission_one_runs_and_the_other_reports_nothin
 
     second = submitted.engine.launch(submitted.ticket)
     wait_until(
-        lambda: isinstance(submitted.engine.observe(submitted.submission_id, second), Gone),
+        lambda: isinstance(submitted.engine.observe(submitted.submission_id, second), GoneSubmission),
         timeout=PATIENCE,
         what="the end of the second driver",
     )
 
     assert submitted.handle == first
-    assert submitted.observe() == Running(first)
+    assert submitted.observe() == RunningSubmission(first)
     assert submitted.newest.exit is None
 
 
@@ -253,7 +265,7 @@ def test_a_launch_without_an_answer_is_found_by_our_own_id_and_not_repeated(subm
     submitted.await_driver()
 
     assert (attempt, engine.launched) == (1, 1)
-    assert submitted.observe() == Running(submitted.handle)
+    assert submitted.observe() == RunningSubmission(submitted.handle)
 
 
 @pytest.mark.parametrize("play", [masters_away, lost_without_masters])
@@ -285,7 +297,7 @@ def test_a_driver_without_room_waits_and_is_never_overdue(submitted: StandaloneJ
     submitted.engine.terminate(submitted.handle)
     proof = submitted.await_gone()
 
-    assert isinstance(waiting, Pending)
+    assert isinstance(waiting, PendingSubmission)
     assert "is KILLED" in proof.proof
 
 
@@ -302,7 +314,7 @@ def test_a_lost_driver_is_started_again_on_the_same_host(submitted: StandaloneJo
 
     assert submitted.handle.ref == first.ref
     assert submitted.handle.log_uri == first.log_uri.replace("attempt-1", "attempt-2")
-    assert submitted.observe() == Running(submitted.handle)
+    assert submitted.observe() == RunningSubmission(submitted.handle)
 
 
 def psutil_jvm(host: TestHost, submitted: StandaloneJob) -> psutil.Process:

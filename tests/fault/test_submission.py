@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.intervene import cancel, fail
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op
-from airflow_provider_ha.coordination.election import Leadership
-from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, OutcomeUnknownError
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.host.engines.local import LocalEngine
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, OperationState
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
-from airflow_provider_ha.recovery.conclude import conclude, take_lock
+from airflow_provider_ha.jobs.operations.stop import cancel, fail
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.recovery.transactions import conclude, take_lock
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionExit
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import NothingToSee
 from tests.support.clusters import submit_helpers as helpers
@@ -71,7 +71,7 @@ class CrashingEngine(LocalEngine):
         super().__init__(config)
         self._launched = launched
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         if self._launched:
             super().launch(ticket)
         raise Crash
@@ -348,7 +348,7 @@ class UnfitEngine(NothingToSee):
 
     name, launch_seconds = "local", 1.0
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         del ticket
         raise ConfigurationError("this host has no Java")
 

@@ -16,16 +16,16 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SessionState
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.host.driver_spec import read_session
+from airflow_provider_ha.jobs.drivers.driver_spec import read_session
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation, JobState, Operation, OperationKind, OperationState, RunResult
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
 from tests.support.clusters import submit_helpers as helpers

@@ -20,15 +20,14 @@ import psutil
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, SessionState
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import write_failure
-from airflow_provider_ha.jobs.host.driver_spec import SUPERVISOR_MODULE
-from airflow_provider_ha.jobs.submissions import SubmissionExit
-from airflow_provider_ha.supervisor.main import REFUSED
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode, write_failure
+from airflow_provider_ha.host.supervisor.main import REFUSED
+from airflow_provider_ha.jobs.drivers.driver_spec import SUPERVISOR_MODULE
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
 from tests.support.clusters import submit_helpers as helpers

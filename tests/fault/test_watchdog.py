@@ -10,9 +10,9 @@ from pathlib import Path
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.driver.failure import RESERVE_FILE, read_failure
-from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, DriverSpec
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.driver.ending.exit_reason import RESERVE_FILE, read_failure
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive

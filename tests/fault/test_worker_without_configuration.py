@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.jobs.host.driver_spec import SUPERVISOR_MODULE
-from airflow_provider_ha.jobs.host.ticket import (
+from airflow_provider_ha.host.supervisor.main import REFUSED
+from airflow_provider_ha.jobs.drivers.driver_home import (
     CONFIG_FILE_VARIABLE,
     HOME_OPTION,
     TICKET_VARIABLE,
     ConfigSource,
     Ticket,
 )
+from airflow_provider_ha.jobs.drivers.driver_spec import SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.supervisor.main import REFUSED
 
 
 TICKET = Ticket(

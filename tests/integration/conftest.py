@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.submit.preparation import upload
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.proxy import FaultProxy
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters import submit_helpers as helpers
@@ -51,7 +51,7 @@ def spark_ha(environment: None) -> Any:
     del environment
 
     def call(*words: str) -> tuple[int, str, str]:
-        done = CliRunner().invoke(app, list(words), obj=Target())
+        done = CliRunner().invoke(app, list(words), obj=ClusterTarget())
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done.exit_code, done.stdout, done.stderr
 

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination import acls
+from airflow_provider_ha.coordination import _kazoo_acls
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination._kazoo_acl import KazooAcls
-from airflow_provider_ha.coordination.acls import NodeAcl, check, repair
+from airflow_provider_ha.coordination._kazoo_acls import KazooAcls, NodeAcl, check, repair
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import ConfigurationError, CoordinationError
 from tests.docs.blocks import blocks_of
@@ -142,7 +141,7 @@ def test_an_ensemble_that_does_not_answer_leaves_the_question_open(
 
 
 def test_a_wide_tree_is_read_in_windows(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acls, "_AT_ONCE", 10)
+    monkeypatch.setattr(_kazoo_acls, "_AT_ONCE", 10)
     with session(config) as anyone, session(config, NEW) as owner:
         anyone.ensure(base(config))
         anyone.commit(*(Create(f"{base(config)}/node-{number}") for number in range(35)))

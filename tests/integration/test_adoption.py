@@ -10,19 +10,16 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
-from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.areas.batch_log import readable
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.restore import adopted_cut as adopting
+from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.restore import directory_plan as adopting
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.batch_log import readable
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.restore.restore import plan_for, restore_job
-from airflow_provider_ha.control.submit import submit_job
-from airflow_provider_ha.driver.start_point import check_adopted
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.driver.checkpointing.start_point import check_adopted
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
@@ -32,9 +29,12 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
     StorageUnavailableError,
 )
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.restore.job_restore import plan_for, restore_job
+from airflow_provider_ha.jobs.submit.submit_request import submit_job
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.spark.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, copy_live
@@ -232,11 +232,11 @@ def test_a_restore_of_a_job_without_an_application_says_what_to_do(
 
 def test_a_query_that_went_on_after_the_plan_is_refused_by_the_driver(copy: JobContext, elsewhere: Path) -> None:
     made = plan(copy, elsewhere)
-    check_adopted(made, Reach())
+    check_adopted(made, StorageAccess())
     (elsewhere / "commits" / str(LAST)).write_text("v1\n{}")
 
     with pytest.raises(RestoreRefusedError, match="has changed since the restore was planned"):
-        check_adopted(made, Reach())
+        check_adopted(made, StorageAccess())
 
 
 @pytest.mark.usefixtures("copy")

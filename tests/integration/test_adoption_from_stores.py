@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.restore.restore import plan_for
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.driver.start_point import check_adopted
+from airflow_provider_ha.driver.checkpointing.start_point import check_adopted
 from airflow_provider_ha.errors import ConfigurationError, RestoreRefusedError, StorageUnavailableError
-from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.restore.job_restore import plan_for
 from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local_files import LocalFileStore
@@ -46,7 +46,7 @@ class Elsewhere:
     :param reach: How it is reached.
     """
 
-    def __init__(self, uri: str, reach: Reach) -> None:
+    def __init__(self, uri: str, reach: StorageAccess) -> None:
         self.uri, self.reach = uri, reach
         self.files: FileStore = reach.files(uri)
         live = recorded_job() / "live" / QUERY
@@ -66,13 +66,13 @@ class Elsewhere:
 @pytest.fixture(scope="module")
 def on_s3() -> Iterator[Callable[[], Elsewhere]]:
     with real_server() as access:
-        yield lambda: Elsewhere(f"s3://{access.new_bucket()}/jobs/{QUERY}", Reach(access.options()))
+        yield lambda: Elsewhere(f"s3://{access.new_bucket()}/jobs/{QUERY}", StorageAccess(access.options()))
 
 
 @pytest.fixture(scope="module")
 def on_hdfs() -> Iterator[Callable[[], Elsewhere]]:
     with hdfs_server() as hdfs:
-        yield lambda: Elsewhere(f"{hdfs.new_root()}/{QUERY}", Reach(hdfs=hdfs.options()))
+        yield lambda: Elsewhere(f"{hdfs.new_root()}/{QUERY}", StorageAccess(hdfs=hdfs.options()))
 
 
 @pytest.fixture(params=["on_s3", pytest.param("on_hdfs", marks=pytest.mark.long)])
@@ -206,7 +206,7 @@ def test_the_command_plans_from_a_bucket(
     config: HaConfig, s3: S3Access, spark_ha: Any, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert config.s3 is None
-    made = Elsewhere(f"s3://{s3.new_bucket()}/{QUERY}", Reach(s3.options()))
+    made = Elsewhere(f"s3://{s3.new_bucket()}/{QUERY}", StorageAccess(s3.options()))
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.secret_key)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.checkpoints.areas.pins import pin
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.pointer_store import PointerStore
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.leases import ReaderLease
-from airflow_provider_ha.driver.disposal_job import DisposalJob
+from airflow_provider_ha.coordination.reader_leases import ReaderLease
+from airflow_provider_ha.driver.checkpointing.savepoint_job import DisposalJob
 from airflow_provider_ha.errors import JobStateError, OperationFailedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
-from airflow_provider_ha.pointers.store import PointerStore
 from tests.conformance.stores.stage import pins, pointers
 from tests.integration.conftest import RECORDED_BATCH
 from tests.support.checkpoints.checkpoint_helpers import Job

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.retention.unreadable_pointer import RemovedPointer
+from airflow_provider_ha.checkpoints.store.checkpoint_pointers import RemovedPointer
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import checkpoint_deletion
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.errors import JobStateError, LeadershipError, RecordCorruptError
 from airflow_provider_ha.jobs.model import OperationState
+from airflow_provider_ha.jobs.removal import checkpoint_deletion
 from tests.conformance.stores.stage import pins, pointers
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.checkpoints.three_checkpoints import (

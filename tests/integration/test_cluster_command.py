@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.erase import erase_cluster
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.errors import HaError, StorageUnavailableError
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.cluster_removal import erase_cluster
+from airflow_provider_ha.jobs.job_context import JobContext
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.whole_jobs import SAVEPOINT, files_of, whole_job
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 
 
 YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
@@ -82,7 +82,7 @@ def test_an_id_that_can_name_no_job_is_refused_before_zookeeper_is_asked(
     """No server answers there: an answer about it would come after fifteen seconds."""
     monkeypatch.setenv("SPARK_HA_ZOOKEEPER", "127.0.0.1:1")
     monkeypatch.setenv("SPARK_HA_STORAGE_ROOT", "file:///nowhere")
-    shown = CliRunner().invoke(app, words, obj=Target())
+    shown = CliRunner().invoke(app, words, obj=ClusterTarget())
 
     assert shown.exit_code == WRONG_CALL
     assert "job id" in shown.stderr

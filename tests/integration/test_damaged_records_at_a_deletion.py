@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.working.unpublished_batches import FILE
-from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.checkpoints.areas.carried_records import UNPUBLISHED_FILE
 from airflow_provider_ha.coordination.coordinator import SetData
-from airflow_provider_ha.jobs.deleted import read_life
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.jobs.removal.removal_records import read_life
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import a_result, a_run
 from tests.support.clusters.whole_jobs import SAVEPOINT, whole_job
@@ -27,7 +27,7 @@ def generation_of(job: JobContext) -> Generation:
 
 
 def carried_batches(job: JobContext) -> None:
-    path = job.config.work_path / generation_of(job).directory / FILE
+    path = job.config.work_path / generation_of(job).directory / UNPUBLISHED_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("torn")
 
@@ -49,7 +49,7 @@ def result_of_the_run_that_worked(job: JobContext) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        (carried_batches, FILE),
+        (carried_batches, UNPUBLISHED_FILE),
         (generation_that_names_something_else, "generation"),
         (result_of_the_run_that_worked, "runs/1/result"),
     ],

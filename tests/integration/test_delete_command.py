@@ -8,27 +8,27 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.store.pointer_store import PointerStore
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import delete
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.erase import erase
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.stores import checkpoint_store
-from airflow_provider_ha.control.rebuild.cluster import plan_rebuild, rebuild
-from airflow_provider_ha.control.submission import submission
-from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
 from airflow_provider_ha.coordination.election import acquire
-from airflow_provider_ha.coordination.leases import ReaderLease, hold
+from airflow_provider_ha.coordination.reader_leases import ReaderLease, hold
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
-from airflow_provider_ha.jobs.deleted import read_life
-from airflow_provider_ha.jobs.moves import Arrival, Moved
-from airflow_provider_ha.jobs.output_claims import OutputClaims
-from airflow_provider_ha.pointers.store import PointerStore
+from airflow_provider_ha.fleet.cluster_removal import erase
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import checkpoint_store
+from airflow_provider_ha.jobs.move.move_records import ArrivalRecord, MoveRecord
+from airflow_provider_ha.jobs.rebuild.rebuild import plan_rebuild, rebuild
+from airflow_provider_ha.jobs.removal import job_deletion
+from airflow_provider_ha.jobs.removal.removal_records import read_life
+from airflow_provider_ha.jobs.runs.output_claims import OutputClaims
+from airflow_provider_ha.jobs.submit import run_submission
+from airflow_provider_ha.jobs.submit.submit_request import submit_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, lead
 from tests.support.clusters.whole_jobs import BATCH, PLACE, SAVEPOINT, files_of, whole_job
@@ -124,7 +124,7 @@ def test_notes_about_a_fenced_function_do_not_outlive_the_directory_that_they_be
         last = checkpoint_store(over).recover().checkpoints[-1][1]
         changes = {"number": 3, "epoch": leadership.epoch, "queries": {QUERY: cut}}
         checkpoint_store(over).add(leadership, last.model_copy(update=changes))
-        GivenLog(over.area.tree(over.keys.given(QUERY))).begin(leadership.epoch, BATCH + 1)
+        ForeachBatchLog(over.area.tree(over.keys.given(QUERY))).begin(leadership.epoch, BATCH + 1)
 
     assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == YES
     _, out, _ = spark_ha("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
@@ -288,28 +288,28 @@ def test_a_reader_is_refused(spark_ha: Any, over: JobContext, what: str) -> None
 
 
 def test_a_move_is_refused(spark_ha: Any, over: JobContext) -> None:
-    moved = Moved(move_id="m", cluster="there", place="/there", by="test", at=NOON)
+    moved = MoveRecord(move_id="m", cluster="there", place="/there", by="test", at=NOON)
     over.coordinator.commit(Create(over.paths.moved, moved.to_bytes()))
 
     assert_refused(spark_ha, over, "is being moved to cluster there")
 
 
 def test_an_arrival_is_refused(spark_ha: Any, over: JobContext) -> None:
-    arrival = Arrival(move_id="m", cluster="there", by="test", at=NOON)
+    arrival = ArrivalRecord(move_id="m", cluster="there", by="test", at=NOON)
     over.coordinator.commit(Create(over.paths.arriving, arrival.to_bytes()))
 
     assert_refused(spark_ha, over, "is being moved here")
 
 
 def read_at_the_last_moment(monkeypatch: pytest.MonkeyPatch) -> list[ReaderLease]:
-    make_gone, leases = delete._make_gone, list[ReaderLease]()
+    make_gone, leases = job_deletion._make_gone, list[ReaderLease]()
 
     def read_first(job: JobContext, *args: Any, **kwargs: Any) -> Any:
         if not leases:
             leases.append(hold(job.coordinator, job.paths, "checkpoint-2", holder="t", seconds=60, clock=job.clock))
         return make_gone(job, *args, **kwargs)
 
-    monkeypatch.setattr(delete, "_make_gone", read_first)
+    monkeypatch.setattr(job_deletion, "_make_gone", read_first)
     return leases
 
 
@@ -366,15 +366,15 @@ def test_a_run_that_was_prepared_before_the_deletion_is_not_made_after_it(
     over: JobContext, coordinator: Coordinator, config: HaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The submitter has read the job before; its transaction comes between the two of the deletion."""
-    patched: Any = submission
+    patched: Any = run_submission
     client, create_job = HaClient(config, coordinator), patched.create_job
 
     def deleted_in_between(*args: Any) -> None:
-        monkeypatch.setattr(submission, "create_job", create_job)
+        monkeypatch.setattr(run_submission, "create_job", create_job)
         client.job("copy").delete(requested_by="test")
         create_job(*args)
 
-    monkeypatch.setattr(submission, "create_job", deleted_in_between)
+    monkeypatch.setattr(run_submission, "create_job", deleted_in_between)
 
     run = helpers.submit(over, helpers.script(tmp_path))
 
@@ -387,13 +387,13 @@ def test_a_run_that_is_made_at_the_last_moment_keeps_the_job(
     over: JobContext, coordinator: Coordinator, config: HaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A submitter takes no lock: it comes between the last look of the deletion and its transaction."""
-    make_gone = delete._make_gone
+    make_gone = job_deletion._make_gone
 
     def submitted_first(job: JobContext, *args: Any, **kwargs: Any) -> Any:
         helpers.submit(over, helpers.script(tmp_path))
         return make_gone(job, *args, **kwargs)
 
-    monkeypatch.setattr(delete, "_make_gone", submitted_first)
+    monkeypatch.setattr(job_deletion, "_make_gone", submitted_first)
 
     with pytest.raises(JobStateError, match="was submitted or moved at this moment"):
         HaClient(config, coordinator).job("copy").delete(requested_by="test")

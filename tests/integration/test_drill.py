@@ -11,21 +11,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.proof.scratch import PREFIX
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.proof_copy import PREFIX
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.drills.drill import DrillRequest, drill
-from airflow_provider_ha.control.drills.drill_verdict import Limits
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.reader_lease import held
-from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOptions
-from airflow_provider_ha.control.verification.verified_cut import verify_cut
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
-from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.coordination.reader_leases import active
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, JobStateError, UnknownJobError
-from airflow_provider_ha.jobs.history import drills
-from airflow_provider_ha.jobs.history.drills import Drill, DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import held
+from airflow_provider_ha.jobs.verification import verification_records
+from airflow_provider_ha.jobs.verification.job_drill import DrillLimits, DrillRequest, drill
+from airflow_provider_ha.jobs.verification.job_verification import PROOFS, ProofOptions, verify_cut
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
@@ -67,7 +65,7 @@ def names_of_job(job: Job) -> list[str]:
 def test_the_newest_savepoint_is_drilled_and_the_job_does_not_notice(job: Job, context: JobContext) -> None:
     before = names_of_job(job)
 
-    done = drill(context, ask(limits=Limits(max_age=600.0)))
+    done = drill(context, ask(limits=DrillLimits(max_age=600.0)))
 
     assert (done.verdict, done.reasons, done.source, done.cut) == (DrillVerdict.PASSED, (), "savepoint-s2", {QUERY: 2})
     assert list(done.seconds) == ["choose", "verify", "copy"]
@@ -112,7 +110,7 @@ def test_a_bit_that_no_format_would_notice_fails_by_the_digest(job: Job, context
 
 
 def test_an_old_savepoint_fails_when_its_age_is_limited(context: JobContext) -> None:
-    done = drill(context, ask(limits=Limits(max_age=0.001)))
+    done = drill(context, ask(limits=DrillLimits(max_age=0.001)))
 
     assert done.verdict is DrillVerdict.FAILED
     assert "s old" in done.reasons[0]
@@ -175,7 +173,7 @@ def test_what_was_removed_between_choice_and_lease_is_chosen_again(job: Job, con
 
 
 def test_only_the_newest_records_are_kept(context: JobContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drills, "KEPT_AT_MOST", 2)
+    monkeypatch.setattr(verification_records, "KEPT_AT_MOST", 2)
     records = DrillStore(context.store, context.keys)
     done = drill(context, ask("first"))
     made = context.config.work_path / context.keys.drill("first")

@@ -13,15 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.drills.drill import DrillRequest, drill
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.submission.prepare import upload
-from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOptions
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.jobs.history.drills import DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.submit.preparation import upload
+from airflow_provider_ha.jobs.verification.job_drill import DrillRequest, drill
+from airflow_provider_ha.jobs.verification.job_verification import PROOFS, ProofOptions
+from airflow_provider_ha.jobs.verification.verification_records import DrillStore, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters import submit_helpers as helpers

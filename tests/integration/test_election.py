@@ -14,7 +14,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Check, Create, Delete, SetData
 from airflow_provider_ha.coordination.election import _Candidate
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.errors import (
     FencedError,
     JobStateError,

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     Checkpoint,
@@ -20,23 +21,22 @@ from airflow_provider_ha.checkpoints.model import (
     SinkKind,
     Verdict,
 )
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
 from airflow_provider_ha.checkpoints.restore.select import select
-from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
-from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.checkpoints.store.blob_references import take_census
+from airflow_provider_ha.checkpoints.store.removal import DeletionList
+from airflow_provider_ha.checkpoints.store.working_directories import superfluous_directories
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.rebuild.pointers import find_checkpoints
-from airflow_provider_ha.control.reconcile.cleanup import clean_up
-from airflow_provider_ha.control.restore.restore import plan_for
 from airflow_provider_ha.coordination.coordinator import Create, SetData
-from airflow_provider_ha.driver.start_point import prepare_start
+from airflow_provider_ha.driver.checkpointing.start_point import prepare_start
 from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RecordCorruptError
 from airflow_provider_ha.jobs.model import Blob, Generation, JobState, Run, RunResult, StartKind, StartPoint
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.pointers.census import take_census
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
-from airflow_provider_ha.pointers.to_delete import ToDelete
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.rebuild.storage_evidence import find_checkpoints
+from airflow_provider_ha.jobs.removal.cleanup import clean_up
+from airflow_provider_ha.jobs.restore.job_restore import plan_for
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.blobs import put_blob
 from tests.conformance.stores.test_ownership import elsewhere
 from tests.support.checkpoints.checkpoint_helpers import AT, Job
@@ -349,7 +349,7 @@ def test_a_removal_follows_no_link(job: Job, victim: Path) -> None:
     pins = job.config.work_path / job.keys.pins
     pins.parent.mkdir(parents=True)
     pins.symlink_to(victim)
-    entry = ToDelete(job.coordinator, job.paths, clock=SystemClock()).entry(
+    entry = DeletionList(job.coordinator, job.paths, clock=SystemClock()).entry(
         "checkpoint-1", directories=[f"{job.keys.pins}q"]
     )
     job.coordinator.commit(entry)
@@ -361,7 +361,7 @@ def test_a_removal_follows_no_link(job: Job, victim: Path) -> None:
 
 
 def list_for_deletion(job: Job, what: str, adopted: AdoptedCheckpoint) -> None:
-    entry = ToDelete(job.coordinator, job.paths, clock=SystemClock()).entry(what, adopted=[adopted])
+    entry = DeletionList(job.coordinator, job.paths, clock=SystemClock()).entry(what, adopted=[adopted])
     job.coordinator.commit(entry)
 
 

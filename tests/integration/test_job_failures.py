@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.cli.follow_run import with_failure
+from airflow_provider_ha.api.documents.overview import overview_row
+from airflow_provider_ha.cli.job_requests import with_failure
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.administration.overview import read_details, read_states
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
+from airflow_provider_ha.fleet.notify.health import HealthView
+from airflow_provider_ha.fleet.notify.health_rules import HealthLimits
 from airflow_provider_ha.jobs.model import JobState, OperationKind
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 from airflow_provider_ha.storage import keys
-from airflow_provider_ha.triggers._health import HealthView
-from airflow_provider_ha.triggers._judged_health import Bounds
-from airflow_provider_ha.views.overview import overview_row
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import MISTAKE, a_result, a_status
 from tests.support.specs import changed
@@ -236,7 +236,9 @@ def test_a_crash_loop_over_runs_is_one_in_list_row_command_wait_and_alert(
     (listed,) = read_states(client.coordinator, client.paths, ["flights"], now=now)
     (detail,) = read_details(client.coordinator, client.paths, ["flights"])
     row, shown = overview_row(detail, now=now), show(spark_ha)["failure"]
-    bounds = Bounds(checkpoint_grace=60, checkpoint_age=900, stall_grace=60, recovery_point=None, recovery_time=None)
+    bounds = HealthLimits(
+        checkpoint_grace=60, checkpoint_age=900, stall_grace=60, recovery_point=None, recovery_time=None
+    )
     health = HealthView(bounds, interval=60, drills=False, drill_interval=60)
     health.read(client, ["flights"])
     told = health.known(["flights"])["flights", "failing"]

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.documents.history import history_view
+from airflow_provider_ha.api.documents.overview import overview_row, state_of
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.history import read_history
-from airflow_provider_ha.control.administration.overview import read_details, read_states
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.jobs import list_jobs
-from airflow_provider_ha.jobs.observe import read_status
-from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.views.history import history_view
-from airflow_provider_ha.views.overview import overview_row, state_of
+from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
+from airflow_provider_ha.jobs.observe import list_jobs, read_status
+from airflow_provider_ha.jobs.run_history import read_history
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.shown_cluster import HOURS, ShownJob, now, write_cluster
 
 

@@ -13,22 +13,21 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import follow_logs
-from airflow_provider_ha.control.administration.driver_logs import last_words
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
-from airflow_provider_ha.coordination.records import create_once
-from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.coordination.znode_records import create_once
 from airflow_provider_ha.errors import LogMissingError, NotConnectedError
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
-from airflow_provider_ha.jobs.host.driver_spec import write_secrets
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.host.supervisor.log_rotation import LogRotation
+from airflow_provider_ha.jobs.drivers import run_logs
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome, Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import write_secrets
+from airflow_provider_ha.jobs.drivers.run_logs import last_words
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, RunResult
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission, SubmissionExit
 from airflow_provider_ha.redaction import PublicText
-from airflow_provider_ha.supervisor.log_rotation import LogRotation
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import NothingToSee, handle, started
 from tests.support.clusters import submit_helpers as helpers
@@ -47,7 +46,7 @@ class LoggingEngine(NothingToSee):
         self.config = config
         self.host = host
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         home = DriverHome.of(self.config, ticket)
         home.directory.mkdir(parents=True)
         home.driver_log.write_text(f"attempt {ticket.attempt} begins\n")
@@ -284,11 +283,11 @@ class Followed:
         self.notes: list[str] = []
         self.error: BaseException | None = None
         view = job.runs.get(1)
-        parts = follow_logs.follow(job, view, view.submissions[-1], lines=lines, note=self.notes.append)
+        parts = run_logs.follow(job, view, view.submissions[-1], lines=lines, note=self.notes.append)
         self.thread = threading.Thread(target=self._take, args=(parts,), daemon=True)
         self.thread.start()
 
-    def _take(self, parts: Iterator[follow_logs.Part]) -> None:
+    def _take(self, parts: Iterator[run_logs.Part]) -> None:
         try:
             for place, part in parts:
                 if not part:
@@ -310,8 +309,8 @@ class Followed:
 @pytest.fixture
 def following(job: JobContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Followed]]:
     """Begin to follow; what still follows at the end of the test is ended by the end of the run."""
-    monkeypatch.setattr(follow_logs, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(follow_logs, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(run_logs, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(run_logs, "QUIET_SECONDS", 0.2)
     begun: list[Followed] = []
 
     def follow(**values: int) -> Followed:
@@ -355,7 +354,7 @@ def test_following_goes_on_with_the_next_attempt_after_the_last_line_of_this_one
 def test_lines_that_come_with_the_end_of_an_attempt_are_read_before_the_next_one(
     job: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow_logs, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(run_logs, "POLL_SECONDS", 0.0)
 
     def lose() -> None:
         write(job, "the last line")
@@ -370,7 +369,7 @@ def test_lines_that_come_with_the_end_of_an_attempt_are_read_before_the_next_one
     steps, view = iter([lose, finish]), job.runs.get(1)
     stepping = replace(job, sleep=lambda _: next(steps)())
 
-    parts = follow_logs.follow(stepping, view, view.submissions[-1], lines=1, note=print)
+    parts = run_logs.follow(stepping, view, view.submissions[-1], lines=1, note=print)
 
     text = "".join(part for _, part in parts)
     assert text == "attempt 1 begins\nthe last line\nattempt 2 begins\nof the second\n"
@@ -379,7 +378,7 @@ def test_lines_that_come_with_the_end_of_an_attempt_are_read_before_the_next_one
 def test_following_hides_a_secret_that_the_driver_leaves_before_it_logs_it(
     job: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow_logs, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(run_logs, "POLL_SECONDS", 0.0)
 
     def fail() -> None:
         write_secrets(log_of(job).with_name("script.secrets"), ["left-at-last"])
@@ -390,7 +389,7 @@ def test_following_hides_a_secret_that_the_driver_leaves_before_it_logs_it(
     view, text = job.runs.get(1), PublicText()
     stepping = replace(job, sleep=lambda _: fail())
 
-    shown = [text(part) for _, part in follow_logs.follow(stepping, view, view.submissions[0], lines=1, note=print)]
+    shown = [text(part) for _, part in run_logs.follow(stepping, view, view.submissions[0], lines=1, note=print)]
 
     assert shown[-1] == "cannot log in with ***\n"
 
@@ -445,7 +444,7 @@ def test_following_waits_for_a_log_that_is_about_to_be_written(
     del following  # for its poll
 
     log_of(job, attempt=2).parent.mkdir()
-    parts = follow_logs.follow(job, view, view.submissions[-1], lines=10, note=print)
+    parts = run_logs.follow(job, view, view.submissions[-1], lines=10, note=print)
     threading.Timer(0.2, lambda: log_of(job, attempt=2).write_text("late\n")).start()
     create_once(
         job.coordinator,

@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.checkpoint_deletion import CheckpointRemoval
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.job_owner import Acting, owner_of_job
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.job_client import JobClient
-from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext, owner_of_job
 from airflow_provider_ha.jobs.model import JobState, RunResult
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.removal.checkpoint_deletion import CheckpointRemoval
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.submit import run_submission
 from airflow_provider_ha.operators._base import acting
 from tests.conformance.stores.stage import add_savepoint
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
@@ -46,7 +45,7 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
 
 def client(job: Job, owner: str | None = None, *, force: bool = False) -> JobClient:
     opened = HaClient.open(job.config, coordinator=job.coordinator)
-    return opened.job(job.paths.job_id, acting=Acting(owner=owner, force=force))
+    return opened.job(job.paths.job_id, acting=CallerIdentity(owner=owner, force=force))
 
 
 def tree(job: Job) -> list[str]:
@@ -112,7 +111,7 @@ def test_a_job_without_an_owner_is_everybodys(config: HaConfig, coordinator: Coo
 
 @pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submission, "ensure_submitted", lambda *_, **__: 1)
+    monkeypatch.setattr(run_submission, "ensure_submitted", lambda *_, **__: 1)
 
 
 def end_run(job: Job) -> None:
@@ -126,7 +125,7 @@ def test_a_submission_says_whose_the_job_is(config: HaConfig, coordinator: Coord
     context = helpers.context(config, coordinator)
     request = changed(helpers.request(helpers.script(tmp_path)), job_owner=MINE)
 
-    JobClient(context, acting=Acting(MINE)).submit(request)
+    JobClient(context, acting=CallerIdentity(MINE)).submit(request)
 
     assert owner_of_job(context) == MINE
 
@@ -143,7 +142,7 @@ def test_who_forces_a_new_run_becomes_the_owner_when_it_says_so(
     context = helpers.context(config, coordinator)
     request = changed(helpers.request(helpers.script(tmp_path), request_id="b"), job_owner=THEIRS)
 
-    JobClient(context, acting=Acting(THEIRS, force=True)).submit(request)
+    JobClient(context, acting=CallerIdentity(THEIRS, force=True)).submit(request)
 
     assert owner_of_job(context) == THEIRS
 
@@ -192,7 +191,7 @@ def test_a_restore_keeps_the_owner(copy: JobContext) -> None:
         runs.result_op(1, RunResult(state=JobState.FINISHED, epoch=0, at=NOON)),
     )
 
-    made = JobClient(copy, acting=Acting(None, force=True)).restore(
+    made = JobClient(copy, acting=CallerIdentity(None, force=True)).restore(
         RestoreRequest(job_id="copy", request_id="r", source_job="flights")
     )
 
@@ -202,5 +201,5 @@ def test_a_restore_keeps_the_owner(copy: JobContext) -> None:
 def test_an_operator_acts_in_the_name_of_its_dag() -> None:
     context = {"ti": SimpleNamespace(dag_id=MINE)}
 
-    assert acting(context, force="False") == Acting(owner=MINE, force=False)
-    assert acting(context, force=True) == Acting(owner=MINE, force=True)
+    assert acting(context, force="False") == CallerIdentity(owner=MINE, force=False)
+    assert acting(context, force=True) == CallerIdentity(owner=MINE, force=True)

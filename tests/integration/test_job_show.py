@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.cli import watch
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.cli import session
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
-from airflow_provider_ha.driver.resting import RestingQuery
-from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.moves import Moved
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
+from airflow_provider_ha.jobs.move.move_records import MoveRecord
+from airflow_provider_ha.jobs.observe import create_job
 from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.clusters.rebuild_helpers import drive, job, submit
 
@@ -72,7 +72,7 @@ def test_a_job_that_was_moved_is_shown_with_its_place(
 ) -> None:
     context = job(config, coordinator, "gone")
     create_job(coordinator, context.paths)
-    moved = Moved(
+    moved = MoveRecord(
         move_id="move-1",
         cluster="zk:2181/spark-ha/s3",
         place="s3://bucket/s3",
@@ -109,7 +109,7 @@ def test_a_watch_shows_the_jobs_again_until_ctrl_c(
         create_job(coordinator, job(config, coordinator, "late").paths)
 
     # In this module only: a thread of another test may sleep as well, and would get the interrupt.
-    monkeypatch.setattr(watch, "sleep", wait)
+    monkeypatch.setattr(session, "sleep", wait)
 
     code, out, _ = spark_ha("job", "list", "--watch", "3")
 

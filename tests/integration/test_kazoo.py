@@ -17,10 +17,9 @@ from pydantic import SecretStr
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination import _kazoo
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination._kazoo_acl import KazooAcls
-from airflow_provider_ha.coordination.coordinator import Create, SessionState, SetData
+from airflow_provider_ha.coordination._kazoo_acls import KazooAcls
+from airflow_provider_ha.coordination.coordinator import Create, Reads, SessionState, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError, OutcomeUnknownError
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until

@@ -10,12 +10,11 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
+from airflow_provider_ha.coordination.coordinator import Create, Delete, Node, SetData
 from airflow_provider_ha.coordination.election import acquire
-from airflow_provider_ha.coordination.node import Node
+from airflow_provider_ha.coordination.leader_information import LeaderRetrieval
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.coordination.retrieval import LeaderRetrieval
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.errors import LeadershipLostError, LeadershipUnavailableError
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.driver_logs import find_log, is_pending, last_words
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.engines.standalone_driver import StandaloneDriver
 from airflow_provider_ha.errors import LogMissingError
-from airflow_provider_ha.jobs.runs import SubmissionView
-from airflow_provider_ha.jobs.submissions import SubmissionStarted
+from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
+from airflow_provider_ha.jobs.drivers.run_logs import find_log, is_pending, last_words
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import SubmissionStarted
 from tests.support.clusters import rebuild_helpers as helpers
 
 

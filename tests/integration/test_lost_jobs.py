@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.submission import submission
-from airflow_provider_ha.control.submission.lost_run import end_lost, lost_run, result_of
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.errors import CheckpointMissingError, JobStateError
-from airflow_provider_ha.jobs import jobs
+from airflow_provider_ha.jobs import observe
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, StartKind
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.watchers import followed
-from airflow_provider_ha.recovery.conclude import take_lock
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.recovery.lost_runs import end_lost, lost_run, result_of
+from airflow_provider_ha.jobs.recovery.transactions import take_lock
+from airflow_provider_ha.jobs.runs.watchers import followed
+from airflow_provider_ha.jobs.submit import run_submission
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.clusters.lost_jobs import NUMBER, again, lose, other_graph
 from tests.support.specs import changed
@@ -79,7 +79,7 @@ def test_a_retry_finds_the_run_again_that_its_request_follows(cluster: Cluster) 
 def test_a_retry_after_a_crash_before_the_recovery_recovers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     job = lose(cluster)
     with monkeypatch.context() as crash:
-        crash.setattr("airflow_provider_ha.control.submission.submission.recover", lambda *_, **__: 1 / 0)
+        crash.setattr("airflow_provider_ha.jobs.submit.run_submission.recover", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             cluster.client.job("flights").submit(again(cluster))
 
@@ -106,7 +106,7 @@ def test_a_request_whose_followed_run_failed_makes_a_run_of_its_own(cluster: Clu
 def test_a_lost_run_without_attempts_left_fails_and_the_request_makes_the_next_one(cluster: Cluster) -> None:
     job = lose(cluster, checkpoint=False, worked=False)
     spent = again(cluster, ha=HaOptions(restart_delay=0.0, restart_attempts=0))
-    cluster.client.job("flights").submit(changed(spent, if_lost=IfLost.RESTART))
+    cluster.client.job("flights").submit(changed(spent, if_lost=LostRunPolicy.RESTART))
     cluster.exit("flights")
 
     submitted = cluster.client.job("flights").submit(changed(spent, request_id="request-3"))
@@ -186,7 +186,7 @@ def test_another_graph_is_refused_with_both_choices_and_changes_nothing(cluster:
 def test_recover_goes_on_with_the_old_graph(cluster: Cluster) -> None:
     job = lose(cluster)
 
-    submitted = cluster.client.job("flights").submit(other_graph(cluster, if_lost=IfLost.RECOVER))
+    submitted = cluster.client.job("flights").submit(other_graph(cluster, if_lost=LostRunPolicy.RECOVER))
 
     assert (submitted.run, submitted.attempt) == (1, 2)
     assert job.graph(job.runs.get(1).run.graph).arguments == ()
@@ -195,7 +195,7 @@ def test_recover_goes_on_with_the_old_graph(cluster: Cluster) -> None:
 def test_restart_ends_the_lost_run_and_starts_the_new_graph_from_the_latest_checkpoint(cluster: Cluster) -> None:
     job = lose(cluster)
 
-    submitted = cluster.client.job("flights").submit(other_graph(cluster, if_lost=IfLost.RESTART))
+    submitted = cluster.client.job("flights").submit(other_graph(cluster, if_lost=LostRunPolicy.RESTART))
 
     old, new = job.runs.get(1), job.runs.get(2)
     assert (submitted.run, submitted.attempt, submitted.created) == (2, 1, True)
@@ -214,16 +214,16 @@ def test_a_lost_run_stays_when_the_checkpoint_that_the_new_one_begins_from_is_re
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = lose(cluster)
-    create_job = jobs.create_job
+    create_job = observe.create_job
 
     def removed_before(*args: Any) -> None:
         job.coordinator.commit(Delete(job.paths.checkpoint(NUMBER)))
         create_job(*args)
 
-    monkeypatch.setattr(submission, "create_job", removed_before)
+    monkeypatch.setattr(run_submission, "create_job", removed_before)
 
     with pytest.raises(CheckpointMissingError, match=f"checkpoint {NUMBER} of job 'flights' was removed before run 2"):
-        cluster.client.job("flights").submit(other_graph(cluster, if_lost=IfLost.RESTART))
+        cluster.client.job("flights").submit(other_graph(cluster, if_lost=LostRunPolicy.RESTART))
 
     assert job.runs.numbers() == [1]
     assert job.runs.result(1) is None
@@ -231,7 +231,7 @@ def test_a_lost_run_stays_when_the_checkpoint_that_the_new_one_begins_from_is_re
 
 def test_restart_is_refused_while_the_lost_run_has_worked_and_has_no_checkpoint(cluster: Cluster) -> None:
     job = lose(cluster, checkpoint=False)
-    request = other_graph(cluster, if_lost=IfLost.RESTART)
+    request = other_graph(cluster, if_lost=LostRunPolicy.RESTART)
     before = everything(job)
 
     with pytest.raises(JobStateError, match="no checkpoint yet: a new one would repeat what it has committed") as told:
@@ -258,7 +258,7 @@ def test_restart_makes_no_run_when_a_driver_has_led_since_the_plan_was_made(
 def test_a_run_that_is_led_is_refused_with_the_commands_that_help(cluster: Cluster) -> None:
     job = cluster.submitted("flights")
     with lead_newest(cluster.config, cluster.coordinator, job), pytest.raises(JobStateError) as caught:
-        cluster.client.job("flights").submit(other_graph(cluster, if_lost=IfLost.RESTART))
+        cluster.client.job("flights").submit(other_graph(cluster, if_lost=LostRunPolicy.RESTART))
 
     assert "already has a live run, number 1; epoch 1 on host (pid 1) leads it" in caught.value.message
     for named in ("spark-ha job stop flights", "spark-ha job cancel flights", "SparkHaFollowOperator"):
@@ -279,8 +279,8 @@ def test_a_restore_into_a_lost_job_is_refused_with_both_choices(cluster: Cluster
     assert job.runs.numbers() == [1]
 
 
-@pytest.mark.parametrize(("choice", "run"), [(IfLost.RESTART, 2), (IfLost.RECOVER, 1)])
-def test_a_restore_may_end_the_lost_run_or_go_on_with_it(cluster: Cluster, choice: IfLost, run: int) -> None:
+@pytest.mark.parametrize(("choice", "run"), [(LostRunPolicy.RESTART, 2), (LostRunPolicy.RECOVER, 1)])
+def test_a_restore_may_end_the_lost_run_or_go_on_with_it(cluster: Cluster, choice: LostRunPolicy, run: int) -> None:
     job = lose(cluster)
 
     made = cluster.client.job("flights").restore(
@@ -288,4 +288,4 @@ def test_a_restore_may_end_the_lost_run_or_go_on_with_it(cluster: Cluster, choic
     )
 
     assert made.run == run
-    assert (job.runs.result(1) is not None) == (choice is IfLost.RESTART)
+    assert (job.runs.result(1) is not None) == (choice is LostRunPolicy.RESTART)

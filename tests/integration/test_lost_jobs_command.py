@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import stop
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.operations import operations, stop
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.clusters.lost_jobs import NUMBER, lose

@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.submission.lost_run import carry_out_cancel, lost_run
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.recovery.lost_runs import carry_out_cancel, lost_run, recover
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.clusters.lost_jobs import NUMBER, again, lose, other_graph
 
@@ -250,7 +249,7 @@ def test_a_stop_of_a_run_that_ends_meanwhile_does_not_end_the_next_one(
 
 def test_a_recovery_of_a_run_that_is_not_the_newest_any_more_recovers_no_other(cluster: Cluster) -> None:
     job = lose(cluster)
-    cluster.client.job("flights").submit(other_graph(cluster, if_lost=IfLost.RESTART))
+    cluster.client.job("flights").submit(other_graph(cluster, if_lost=LostRunPolicy.RESTART))
     cluster.exit("flights")
 
     with pytest.raises(JobStateError, match="for run 1 of job 'flights', and the newest is run 2"):

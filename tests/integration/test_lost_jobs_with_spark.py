@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.jobs.model import JobState, OperationState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration import test_client as words
 from tests.support.specs import changed
@@ -72,7 +72,7 @@ def test_a_lost_job_is_replaced_by_a_new_graph_from_its_newest_checkpoint(client
     wait_for_rows(tmp_path, ["one", "two"])
     kill_driver(job)
 
-    made = job.submit(changed(another_graph(request, "second"), if_lost=IfLost.RESTART))
+    made = job.submit(changed(another_graph(request, "second"), if_lost=LostRunPolicy.RESTART))
     words.feed(tmp_path, "three")
     wait_for_rows(tmp_path, ["one", "three", "two"])
 

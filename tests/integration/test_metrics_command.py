@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import NotConnectedError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.cli.session import Target, other_cluster
+from airflow_provider_ha.cli.session import ClusterTarget, other_cluster
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
@@ -61,13 +61,13 @@ def test_a_connection_is_named_to_airflow_only(there: Path) -> None:
     config = HaConfig.from_file(there)
 
     with pytest.raises(ConfigurationError, match="Airflow connection"):
-        other_cluster(Target(), "spark_ha_s3")
+        other_cluster(ClusterTarget(), "spark_ha_s3")
 
-    assert other_cluster(Target(named=lambda _: config), "spark_ha_s3") is config
+    assert other_cluster(ClusterTarget(named=lambda _: config), "spark_ha_s3") is config
 
 
 def test_a_file_that_others_may_read_is_refused(there: Path) -> None:
     there.chmod(0o644)
 
     with pytest.raises(ConfigurationError, match="others than its owner"):
-        other_cluster(Target(), str(there))
+        other_cluster(ClusterTarget(), str(there))

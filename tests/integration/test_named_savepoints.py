@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.cli import savepoint
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.recorded_job import recorded_job

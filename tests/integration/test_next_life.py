@@ -8,17 +8,16 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig, Retention
-from airflow_provider_ha.control.administration import delete
-from airflow_provider_ha.control.administration.delete import Deletion, DeletionState, delete_job
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
-from airflow_provider_ha.driver.past_attempts import DIRECTORIES, PastAttempts
+from airflow_provider_ha.driver.members.housekeeping import DIRECTORIES, PastAttempts
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.removed_runs import RemovedRuns, RemovedRunStore
-from airflow_provider_ha.jobs.retention.past_runs import PastRuns
-from airflow_provider_ha.jobs.retention.unproven_runs import spans, unproven_runs
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.removal import job_deletion
+from airflow_provider_ha.jobs.removal.job_deletion import Deletion, DeletionState, delete_job, spans, unproven_runs
+from airflow_provider_ha.jobs.removal.past_runs import PastRuns
+from airflow_provider_ha.jobs.removal.removal_records import RemovedRuns, RemovedRunStore
+from airflow_provider_ha.jobs.runs.journal import JobJournal
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import an_exit, lead
 from tests.support.clusters.whole_jobs import whole_job
@@ -105,7 +104,7 @@ def test_a_deletion_that_goes_on_keeps_in_mind_which_processes_may_live(
         raise StorageUnavailableError("the store does not answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(delete, "_remove_files", fails)
+        patched.setattr(job_deletion, "_remove_files", fails)
         with pytest.raises(StorageUnavailableError):
             remove(over)
     assert over.runs.numbers() == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.jobs.job_context import JobContext
 from tests.support.clusters.whole_jobs import SAVEPOINT
 
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ha._process.java import find_jars
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination import _kazoo_multi_read
+from airflow_provider_ha.coordination import _kazoo_reads
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination._kazoo_multi_read import MANY
-from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.coordination._kazoo_reads import MANY
+from airflow_provider_ha.coordination.coordinator import Create, Reads
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.coordination.reads import Reads
+from airflow_provider_ha.host.java import find_jars
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.ivy import Wanted, jars
 
@@ -45,7 +44,7 @@ def old_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZoo
 def test_many_reads_leave_the_session_of_an_old_server_alive(
     old_server: EmbeddedZooKeeper, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_kazoo_multi_read, "_ASK_AGAIN", 0.0)  # on a busy machine it may answer the second question
+    monkeypatch.setattr(_kazoo_reads, "_ASK_AGAIN", 0.0)  # on a busy machine it may answer the second question
     coordinator = KazooCoordinator.connect(HaConfig.build(zookeeper=old_server.hosts, storage_root="file:///unused"))
     coordinator.ensure("/ha")
     coordinator.commit(Create("/ha/leader", b"me", ephemeral=True))

@@ -15,12 +15,17 @@ import psutil
 import pytest
 
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.engines import local
-from airflow_provider_ha.engines.engine import Running
-from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE
-from airflow_provider_ha.jobs.host.this_host import LocalProcess, boot_id, handle_here, pid_namespace
-from airflow_provider_ha.jobs.submissions import SubmissionStarted
+from airflow_provider_ha.host.engines import local
+from airflow_provider_ha.host.engines.engine import RunningSubmission
+from airflow_provider_ha.host.engines.local import LocalEngine
+from airflow_provider_ha.jobs.drivers.driver_spec import (
+    SUBMISSION_VARIABLE,
+    LocalProcess,
+    boot_id,
+    handle_here,
+    pid_namespace,
+)
+from airflow_provider_ha.jobs.runs.submissions import SubmissionStarted
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import CONFIG, changed, is_gone
 
@@ -83,7 +88,7 @@ def test_a_supervisor_whose_environment_names_an_earlier_attempt_still_runs(proc
     """It has claimed the next attempt, and replaces its program in a moment."""
     next_attempt, started = new_id(), record(process)
 
-    assert LocalEngine(CONFIG).observe(next_attempt, started.handle) == Running(started.handle)
+    assert LocalEngine(CONFIG).observe(next_attempt, started.handle) == RunningSubmission(started.handle)
     process.kill()
     process.wait()
 
@@ -141,7 +146,7 @@ def test_another_pid_namespace_with_the_name_of_this_host_knows_nothing(
         pytest.skip("this host does not let a test make a PID namespace")
     program = (
         "import sys; from tests.engine_helpers import is_gone; "
-        "from airflow_provider_ha.jobs.submissions import SubmissionStarted; "
+        "from airflow_provider_ha.jobs.runs.submissions import SubmissionStarted; "
         "print(is_gone(sys.argv[1], SubmissionStarted.from_bytes(sys.argv[2].encode(), source='test')))"
     )
 

@@ -9,23 +9,24 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
+from airflow_provider_ha.checkpoints.store.payload_history import PayloadHistory
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.tree import read_tree, walk
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.rebuild import Applied, RebuildPlan, apply, plan_rebuild, rebuild
-from airflow_provider_ha.control.reconcile.cleanup import clean_up
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SessionState, SetData
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import FencedError, JobStateError, StorageUnavailableError
+from airflow_provider_ha.fleet.znode_tree import read_tree, walk
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, RunResult
-from airflow_provider_ha.recovery import conclude
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.jobs.rebuild import rebuild as rebuild_module
+from airflow_provider_ha.jobs.rebuild.rebuild import RebuildPlan, RebuildResult, plan_rebuild, rebuild
+from airflow_provider_ha.jobs.recovery import transactions
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.removal.cleanup import clean_up
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.conftest import FAST
 from tests.support.clusters.rebuild_helpers import Driver, drive, job, submit
 
@@ -61,7 +62,7 @@ def plan(config: HaConfig, coordinator: Coordinator) -> RebuildPlan:
     return plan_rebuild(config, open_store(config), coordinator)
 
 
-def rebuilt(config: HaConfig, coordinator: Coordinator, *, missing_only: bool = False) -> tuple[Applied, ...]:
+def rebuilt(config: HaConfig, coordinator: Coordinator, *, missing_only: bool = False) -> tuple[RebuildResult, ...]:
     return rebuild(config, coordinator, plan(config, coordinator), missing_only=missing_only)
 
 
@@ -102,7 +103,7 @@ def canceled_job(config: HaConfig, coordinator: Coordinator, directory: Path) ->
     """A job that was cancelled before a driver came up."""
     context = job(config, coordinator, "canceled")
     submit(context, directory)
-    conclude.conclude(context, JobState.CANCELED, reason="not wanted", by="test")
+    transactions.conclude(context, JobState.CANCELED, reason="not wanted", by="test")
 
 
 def waiting_job(config: HaConfig, coordinator: Coordinator, directory: Path) -> None:
@@ -177,7 +178,7 @@ def test_an_epoch_that_left_no_trace_does_not_come_again(
     run = submit(context, tmp_path)
     drive(context, run).leadership.release()
     for _ in range(3):
-        last = conclude.take_lock(context, run)
+        last = transactions.take_lock(context, run)
         last.release()
 
     wipe(config, coordinator)
@@ -398,7 +399,7 @@ def test_a_rebuild_keeps_the_run_of_before_although_another_has_its_number(
         last.leadership.release()
     wipe(config, coordinator)
     begun_anew(config, coordinator, context, tmp_path)
-    conclude.take_lock(context, run).release()
+    transactions.take_lock(context, run).release()
     assert coordinator.get(context.paths.epoch).version == 1
 
     planned = plan(config, coordinator)
@@ -446,14 +447,14 @@ def test_a_driver_that_comes_up_meanwhile_wins(
     paths = driver.context.paths
     coordinator.commit(Delete(paths.checkpoint(1)))
     planned = plan(config, coordinator)
-    looked = apply.compare
+    looked = rebuild_module.compare
 
     def look_and_be_too_late(*arguments: Any) -> Any:
         found = looked(*arguments)
         drive(driver.context, 1)
         return found
 
-    monkeypatch.setattr(apply, "compare", look_and_be_too_late)
+    monkeypatch.setattr(rebuild, "compare", look_and_be_too_late)
     (applied,) = rebuild(config, coordinator, planned, missing_only=True)
 
     assert "was changed" in applied.refused

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination.coordinator import SetData
-from airflow_provider_ha.jobs.cluster import read_cluster_leader
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import Cluster
 

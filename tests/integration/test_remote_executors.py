@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.restore.restore import restore_job
-from airflow_provider_ha.control.submission.prepare import upload
-from airflow_provider_ha.control.submit import submit_job
-from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobGraph, Target
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.restore.job_restore import restore_job
+from airflow_provider_ha.jobs.submit.preparation import upload
+from airflow_provider_ha.jobs.submit.submit_request import submit_job
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.specs import changed

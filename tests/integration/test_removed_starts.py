@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.restore.restore import restore_job
-from airflow_provider_ha.control.submission import submission
-from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.errors import CheckpointMissingError
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.restore.job_restore import restore_job
+from airflow_provider_ha.jobs.submit import run_submission
+from airflow_provider_ha.jobs.submit.submit_request import submit_job
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.whole_jobs import SAVEPOINT, whole_job
@@ -31,15 +31,15 @@ def before_the_run_is_made(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callabl
     """Let something happen once a run is planned and its files are in storage."""
 
     def arrange(event: Callable[[], object]) -> None:
-        patched: Any = submission
+        patched: Any = run_submission
         create_job = patched.create_job
 
         def create(*args: Any) -> None:
-            monkeypatch.setattr(submission, "create_job", create_job)
+            monkeypatch.setattr(run_submission, "create_job", create_job)
             event()
             create_job(*args)
 
-        monkeypatch.setattr(submission, "create_job", create)
+        monkeypatch.setattr(run_submission, "create_job", create)
 
     return arrange
 

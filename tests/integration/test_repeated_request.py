@@ -13,15 +13,15 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from airflow_provider_ha.cli import console, requests
+from airflow_provider_ha.api.job_client import JobClient
+from airflow_provider_ha.cli import console, job_requests
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import NotConnectedError
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.ctrl_c import spark_ha_with_ctrl_c
@@ -113,7 +113,7 @@ def test_an_id_that_cannot_be_one_is_refused_before_anything_is_asked(
 def test_ctrl_c_says_that_the_operation_goes_on_and_how_to_see_its_outcome(
     spark_ha: Any, coordinator: Coordinator, paths: JobPaths, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(requests, "phase_of", MagicMock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(job_requests, "operation_phase", MagicMock(side_effect=KeyboardInterrupt))
 
     code, out, err = spark_ha(*words)
 

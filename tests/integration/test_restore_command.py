@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.jobs.job_context import JobContext
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import a_result, a_run, a_submission
 from tests.support.spark.recorded_job import QUERY, recorded_job

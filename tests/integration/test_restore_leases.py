@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.pins import pin
+from airflow_provider_ha.checkpoints.areas.work_area import Capabilities
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.pins import pin
-from airflow_provider_ha.checkpoints.working.work_area import Capabilities
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.restore.restore import _files, plan_for, restore_job
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
-from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.coordination.reader_leases import active
 from airflow_provider_ha.errors import (
     ConfigurationError,
     JobStateError,
@@ -28,7 +25,10 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
     StorageUnavailableError,
 )
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.restore.job_restore import _files, plan_for, restore_job
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.spark.recorded_job import QUERY, recorded_job

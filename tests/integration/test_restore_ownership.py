@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, SavepointPointer
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.restore.restore import plan_for
+from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import RestoreRefusedError
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
-from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.restore.job_restore import plan_for
 from tests.integration.conftest import RECORDED_BATCH
 from tests.support.checkpoints.checkpoint_helpers import AT, Job
 from tests.support.clusters import submit_helpers as helpers

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.coordination.reader_leases import active
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
 from airflow_provider_ha.testing.waiting import wait_until
@@ -48,7 +48,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Call:
         monkeypatch.delenv(name, raising=False)
 
     def call(*words: object) -> tuple[int, Any, str]:
-        done = CliRunner().invoke(app, ["savepoint", *map(str, words), "--json"], obj=Target())
+        done = CliRunner().invoke(app, ["savepoint", *map(str, words), "--json"], obj=ClusterTarget())
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done.exit_code, json.loads(done.stdout) if done.stdout else None, done.stderr
 
@@ -105,7 +105,7 @@ def test_several_queries_and_their_sinks_are_one_savepoint(alone: Call, live: Pa
 def test_a_savepoint_without_digests_says_so_wherever_it_is_shown(alone: Call, live: Path, tmp_path: Path) -> None:
     created = alone("create", live, "--link", "--no-digests", "--to", tmp_path / "sp")
     verified = alone("verify", tmp_path / "sp")
-    told = CliRunner().invoke(app, ["savepoint", "verify", str(tmp_path / "sp")], obj=Target())
+    told = CliRunner().invoke(app, ["savepoint", "verify", str(tmp_path / "sp")], obj=ClusterTarget())
 
     assert [created[0], verified[0], told.exit_code] == [YES] * 3
     assert (created[1]["digested"], verified[1]["digested"]) == (False, False)
@@ -232,7 +232,7 @@ def test_a_hostile_archive_is_a_no_and_leaves_nothing(alone: Call, tmp_path: Pat
 
 def test_people_get_sentences(live: Path, tmp_path: Path) -> None:
     def say(*words: object) -> str:
-        done = CliRunner().invoke(app, ["savepoint", *map(str, words)], obj=Target())
+        done = CliRunner().invoke(app, ["savepoint", *map(str, words)], obj=ClusterTarget())
         assert done.exit_code == YES, done.stderr
         return done.stdout
 

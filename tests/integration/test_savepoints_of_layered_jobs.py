@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.savepoints.in_tree import stored_savepoint
-from airflow_provider_ha.checkpoints.savepoints.restore_elsewhere import restore_files
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import stored_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore_files
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError
@@ -44,7 +44,7 @@ Call = Callable[..., tuple[int, Any, str]]
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LayeredFiles:
     """The work area of the cluster, with a working directory in which a real query has executed its batches."""
     files = LayeredFiles(tmp_path / "work")
-    monkeypatch.setattr("airflow_provider_ha.control.job.context.open_work_area", lambda *_: files.area)
+    monkeypatch.setattr("airflow_provider_ha.jobs.job_context.open_work_area", lambda *_: files.area)
     live = files.area.create(FIRST)
     recorded = recorded_job() / "live"
     for path in sorted(path for path in recorded.rglob("*") if path.is_file()):
@@ -72,8 +72,8 @@ def call(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Call:
     """Call the command for this cluster; returns (exit code, JSON, stderr)."""
 
     def invoke(*words: object) -> tuple[int, Any, str]:
-        target = Target(options={"zookeeper": config.zookeeper}, fallback=lambda: config)
-        monkeypatch.setattr(Target, "config", lambda _: config)
+        target = ClusterTarget(options={"zookeeper": config.zookeeper}, fallback=lambda: config)
+        monkeypatch.setattr(ClusterTarget, "config", lambda _: config)
         done = CliRunner().invoke(app, [*map(str, words), "--json"], obj=target)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done.exit_code, json.loads(done.stdout) if done.stdout else None, done.stderr
@@ -125,7 +125,7 @@ def test_plain_checkpoints_are_made_of_it_in_any_store(
     call: Call, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
     store = LocalFileStore(tmp_path / "elsewhere")
-    monkeypatch.setattr(Reach, "files", lambda *_: store)
+    monkeypatch.setattr(StorageAccess, "files", lambda *_: store)
 
     code, document, stderr = call("savepoint", "restore", JOB, "s1", "--to", to)
 
@@ -150,7 +150,9 @@ def test_what_is_damaged_in_between_ends_the_restore(
     """The first look has passed; the file is another one when it is copied."""
     stored, store = stored_savepoint(job.savepoints, "s1"), LocalFileStore(tmp_path / "elsewhere")
     state = next(path for path in (work.root / job.keys.savepoint("s1") / QUERY / "state").rglob("*.zip"))
-    monkeypatch.setattr("airflow_provider_ha.checkpoints.savepoints.restore_elsewhere.check", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore.check", lambda *_, **__: None
+    )
     data = state.read_bytes()
     state.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
 

@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.ha_services import HaServices
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, write_manifest
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST, write_manifest
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.services import HaServices
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SessionState
-from airflow_provider_ha.coordination.leases import hold
-from airflow_provider_ha.coordination.node import Node
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Node, Op, SessionState
+from airflow_provider_ha.coordination.raw_socket import close_session
+from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CoordinationError,
@@ -27,6 +25,7 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
     StorageError,
 )
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.testing.waiting import wait_until

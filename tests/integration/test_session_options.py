@@ -16,16 +16,14 @@ from kazoo.client import KazooClient  # noqa: TID253  # looks at ACLs, which the
 from kazoo.protocol.states import KeeperState  # noqa: TID253  # as above
 
 from airflow_provider_ha.config import HaConfig, tls_of
-from airflow_provider_ha.control.administration.tree import read_tree, walk
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination._kazoo_client import _warn_once, make_client
-from airflow_provider_ha.coordination._kazoo_multi_read import MANY
-from airflow_provider_ha.coordination.coordinator import Create, SetData
+from airflow_provider_ha.coordination._kazoo_reads import MANY
+from airflow_provider_ha.coordination.coordinator import Create, Reads, SetData
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.coordination.reads import Reads
-from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.coordination.tick import check_tick, server_tick
+from airflow_provider_ha.coordination.raw_socket import check_tick, close_session, server_tick
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
+from airflow_provider_ha.fleet.znode_tree import read_tree, walk
 from airflow_provider_ha.hooks._connection import config_of, secrets_of
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST

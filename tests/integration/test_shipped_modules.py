@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.job_client import JobClient
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import parts
 from tests.support.spark.driver_helpers import CONF, PATIENCE

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.launch import claim, launch
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.submit.launch import claim, launch
 from tests.support.clusters import submit_helpers as helpers
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, write_started
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries, write_started
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.from_nothing import require_nothing_given
-from airflow_provider_ha.control.submit import submit_job
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import RestoreRefusedError
-from airflow_provider_ha.jobs.failures import Failure
-from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.submit.preconditions import require_nothing_given
+from airflow_provider_ha.jobs.submit.submit_request import submit_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import a_result, a_run, a_submission, an_exit, lead
 from tests.support.clusters.whole_jobs import SAVEPOINT, whole_job

@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.retention.working_files import INTERVAL, WorkingFilesCollector
+from airflow_provider_ha.checkpoints.store.working_directories import INTERVAL, WorkingFilesCollector
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import collect as collecting
-from airflow_provider_ha.control.administration.collect import collect_job
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
-from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.errors import (
     CheckpointError,
     ConfigurationError,
@@ -27,6 +25,8 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
 )
 from airflow_provider_ha.jobs.model import Generation
+from airflow_provider_ha.jobs.removal import cleanup as collecting
+from airflow_provider_ha.jobs.removal.cleanup import collect_job
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.collected import FIRST, SECOND, World
 from tests.support.clusters import submit_helpers as helpers
@@ -82,7 +82,7 @@ def there(world: World) -> list[str]:
 def run(config: HaConfig, *words: str) -> tuple[int, str, str]:
     arguments = ["--zookeeper", config.zookeeper, "--storage-root", config.storage_root]
     arguments += ["--cluster-id", config.cluster_id, "storage", "collect", *words]
-    done = CliRunner().invoke(app, arguments, obj=Target())
+    done = CliRunner().invoke(app, arguments, obj=ClusterTarget())
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout, done.stderr
 

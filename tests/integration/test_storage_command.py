@@ -14,15 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.coordination_helpers import job_paths
@@ -51,7 +51,7 @@ def command_of(config: HaConfig, name: str) -> Callable[..., tuple[int, str, str
     def call(*words: str) -> tuple[int, str, str]:
         arguments = ["--zookeeper", config.zookeeper, "--storage-root", config.storage_root]
         arguments += ["--cluster-id", config.cluster_id, "storage", name, *words]
-        done = CliRunner().invoke(app, arguments, obj=Target())
+        done = CliRunner().invoke(app, arguments, obj=ClusterTarget())
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done.exit_code, done.stdout, done.stderr
 

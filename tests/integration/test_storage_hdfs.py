@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
-from airflow_provider_ha.checkpoints.working.work_area import costs
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.areas.work_area import costs
 from airflow_provider_ha.config import HaConfig, HdfsOptions
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage._webhdfs import HdfsLimits

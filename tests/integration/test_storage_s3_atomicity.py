@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.limits import S3Limits
-from airflow_provider_ha.storage.probe import RACERS
+from airflow_provider_ha.storage.roots import RACERS
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access, any_server, moto_server
 

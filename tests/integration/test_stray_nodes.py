@@ -9,23 +9,22 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.checkpoints.restore.select import select
-from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.working_directories import superfluous_directories
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
-from airflow_provider_ha.coordination.leases import active, hold
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
+from airflow_provider_ha.coordination.reader_leases import active, hold
+from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.jobs import list_jobs
+from airflow_provider_ha.fleet.decide import list_quarantined
 from airflow_provider_ha.jobs.model import OperationKind
-from airflow_provider_ha.jobs.observe import read_status
-from airflow_provider_ha.jobs.quarantine import list_quarantined
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.observe import list_jobs, read_status
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from tests.conformance.stores.stage import add_savepoint
 from tests.integration.driver.test_publishing import LIVE, publisher_of
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
@@ -174,7 +173,7 @@ def operations_loop(job: Job, canceled: list[str]) -> OperationsLoop:
     def never(*_: object) -> Any:
         raise AssertionError("only a cancel was asked for")
 
-    handlers = Handlers(
+    handlers = OperationHandlers(
         stop=never,
         cancel=lambda operation: canceled.append(operation.operation_id),
         savepoint=never,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.tree import read_tree, walk
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.fleet.znode_tree import read_tree, walk
 from airflow_provider_ha.records import checksum
 from tests.support.clusters.rebuild_helpers import Driver, drive, job, submit
 

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
+from airflow_provider_ha.checkpoints.areas.drain import drain_key
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.job.stores import checkpoint_store
-from airflow_provider_ha.control.restore.restore import plan_for, restored_start
-from airflow_provider_ha.control.submit import submit_job
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.errors import RestoreRefusedError
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import checkpoint_store
 from airflow_provider_ha.jobs.model import Generation, JobState, OutputMode
-from airflow_provider_ha.jobs.submissions import SubmissionLed
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.restore.job_restore import plan_for, restored_start
+from airflow_provider_ha.jobs.runs.submissions import SubmissionLed
+from airflow_provider_ha.jobs.submit.submit_request import submit_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, lead
 from tests.support.clusters.whole_jobs import BATCH, FUNCTION, SAVEPOINT, whole_job
@@ -112,7 +112,7 @@ def epoch_that_published_nothing_and_whose_directory_is_gone(job: JobContext) ->
 
 def notes_around_an_epoch_without_one(job: JobContext) -> None:
     epoch_that_published_nothing(job)
-    log = GivenLog(job.area.tree(job.keys.given(QUERY)))
+    log = ForeachBatchLog(job.area.tree(job.keys.given(QUERY)))
     log.begin(1, BATCH)
     log.open(job.snapshot().epoch + 1)
 
@@ -312,7 +312,7 @@ def test_work_of_the_next_life_is_not_taken_for_the_drain_of_the_one_before(
 def test_notes_of_the_next_life_say_nothing_of_the_one_before(spark_ha: Any, copy: JobContext, tmp_path: Path) -> None:
     job = deleted(spark_ha, copy, tmp_path, work_after_a_stop_that_failed)
     fail_in_the_script(job, helpers.script(tmp_path))
-    GivenLog(job.area.tree(job.keys.given(QUERY))).open(job.snapshot().epoch)
+    ForeachBatchLog(job.area.tree(job.keys.given(QUERY))).open(job.snapshot().epoch)
 
     assert planned(spark_ha)["verdict"] == "LOSS_POSSIBLE"
 

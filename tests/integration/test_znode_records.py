@@ -12,10 +12,15 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
-from airflow_provider_ha.coordination.counter import MAX_NUMBER, counter_op, read_counter
-from airflow_provider_ha.coordination.leases import active, hold
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.coordination.records import create_once, read_record
+from airflow_provider_ha.coordination.reader_leases import active, hold
+from airflow_provider_ha.coordination.znode_records import (
+    MAX_NUMBER,
+    counter_op,
+    create_once,
+    read_counter,
+    read_record,
+)
 from airflow_provider_ha.errors import CoordinationError, NodeExistsError, RecordCorruptError, VersionConflictError
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.testing.proxy import FaultProxy

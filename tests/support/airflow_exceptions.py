@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
-from airflow_provider_ha.compat.sdk import (
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_2_PLUS
+from airflow_provider_ha.airflow_side.compat.sdk import (
     AirflowException,
     AirflowFailException,
     AirflowNotFoundException,

@@ -13,9 +13,9 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
+from airflow_provider_ha.airflow_side.page.clusters import Clusters
+from airflow_provider_ha.airflow_side.page_urls import PREFIX as URL_PREFIX
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.links.page_urls import PREFIX as URL_PREFIX
-from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.testing.waiting import wait_until
 
 
@@ -74,7 +74,7 @@ def served_page_of(config: HaConfig) -> Iterator[str]:
 
 @contextmanager
 def _application(config: HaConfig) -> Iterator[FastAPI]:
-    from airflow_provider_ha.plugins._app import create_app  # Airflow 3.0 has not all that it imports
+    from airflow_provider_ha.airflow_side.page.app import create_app  # Airflow 3.0 has not all that it imports
 
     clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
     yield create_app(clusters)

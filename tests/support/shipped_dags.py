@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_2_PLUS
 from tests.support import airflow_auth
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ha.control.job.spec import JobSpec, Start
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, Start
 
 
 def changed(spec: JobSpec, **changes: Any) -> JobSpec:

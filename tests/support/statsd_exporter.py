@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from airflow_provider_ha.coordination.ports import free_port
+from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.go_program import GoProgram
 from tests.support.receivers import LOOPBACK

@@ -14,10 +14,10 @@ import psutil
 
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.observe import read_status
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
@@ -246,7 +246,7 @@ def lose_host(job: CountedJob) -> None:
     """Kill the driver and what would start it again: its supervisor, before that can report."""
     [driver] = job.drivers()
     for parent in psutil.Process(driver.pid).parents():
-        if "airflow_provider_ha.supervisor" in " ".join(parent.cmdline()):
+        if "airflow_provider_ha.host.supervisor" in " ".join(parent.cmdline()):
             kill(parent.pid)
     wait_until(lambda: not job.drivers(), timeout=60, what="the driver to die with its supervisor")
 

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.drills.drill import DrillRequest, drill
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.coordination.ports import free_port
-from airflow_provider_ha.jobs import metrics
-from airflow_provider_ha.jobs.metrics import Metric
+from airflow_provider_ha.coordination.embedded import free_port
+from airflow_provider_ha.jobs import metric_names
+from airflow_provider_ha.jobs.metric_names import Metric
 from airflow_provider_ha.jobs.model import Operation
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.verification.job_drill import DrillRequest, drill
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.airflow_stats import environment
 from tests.support.mailbox import Mailbox, html_of, mail_server
@@ -135,12 +135,12 @@ def sent(receiver: Received, metric: Metric, *labels: str) -> list[float]:
 
 @pytest.mark.usefixtures("job")
 def test_the_metrics_of_a_job_without_a_task_come_from_the_triggerer(receiver: Received) -> None:
-    wait_until(lambda: 1.0 in sent(receiver, metrics.JOB_STATE, "RUNNING"), timeout=PATIENCE, what="its state")
+    wait_until(lambda: 1.0 in sent(receiver, metric_names.JOB_STATE, "RUNNING"), timeout=PATIENCE, what="its state")
 
-    assert sent(receiver, metrics.LEADER_EPOCH)[-1] == 1.0
-    assert sent(receiver, metrics.CHECKPOINT_NUMBER)[-1] >= 1.0
-    assert sent(receiver, metrics.ATTEMPTS_LIMIT)[-1] == -1.0
-    assert sent(receiver, metrics.RESTARTS, "host")[-1] == 0.0
+    assert sent(receiver, metric_names.LEADER_EPOCH)[-1] == 1.0
+    assert sent(receiver, metric_names.CHECKPOINT_NUMBER)[-1] >= 1.0
+    assert sent(receiver, metric_names.ATTEMPTS_LIMIT)[-1] == -1.0
+    assert sent(receiver, metric_names.RESTARTS, "host")[-1] == 0.0
 
 
 def test_a_driver_that_is_lost_with_its_host_is_told_and_so_is_its_recovery(
@@ -172,10 +172,10 @@ def test_the_loss_was_mailed_as_the_how_to_says(mailbox: Mailbox) -> None:
 
 @pytest.mark.usefixtures("job")
 def test_the_recovery_is_in_the_metrics_by_reason_and_phase(receiver: Received) -> None:
-    wait_until(lambda: sent(receiver, metrics.RECOVERY, "lead"), timeout=PATIENCE, what="the recovery")
+    wait_until(lambda: sent(receiver, metric_names.RECOVERY, "lead"), timeout=PATIENCE, what="the recovery")
 
-    assert sent(receiver, metrics.LEADER_EPOCH)[-1] == 2.0
-    assert sent(receiver, metrics.RESTARTS, "host")[-1] == 1.0
+    assert sent(receiver, metric_names.LEADER_EPOCH)[-1] == 2.0
+    assert sent(receiver, metric_names.RESTARTS, "host")[-1] == 1.0
 
 
 def test_a_checkpoint_that_gets_old_while_batches_are_committed_is_told(

@@ -18,10 +18,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from tests.support.clusters.jobs_helpers import a_run, a_submission
 from tests.support.wheel import wheel
 from tests.system.harness.servers import REPOSITORY, USER, Servers

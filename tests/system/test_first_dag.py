@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_1_PLUS
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.get_provider_info import get_provider_info
 from tests.docs.blocks import blocks_of
 from tests.system.harness.rest import DagRun

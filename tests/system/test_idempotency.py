@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.servers import REPOSITORY

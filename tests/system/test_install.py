@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from airflow_provider_ha.compat import NEWEST, OLDEST
+from airflow_provider_ha.airflow_side.compat import NEWEST, OLDEST
 from tests.support.wheel import wheel as built_wheel
 
 
@@ -49,7 +49,7 @@ def said(*command: Path | str) -> subprocess.CompletedProcess[str]:
 def test_without_extras_there_is_no_airflow_and_the_command_works(driver_host: Path, tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
 
-    imported = said(driver_host / "python", "-c", "import airflow_provider_ha.supervisor.main, airflow")
+    imported = said(driver_host / "python", "-c", "import airflow_provider_ha.host.supervisor.main, airflow")
     verified = said(driver_host / "spark-ha", "checkpoint", "verify", tmp_path / "checkpoint", "--json")
 
     assert "No module named 'airflow'" in imported.stderr
@@ -93,7 +93,7 @@ def test_the_wheel_brings_the_example_dags_along(driver_host: Path, tmp_path: Pa
 
 
 def test_a_host_without_spark_says_what_a_driver_needs(driver_host: Path) -> None:
-    program = "from airflow_provider_ha.jobs.host.spark_release import find_spark_home as f; f(None)"
+    program = "from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home as f; f(None)"
 
     found = said(driver_host / "python", "-c", program)
 

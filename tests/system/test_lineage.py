@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.docs.blocks import blocks_of
 from tests.fault.driver.test_lineage_of_a_driver import LISTENER, listener_jar

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.browser import browser
 from tests.system.harness.first_dag import Output

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.jobs import metrics
-from airflow_provider_ha.jobs.cluster import read_cluster_leader
-from airflow_provider_ha.jobs.metrics import Metric
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.recovery.timeline import RestartReason
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.jobs import metric_names
+from airflow_provider_ha.jobs.metric_names import Metric
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.recovery.losses import RestartReason
+from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.airflow_stats import environment
 from tests.support.receivers import Received, otlp
@@ -96,9 +96,9 @@ def test_the_metrics_of_a_job_without_a_task_come_from_the_triggerer(collector: 
     def sent(metric: Metric, **labels: str) -> list[float]:
         return collector.values(f"airflow.{metric.stats_name}", cluster="demo", job_id=JOB_ID, **labels)
 
-    wait_until(lambda: sent(metrics.RECOVERY, phase="lead"), timeout=PATIENCE, what="the recovery")
+    wait_until(lambda: sent(metric_names.RECOVERY, phase="lead"), timeout=PATIENCE, what="the recovery")
     # The first report after the takeover may find it STARTING; the next one comes within a minute.
-    wait_until(lambda: 1.0 in sent(metrics.JOB_STATE, state="RUNNING"), timeout=PATIENCE, what="its state")
+    wait_until(lambda: 1.0 in sent(metric_names.JOB_STATE, state="RUNNING"), timeout=PATIENCE, what="its state")
 
-    assert sent(metrics.LEADER_EPOCH)[-1] == 2.0
-    assert sum(sent(metrics.RESTARTS, reason=reason.value)[-1] for reason in RestartReason) == 1.0
+    assert sent(metric_names.LEADER_EPOCH)[-1] == 2.0
+    assert sum(sent(metric_names.RESTARTS, reason=reason.value)[-1] for reason in RestartReason) == 1.0

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.jobs.model import JobState
 from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY

@@ -14,8 +14,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.browser import browser
 from tests.support.pictures import check_picture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.application._archives import package_files
-from airflow_provider_ha.jobs.application.application_scan import check_queries, sibling_modules
+from airflow_provider_ha.jobs.application.application_files import check_queries, sibling_modules
+from airflow_provider_ha.jobs.application.archives import package_files
 
 
 @pytest.mark.parametrize(

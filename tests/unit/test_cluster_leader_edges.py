@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.reconcile import reconciler
-from airflow_provider_ha.control.reconcile.cleanup import clean_up
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileTimings
 from airflow_provider_ha.errors import JobStateError, NotConnectedError
+from airflow_provider_ha.fleet import reconciler
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.reconciler import ReconcileTimings
+from airflow_provider_ha.jobs.removal.cleanup import clean_up
 from tests.support.clusters.coordination_helpers import HeldClock
 
 

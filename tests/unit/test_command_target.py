@@ -9,10 +9,10 @@ import pytest
 from typer.main import get_command
 
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.config import VARIABLES, HaConfig
-from airflow_provider_ha.control.job.spec import SparkPlace
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.options.job_spec import SparkPlace
 
 
 CONNECTION = HaConfig.build(zookeeper="of-the-connection:2181", storage_root="file:///connection")
@@ -24,8 +24,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def target(**options: Any) -> Target:
-    return Target(options=options, fallback=lambda: CONNECTION)
+def target(**options: Any) -> ClusterTarget:
+    return ClusterTarget(options=options, fallback=lambda: CONNECTION)
 
 
 def test_without_any_setting_the_connection_counts() -> None:
@@ -67,7 +67,7 @@ def test_an_option_without_the_others_is_an_error() -> None:
 
 
 def test_without_a_connection_of_spark_drivers_run_on_this_host() -> None:
-    place = Target().driver_place(None)
+    place = ClusterTarget().driver_place(None)
 
     assert (place.master, place.engine, place.engine_options) == ("local[*]", "local", {})
 
@@ -76,9 +76,9 @@ def test_a_connection_of_spark_is_known_to_airflow_only() -> None:
     cluster = SparkPlace(master="spark://host:7077", engine="standalone")
 
     with pytest.raises(ConfigurationError, match="airflow ha job submit"):
-        Target().driver_place("spark_default")
+        ClusterTarget().driver_place("spark_default")
 
-    assert Target(places=lambda _: cluster).driver_place("spark_default") is cluster
+    assert ClusterTarget(places=lambda _: cluster).driver_place("spark_default") is cluster
 
 
 def test_airflow_ha_has_every_noun_of_the_command() -> None:

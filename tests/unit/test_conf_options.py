@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.cli.conf_options import (
+from airflow_provider_ha.cli.spec_options import (
     driver_environment,
     read_spark_properties,
     spark_conf,

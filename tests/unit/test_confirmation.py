@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.cli import confirmation, savepoint_s3
+from airflow_provider_ha.cli import savepoint_s3, session
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 
 
 DISPOSE = ("savepoint", "dispose", "s3://bucket/savepoints/before-upgrade")
@@ -33,7 +33,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("words", [(), ("--json",)], ids=["people", "json"])
 def test_a_script_is_not_asked(removed: list[str], words: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(app, [*DISPOSE, *words], obj=Target(), input="y\n")
+    done = CliRunner().invoke(app, [*DISPOSE, *words], obj=ClusterTarget(), input="y\n")
 
     assert done.exit_code == 64
     assert "Add --yes" in done.stderr
@@ -47,9 +47,9 @@ def test_a_person_is_asked_on_stderr(
     removed: list[str], monkeypatch: pytest.MonkeyPatch, reply: str, code: int, gone: list[str]
 ) -> None:
     terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(confirmation, "sys", SimpleNamespace(stdin=terminal))
+    monkeypatch.setattr(session, "sys", SimpleNamespace(stdin=terminal))
 
-    done = CliRunner().invoke(app, list(DISPOSE), obj=Target(), input=f"{reply}\n")
+    done = CliRunner().invoke(app, list(DISPOSE), obj=ClusterTarget(), input=f"{reply}\n")
 
     assert done.exit_code == code
     assert "Remove savepoint s3://bucket/savepoints/before-upgrade for good?" in done.stderr

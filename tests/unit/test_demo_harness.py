@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from airflow_provider_ha.checkpoints.format.layout import Progress
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
-from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, StateReading
-from airflow_provider_ha.control.drills.drill import Phases
-from airflow_provider_ha.control.drills.stopwatch import Stopwatch
-from airflow_provider_ha.control.verification.prove import ProofProgress, ProofStep, after
+from airflow_provider_ha.checkpoints.verify.proof_protocol import (
+    Application,
+    ProofEvent,
+    ProofMessage,
+    ProofRequest,
+    StateReading,
+)
+from airflow_provider_ha.jobs.verification.job_drill import DrillPhases, Stopwatch
+from airflow_provider_ha.jobs.verification.spark_proof import ProofProgress, ProofStep, after
 from tests.support.clusters.coordination_helpers import HeldClock
 
 
 READING = StateReading(operator=0, store="default", partitions=2)
-UP, LOADED = Answer(event=Event.SPARK), Answer(event=Event.LOADED, reading=READING, rows=(1, 2))
+UP, LOADED = ProofMessage(event=ProofEvent.SPARK), ProofMessage(event=ProofEvent.LOADED, reading=READING, rows=(1, 2))
 
 
 def test_each_phase_is_timed_and_told_once() -> None:
     clock, told = HeldClock(), list[str]()
     watch = Stopwatch(clock)
-    phases = Phases(watch, told.append)
+    phases = DrillPhases(watch, told.append)
 
     phases.begin("choose", "savepoint-s1")
     clock.time += 1
@@ -44,7 +48,7 @@ def test_each_phase_is_timed_and_told_once() -> None:
 def test_the_answers_of_the_child_say_which_step_goes_on(
     readings: tuple[StateReading, ...],
     starts: bool,
-    answers: list[Answer],
+    answers: list[ProofMessage],
     step: ProofStep,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

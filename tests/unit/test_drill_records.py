@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.jobs.history.drills import Drill, DrillStore, DrillVerdict, ReadDrills
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillCache, DrillStore, DrillVerdict
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.fake.memory_store import MemoryStore
 from tests.support.clusters.jobs_helpers import NOON
@@ -87,7 +87,7 @@ def test_all_drills_are_read_by_default(store: Counted) -> None:
 
 
 def test_what_was_read_before_is_not_read_again(store: Counted) -> None:
-    known = ReadDrills(100)
+    known = DrillCache(100)
     DrillStore(store, KEYS, known).list(3)
     record(store, "new")
     store.reads.clear()
@@ -99,7 +99,7 @@ def test_what_was_read_before_is_not_read_again(store: Counted) -> None:
 
 
 def test_a_record_of_a_job_that_was_made_again_is_another_one(store: Counted) -> None:
-    known = ReadDrills(100)
+    known = DrillCache(100)
     DrillStore(store, KEYS, known).list(1)
     store.delete(KEYS.drill("9"))
     record(store, "9", verdict=DrillVerdict.FAILED)
@@ -110,7 +110,7 @@ def test_a_record_of_a_job_that_was_made_again_is_another_one(store: Counted) ->
 
 
 def test_no_more_records_are_kept_than_agreed_and_those_that_were_asked_for_last_stay(store: Counted) -> None:
-    known = ReadDrills(3)
+    known = DrillCache(3)
     records = DrillStore(store, KEYS, known)
     records.list(3)
     records.list(1)
@@ -124,7 +124,7 @@ def test_no_more_records_are_kept_than_agreed_and_those_that_were_asked_for_last
 
 
 def test_a_record_that_cannot_be_read_is_read_again(store: Counted) -> None:
-    known = ReadDrills(100)
+    known = DrillCache(100)
     store.write(KEYS.drill("broken"), b"{}")
 
     first, again = (DrillStore(store, KEYS, known).list(1) for _ in range(2))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.jobs.host import driver_log
-from airflow_provider_ha.jobs.host.driver_log import LogReader, last_lines, whole_lines
+from airflow_provider_ha.host.supervisor.log_rotation import LogRotation
+from airflow_provider_ha.jobs.drivers import driver_log
+from airflow_provider_ha.jobs.drivers.driver_log import LogReader, last_lines, whole_lines
 from airflow_provider_ha.redaction import PublicText
-from airflow_provider_ha.supervisor.log_rotation import LogRotation
 
 
 SIZE = 1000

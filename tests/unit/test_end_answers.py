@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.jobs.end_answers import answer_of_end
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, RunEnd, RunResult
+from airflow_provider_ha.jobs.operations.operations import answer_of_end
 from tests.support.clusters.jobs_helpers import NOON
 
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control import erase
-from airflow_provider_ha.control.erase import _beginning, _erase_files, _Kept, _require_no_live_run
-from airflow_provider_ha.control.job.node_removal import remove_nodes
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import JobStateError, ObjectMissingError, VersionConflictError
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.fleet import cluster_removal
+from airflow_provider_ha.fleet.cluster_removal import _beginning, _erase_files, _require_no_live_run, _UserData
+from airflow_provider_ha.jobs.removal.job_deletion import remove_nodes
 from airflow_provider_ha.storage.local_files import LocalFileStore
-from airflow_provider_ha.storage.store import ObjectInfo
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectInfo
 from tests.conformance.stores.stage import Stage, nodes
 from tests.conftest import FAST
 
@@ -130,7 +130,7 @@ def test_a_directory_that_no_job_made_stays(tmp_path: Path) -> None:
         (tmp_path / "work" / "jobs" / name).mkdir(parents=True)
     client = erased_client(tmp_path, LinkedWorkArea(tmp_path / "work"))
 
-    _erase_files(client, _Kept(frozenset(), ()), datetime.now(timezone.utc))
+    _erase_files(client, _UserData(frozenset(), ()), datetime.now(timezone.utc))
 
     assert not (tmp_path / "work" / "jobs" / "flights" / "live").exists()
     assert (tmp_path / "work" / "jobs" / "lost+found" / "x").is_dir()
@@ -142,9 +142,9 @@ def test_a_working_directory_in_a_store_is_removed_and_not_only_marked(
     """No driver comes any more whose collector would remove it."""
     files = LocalFileStore(tmp_path / "work")
     files.write("jobs/flights/live/e1-0123456789ab/hourly/offsets/0", b"v1")
-    monkeypatch.setattr(erase, "open_files", lambda _: files)
+    monkeypatch.setattr(cluster_removal, "open_files", lambda _: files)
     client = erased_client(tmp_path, LayeredWorkArea(files))
 
-    _erase_files(client, _Kept(frozenset(), ()), datetime.now(timezone.utc))
+    _erase_files(client, _UserData(frozenset(), ()), datetime.now(timezone.utc))
 
     assert list(files.list("jobs/")) == []

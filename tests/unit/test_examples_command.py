@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -19,7 +19,7 @@ NAMES = sorted(path.relative_to(DAGS).as_posix() for path in DAGS.rglob("*.py"))
 
 
 def spark_ha(*words: str) -> Any:
-    return CliRunner().invoke(app, ["examples", *words], obj=Target())
+    return CliRunner().invoke(app, ["examples", *words], obj=ClusterTarget())
 
 
 def test_all_examples_and_their_application_are_copied_and_what_comes_next_is_said(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.jobs.host.executors import is_impossible, is_local
+from airflow_provider_ha.jobs.drivers.spark_release import is_impossible, is_local
 
 
 @pytest.mark.parametrize(

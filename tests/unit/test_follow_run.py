@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.cli.follow_run import WaitFor, phase_of, reached, with_failure
+from airflow_provider_ha.cli.job_requests import WaitFor, reached, run_phase, with_failure
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import Failure, SubmissionExit
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.jobs.submissions import SubmissionExit
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_result, a_run, a_start, a_status, a_submission
 
 
@@ -46,15 +45,15 @@ def test_a_newer_run_ends_the_wait() -> None:
 
 
 def test_progress_names_epoch_and_host() -> None:
-    assert phase_of(led(JobState.STARTING)).startswith("STARTING: epoch 1 on host")
-    assert phase_of(JobStatus(job_id="flights", run=LIVE)) == "SUBMITTED: attempt 1 has no leader yet"
+    assert run_phase(led(JobState.STARTING)).startswith("STARTING: epoch 1 on host")
+    assert run_phase(JobStatus(job_id="flights", run=LIVE)) == "SUBMITTED: attempt 1 has no leader yet"
 
 
 def test_progress_says_why_a_supervisor_has_started_no_driver() -> None:
     started = a_start().model_copy(update={"refused": "the driver was started before"})
     run = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission(), started=started),))
 
-    said = phase_of(JobStatus(job_id="flights", run=run))
+    said = run_phase(JobStatus(job_id="flights", run=run))
 
     assert said.endswith("attempt 1 has no leader yet, the driver was started before")
 

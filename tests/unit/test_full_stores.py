@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.storage import _hdfs_errors, _s3_errors, outage
+from airflow_provider_ha.storage import _s3_responses, _webhdfs, outage
 
 
 def refused(code: str, message: str, status: int) -> Exception:
@@ -20,7 +20,7 @@ def refused(code: str, message: str, status: int) -> Exception:
 
 
 def of_s3(error: Exception) -> StorageUnavailableError:
-    return _s3_errors.unavailable("object 'a' could not be uploaded", "https://s3", error, S3Options())
+    return _s3_responses.unavailable("object 'a' could not be uploaded", "https://s3", error, S3Options())
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,6 @@ def test_a_disk_that_is_full_during_a_download_is_told_to_be_full(number: int) -
 def test_a_full_hdfs_is_told_to_be_full(kind: str, message: str, step: str) -> None:
     body = json.dumps({"RemoteException": {"exception": kind, "message": message}}).encode()
 
-    error = _hdfs_errors.unavailable("a", _hdfs_errors.refusal_of(403, body, "name-node:9870"))
+    error = _webhdfs.unavailable("a", _webhdfs.refusal_of(403, body, "name-node:9870"))
 
     assert step in str(error.next_step)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived, service_of
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.engines.local import lifetime_warnings, refuse_short_lived, service_of
 
 
 POD = {"AIRFLOW_IS_K8S_EXECUTOR_POD": "True"}

@@ -14,7 +14,7 @@ import pytest
 
 import airflow_provider_ha
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.host.engines.registry import Engines
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
@@ -170,10 +170,10 @@ OWNERS: dict[str, set[str]] = {
     },
     "boto3": {f"storage/{name}.py" for name in ("s3", "_s3_client", "_s3_errors")},
     "botocore": {f"storage/{name}.py" for name in ("s3", "_s3_client", "_s3_copy", "_s3_errors")},
-    "confluent_kafka": {"checkpoints/connectors/_kafka_client.py"},
-    "pyarrow": {"checkpoints/connectors/delta.py"},
-    "py4j": {"supervisor/guardian.py"},
-    "urllib3": {"engines/_master_rest.py", "storage/_webhdfs.py", "storage/_hdfs_errors.py"},
+    "confluent_kafka": {"checkpoints/sources/kafka_offsets.py"},
+    "pyarrow": {"checkpoints/sinks/delta.py"},
+    "py4j": {"host/supervisor/guardian.py"},
+    "urllib3": {"host/engines/_master_rest.py", "storage/_webhdfs.py"},
     "greenlet": set(),
 }
 
@@ -288,7 +288,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 def test_only_what_opens_the_work_area_knows_its_path() -> None:
     users = {str(path.relative_to(PACKAGE)) for path in modules() if "work_path" in path.read_text(encoding="utf-8")}
 
-    assert users == {"config.py", "checkpoints/working/open_work_area.py"}
+    assert users == {"config.py", "checkpoints/areas/open_work_area.py"}
 
 
 def test_a_public_module_of_operators_holds_an_operator() -> None:
@@ -346,7 +346,9 @@ def test_only_the_engines_compare_the_name_of_an_engine() -> None:
     assert [
         str(path.relative_to(PACKAGE))
         for path in elsewhere
-        if any(name.startswith("airflow_provider_ha.engines.") and not _is_seam(name) for name in imported_names(path))
+        if any(
+            name.startswith("airflow_provider_ha.host.engines.") and not _is_seam(name) for name in imported_names(path)
+        )
     ] == []
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha._process.java import find_jars, find_java, java_version
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.java import find_jars, find_java, java_version
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, Status
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_start, a_status, a_submission, an_exit
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_ha.coordination.coordinator import Create, Delete, SessionState
-from airflow_provider_ha.coordination.node import Node
-from airflow_provider_ha.coordination.retrieval import LeaderRetrieval
+from airflow_provider_ha.coordination.coordinator import Create, Delete, Node, SessionState
+from airflow_provider_ha.coordination.leader_information import LeaderRetrieval
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.fake.jobs import PATHS

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import pytest
 
-from airflow_provider_ha.config import Timings
-from airflow_provider_ha.coordination.lease import JUMP_SECONDS, LEAST_SECONDS, Lease, Moment
+from airflow_provider_ha.coordination.leadership import JUMP_SECONDS, LEAST_SECONDS, ClockReading, Lease
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters.coordination_helpers import HeldClock
 
 
@@ -25,10 +25,10 @@ def lease(clock: HeldClock) -> Lease:
     return Lease(TIMINGS, session_timeout=10.0, granted_at=clock.time, clock=clock)
 
 
-def sent(clock: HeldClock, *, after: float) -> Moment:
+def sent(clock: HeldClock, *, after: float) -> ClockReading:
     """The moment at which a heartbeat was sent, in seconds from now."""
-    now = Moment.at_least(clock)
-    return Moment(now.boot + after, now.skew)
+    now = ClockReading.at_least(clock)
+    return ClockReading(now.boot + after, now.skew)
 
 
 def beat(lease: Lease, clock: HeldClock) -> None:
@@ -186,7 +186,7 @@ def test_a_heartbeat_whose_process_is_stopped_between_two_looks_makes_no_jump_of
     beat(lease, clock)
     clock.time += 1
     clock.stopped = 5.0
-    lease.acknowledge(Moment.at_least(clock))
+    lease.acknowledge(ClockReading.at_least(clock))
 
     beat(lease, clock)
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.control.move.checks import moved_graph
-from airflow_provider_ha.control.move.outcome import MoveRequest
-from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.api.documents.submission import graph_view
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.host.supervisor.spark_submit import properties, site_keys
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.graph_store import differences
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
-from airflow_provider_ha.jobs.options.lineage_conf import counted, merged, secrets_in
-from airflow_provider_ha.supervisor.spark_submit import properties, site_keys
-from airflow_provider_ha.views.graph import graph_view
+from airflow_provider_ha.jobs.move.move_arrival import moved_graph
+from airflow_provider_ha.jobs.move.move_records import MoveRequest
+from airflow_provider_ha.jobs.options.conf import counted, merged, secrets_in
 from tests.engine_helpers import CONFIG
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from airflow_provider_ha.coordination.ports import free_port
+from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.testing._gate import Gate
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until

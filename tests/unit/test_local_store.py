@@ -13,8 +13,8 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage import durable
-from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.odd_names import ODD
 
 
@@ -77,7 +77,7 @@ def test_a_writer_that_is_killed_leaves_the_old_object_whole(tmp_path: Path) -> 
     program = (
         "import os, signal, sys, pathlib; from airflow_provider_ha.storage import durable;"
         "durable.flush = lambda stream: (stream.flush(), os.kill(os.getpid(), signal.SIGKILL));"
-        "from airflow_provider_ha.storage.local import LocalStore;"
+        "from airflow_provider_ha.storage.local_store import LocalStore;"
         "LocalStore(pathlib.Path(sys.argv[1])).write('a', b'new' * 1000)"
     )
 

@@ -8,18 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control import services
-from airflow_provider_ha.control.administration import follow_logs
-from airflow_provider_ha.control.administration.driver_logs import (
-    choose,
-    find_log,
-    hide_secrets,
-    hide_secrets_of_script,
-    last_words,
-)
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job_client import JobClient
-from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.api import ha_services
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.errors import (
     ConfigurationError,
     JobStateError,
@@ -27,9 +18,18 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
     RecordCorruptError,
 )
-from airflow_provider_ha.jobs.host.driver_spec import write_secrets
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.recovery.losses import _log
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.drivers import run_logs
+from airflow_provider_ha.jobs.drivers.driver_spec import write_secrets
+from airflow_provider_ha.jobs.drivers.run_logs import (
+    choose,
+    find_log,
+    hide_secrets,
+    hide_secrets_of_script,
+    last_words,
+)
+from airflow_provider_ha.jobs.recovery.losses import _log
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.redaction import public
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.engine_helpers import CONFIG
@@ -79,13 +79,13 @@ def test_without_the_graph_only_what_looks_like_a_secret_is_hidden(
     def unreadable(_: object) -> None:
         raise RecordCorruptError("the graph is damaged")
 
-    monkeypatch.setattr("airflow_provider_ha.control.administration.driver_logs.secrets_of", lambda _: set())
+    monkeypatch.setattr("airflow_provider_ha.jobs.drivers.run_logs.secrets_of", lambda _: set())
 
     assert hide_secrets(job(tmp_path, graph=unreadable), view(STARTED)) is False
 
 
 def test_a_log_that_cannot_be_read_has_no_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_ha.control.administration.driver_logs.hide_secrets", lambda *_: True)
+    monkeypatch.setattr("airflow_provider_ha.jobs.drivers.run_logs.hide_secrets", lambda *_: True)
 
     assert last_words(job(tmp_path), view(STARTED), STARTED) == ""
 
@@ -94,7 +94,7 @@ def test_last_words_whose_secrets_cannot_be_known_are_not_said(tmp_path: Path, m
     log = tmp_path / JobKeys("flights").application(1, 1) / "driver.log"
     log.parent.mkdir(parents=True)
     log.write_text("the environment has open-sesame-1704\n")
-    monkeypatch.setattr("airflow_provider_ha.control.administration.driver_logs.hide_secrets", lambda *_: False)
+    monkeypatch.setattr("airflow_provider_ha.jobs.drivers.run_logs.hide_secrets", lambda *_: False)
 
     assert last_words(job(tmp_path), view(STARTED), STARTED) == ""
 
@@ -112,7 +112,7 @@ def led_out(tmp_path: Path) -> Path:
 
 
 def test_last_words_are_not_taken_from_where_a_driver_has_led(led_out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_ha.control.administration.driver_logs.hide_secrets", lambda *_: True)
+    monkeypatch.setattr("airflow_provider_ha.jobs.drivers.run_logs.hide_secrets", lambda *_: True)
 
     assert last_words(job(led_out), view(STARTED), STARTED) == ""
 
@@ -129,7 +129,7 @@ def test_a_loss_before_the_start_names_the_log_of_its_exit() -> None:
     assert (_log(refused), _log(WAITING)) == ("/home/driver.log", "")
 
 
-def watch_of(*views: RunView | Exception) -> tuple[follow_logs._Watch, list[str]]:
+def watch_of(*views: RunView | Exception) -> tuple[run_logs._RunWatch, list[str]]:
     """Return what follows a run that is as in *views*, one look after the other, and its notes."""
     looks, said = iter(views[1:]), list[str]()
 
@@ -142,13 +142,13 @@ def watch_of(*views: RunView | Exception) -> tuple[follow_logs._Watch, list[str]
     followed = job(Path("/nowhere"), runs=SimpleNamespace(get=get), sleep=lambda _: None)
     first = views[0]
     assert isinstance(first, RunView)
-    return follow_logs._Watch(followed, first, said.append), said
+    return run_logs._RunWatch(followed, first, said.append), said
 
 
 def test_an_attempt_that_is_replaced_before_it_starts_gives_way_to_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follow_logs, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(run_logs, "POLL_SECONDS", 0.0)
     second = SubmissionView(submission=a_submission(2), started=a_start())
     watch, _ = watch_of(view(WAITING), view(WAITING, second))
 
@@ -156,7 +156,7 @@ def test_an_attempt_that_is_replaced_before_it_starts_gives_way_to_the_next_one(
 
 
 def test_following_outlives_an_outage_and_ends_with_an_error_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow_logs, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(run_logs, "POLL_SECONDS", 0.0)
     outage, damage = NotConnectedError("no server answers"), RecordCorruptError("run 1 is damaged")
     watch, said = watch_of(view(STARTED), outage, outage, damage)
 
@@ -186,10 +186,10 @@ def test_a_zookeeper_of_its_own_ends_when_no_session_with_it_can_be_opened(
     def unreachable(_: object) -> None:
         raise NotConnectedError("no server answers")
 
-    monkeypatch.setattr(services, "EmbeddedZooKeeper", lambda _: SimpleNamespace(start=lambda: server))
+    monkeypatch.setattr(ha_services, "EmbeddedZooKeeper", lambda _: SimpleNamespace(start=lambda: server))
     monkeypatch.setattr(HaClient, "open", unreachable)
 
     with pytest.raises(NotConnectedError):
-        services.HaServices.embedded(tmp_path)
+        ha_services.HaServices.embedded(tmp_path)
 
     assert stopped == [True]

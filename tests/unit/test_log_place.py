@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from airflow_provider_ha.engines.standalone_driver import StandaloneDriver
-from airflow_provider_ha.jobs.host.log_place import log_place, printed_place
+from airflow_provider_ha.api.documents.job import job_view
+from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
+from airflow_provider_ha.jobs.drivers.driver_log import log_place, printed_place
 from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.presence import Watched
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.losses import Losses
+from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, decide, without_a_word
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission, SubmissionStarted
+from airflow_provider_ha.jobs.runs.watchers import WatchStatus
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionStarted
-from airflow_provider_ha.recovery.losses import Losses
-from airflow_provider_ha.recovery.restart import GiveUp, decide, without_a_word
-from airflow_provider_ha.views.job import job_view
 from tests.engine_helpers import handle
 
 
@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 AT_A_MASTER = StandaloneDriver(masters="http://master1:6066", driver=DRIVER)
 
 
-def view(at: Handle | None) -> SubmissionView:
+def view(at: DriverHandle | None) -> SubmissionView:
     submission = Submission(attempt=1, engine="standalone", submission_id="s", created_at=NOW, requested_by="test")
     return SubmissionView(submission, SubmissionStarted(handle=at) if at is not None else None, None, created_zxid=1)
 
@@ -58,7 +58,7 @@ def test_a_job_shows_where_its_supervisor_printed_until_that_has_reported() -> N
     none = Losses(attempts=1, last=None, next_attempt_at=None)
 
     unreported, reported = (
-        job_view(JobStatus(job_id="orders", run=RunView(run, submissions=(view(at),))), none, Watched()).log
+        job_view(JobStatus(job_id="orders", run=RunView(run, submissions=(view(at),))), none, WatchStatus()).log
         for at in (AT_A_MASTER.handle(), handle(host="worker1", log="/logs/driver.log"))
     )
 

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from airflow_provider_ha.jobs import metrics
-from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Metric, MetricKind
+from airflow_provider_ha.jobs import metric_names
+from airflow_provider_ha.jobs.metric_names import COMMON_LABELS, METRICS, Metric, MetricKind
 
 
 def test_every_metric_of_the_module_is_in_the_list_once() -> None:
-    defined = [value for value in vars(metrics).values() if isinstance(value, Metric)]
+    defined = [value for value in vars(metric_names).values() if isinstance(value, Metric)]
 
     assert list(METRICS) == defined
     assert len({metric.name for metric in METRICS}) == len(METRICS)
@@ -38,4 +38,4 @@ def test_no_label_grows_with_the_life_of_a_job(metric: Metric) -> None:
 
 
 def test_the_name_in_airflow_has_a_dot_after_its_prefix() -> None:
-    assert metrics.CHECKPOINT_AGE.stats_name == "spark_ha.checkpoint_age_seconds"
+    assert metric_names.CHECKPOINT_AGE.stats_name == "spark_ha.checkpoint_age_seconds"

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.metrics import MONITORING
-from airflow_provider_ha.cli.session import Target
-from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, MetricKind
+from airflow_provider_ha.cli.session import ClusterTarget
+from airflow_provider_ha.jobs.metric_names import COMMON_LABELS, METRICS, MetricKind
 from airflow_provider_ha.jobs.model import JobState
 
 
@@ -93,7 +93,7 @@ def test_there_is_a_rule_for_everything_that_a_person_is_called_for(alert: str) 
 
 def test_the_files_are_copied_and_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     def copy(*words: str) -> Any:
-        return CliRunner().invoke(app, ["metrics", "files", str(tmp_path), *words], obj=Target())
+        return CliRunner().invoke(app, ["metrics", "files", str(tmp_path), *words], obj=ClusterTarget())
 
     first = copy()
     (tmp_path / RULES.name).write_text("mine")

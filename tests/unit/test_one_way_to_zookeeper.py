@@ -22,14 +22,14 @@ FACADE = {
     for part in ("", "_acl", "_client", "_multi_read", "_reads", "_set_watches", "_transaction")
 }
 UNGUARDED = {
-    "jobs/quarantine.py": "a note for people; a version guards its removal",
+    "fleet/decide.py": "a note for people; a version guards its removal",
     "jobs/cluster_roots.py": "the cluster's own node, once, by compare-and-set; no leader writes it",
-    "jobs/watchers.py": "an Airflow task's own node, by compare-and-set",
+    "jobs/runs/watchers.py": "an Airflow task's own node, by compare-and-set",
     "jobs/job_records.py": "makes nodes that no other process may make under that name: runs, submissions, recoveries; "
     "a driver's supervisor completes its own one by compare-and-set",
-    "triggers/_announcements.py": "ephemeral nodes of waits, each under a unique name; only people read them",
-    "control/administration/collect.py": "writes nothing: each of its transactions only checks the job's epoch",
-    "control/rebuild/apply.py": "a job without a leader, whose epoch it raises first and checks in each transaction",
+    "fleet/notify/session.py": "ephemeral nodes of waits, each under a unique name; only people read them",
+    "jobs/removal/cleanup.py": "writes nothing: each of its transactions only checks the job's epoch",
+    "jobs/rebuild/rebuild.py": "a job without a leader, whose epoch it raises first and checks in each transaction",
 }
 # What only the leader writes (``JobPaths``).
 OWNED_BY_THE_LEADER = {"generation", "status", "heartbeat"}

@@ -10,8 +10,8 @@ from typer.main import get_command
 
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.option_words import _OPTIONS, option_words
-from airflow_provider_ha.driver.way_forward import from_output, from_own_location, parameters
+from airflow_provider_ha.cli.console import _OPTIONS, option_words
+from airflow_provider_ha.driver.queries.script_paths import from_output, from_own_location, parameters
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.errors import LogMissingError
-from airflow_provider_ha.jobs.host.driver_log import LogReader, last_lines
-from airflow_provider_ha.jobs.host.driver_spec import read_secrets, write_secrets
-from airflow_provider_ha.jobs.host.plain_files import PlainFiles
+from airflow_provider_ha.jobs.drivers.driver_home import PlainFiles
+from airflow_provider_ha.jobs.drivers.driver_log import LogReader, last_lines
+from airflow_provider_ha.jobs.drivers.driver_spec import read_secrets, write_secrets
 
 
 FOREIGN = "fernet_key = abracadabra\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.coordination import ports
-from airflow_provider_ha.coordination.ports import free_port, free_ports, is_free
+from airflow_provider_ha.coordination import embedded
+from airflow_provider_ha.coordination.embedded import free_port, free_ports, is_free
 
 
 def test_no_port_is_one_that_the_system_gives_to_outgoing_connections() -> None:
@@ -22,7 +22,7 @@ def test_no_port_is_one_that_the_system_gives_to_outgoing_connections() -> None:
 
 def test_ports_that_are_asked_for_together_are_different(monkeypatch: pytest.MonkeyPatch) -> None:
     # Few to choose from: a draw with repetition would repeat one of them.
-    monkeypatch.setattr(ports, "_LOWEST", ports._first_outgoing() - 100)
+    monkeypatch.setattr(embedded, "_LOWEST", embedded._first_outgoing() - 100)
 
     found = free_ports(50)
 
@@ -43,7 +43,7 @@ def test_a_look_at_a_port_does_not_keep_its_server_from_listening() -> None:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("127.0.0.1", free_port()))
 
-        with ports._bound(server.getsockname()[1]):
+        with embedded._bound(server.getsockname()[1]):
             server.listen()
 
 
@@ -51,7 +51,7 @@ def test_where_the_system_takes_all_ports_one_of_those_is_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "range").write_text("1024\t65535\n", encoding="ascii")
-    monkeypatch.setattr(ports, "_OUTGOING", tmp_path / "range")
+    monkeypatch.setattr(embedded, "_OUTGOING", tmp_path / "range")
 
     assert is_free(free_port())
 
@@ -59,13 +59,13 @@ def test_where_the_system_takes_all_ports_one_of_those_is_given(
 def test_where_the_system_does_not_tell_its_range_the_usual_one_is_avoided(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(ports, "_OUTGOING", tmp_path / "no-such-file")
+    monkeypatch.setattr(embedded, "_OUTGOING", tmp_path / "no-such-file")
 
     assert max(free_ports(50)) < 32_768
 
 
 def test_a_port_whose_server_begins_to_listen_during_the_look_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound, probes = ports._bound, []
+    bound, probes = embedded._bound, []
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("127.0.0.1", free_port()))
@@ -75,9 +75,9 @@ def test_a_port_whose_server_begins_to_listen_during_the_look_is_not_held(monkey
             server.listen()
             return probes[0]
 
-        monkeypatch.setattr(ports, "_bound", be_late)
+        monkeypatch.setattr(embedded, "_bound", be_late)
 
         with pytest.raises(OSError, match="in use"):
-            ports._held(server.getsockname()[1])
+            embedded._held(server.getsockname()[1])
 
     assert probes[0].fileno() == -1, "it would keep the port from the server's next start"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.links import building, write_aside
+from airflow_provider_ha.checkpoints.spark.atomic import building, write_aside
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.host.engines.local import LocalEngine
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.storage.durable import directories_as_above, private_directories
 
@@ -73,7 +73,7 @@ def test_a_launch_makes_every_parent_of_its_directory_private(tmp_path: Path, mo
     """With its records on S3 a submission is the first that writes below the work root."""
     config = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="s3://b/p", work_root=f"file://{tmp_path}/work")
     ticket = Ticket(job_id="j", run=1, attempt=1, submission_id="s", graph=Blob(sha256="0" * 64, size=1))
-    monkeypatch.setattr("airflow_provider_ha.engines.local.SUPERVISOR_MODULE", "this")  # prints a poem, and ends
+    monkeypatch.setattr("airflow_provider_ha.host.engines.local.SUPERVISOR_MODULE", "this")  # prints a poem, and ends
 
     LocalEngine(config).launch(ticket)
 

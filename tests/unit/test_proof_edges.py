@@ -9,23 +9,22 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.findings import Code
-from airflow_provider_ha.control.drills import drill
-from airflow_provider_ha.control.verification import proof_child, prove
-from airflow_provider_ha.control.verification.cut_proof import application_of, fetch, proof_place
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.proof_protocol import ProofEvent, ProofMessage
 from airflow_provider_ha.errors import CheckpointMissingError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.jobs.application.artifacts import upload_application
 from airflow_provider_ha.jobs.model import JobGraph
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.jobs.verification import job_drill, spark_proof
+from airflow_provider_ha.jobs.verification.job_verification import application_of, fetch, proof_place
+from airflow_provider_ha.storage.local_store import LocalStore
 
 
-def ending(script: str) -> tuple[str, list[Event]]:
+def ending(script: str) -> tuple[str, list[ProofEvent]]:
     """Return how a child that runs that shell script ended, and what was heard of it."""
-    heard: list[Event] = []
+    heard: list[ProofEvent] = []
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as child:
-        told = proof_child._listen(child, 100.0, lambda answer: heard.append(answer.event))
+        told = spark_proof._listen(child, 100.0, lambda answer: heard.append(answer.event))
         child.kill()
     return told, heard
 
@@ -35,15 +34,15 @@ def test_a_child_that_ends_before_it_is_done_is_told_with_its_code() -> None:
 
 
 def test_a_child_that_closes_its_answers_and_goes_on_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof_child, "KILL_SECONDS", 0.1)
+    monkeypatch.setattr(spark_proof, "KILL_SECONDS", 0.1)
 
     assert ending("exec sleep 600 >&-") == ("the child closed its answers and did not end", [])
 
 
 def test_what_a_library_prints_between_the_answers_is_left_out() -> None:
-    done = Answer(event=Event.DONE).model_dump_json()
+    done = ProofMessage(event=ProofEvent.DONE).model_dump_json()
 
-    assert ending(f"echo hello; echo '{done}'") == ("", [Event.DONE])
+    assert ending(f"echo hello; echo '{done}'") == ("", [ProofEvent.DONE])
 
 
 class Verified:
@@ -52,8 +51,8 @@ class Verified:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *provable: int) -> None:
         self.copied: list[int] = []
         self._left = list(provable)
-        monkeypatch.setattr(prove, "verify", self._verify)
-        monkeypatch.setattr(prove, "copy_closure", self._copy)
+        monkeypatch.setattr(spark_proof, "verify", self._verify)
+        monkeypatch.setattr(spark_proof, "copy_closure", self._copy)
 
     def _verify(self, *_: object, **__: object) -> Any:
         batch = self._left.pop(0)
@@ -72,14 +71,14 @@ def test_a_batch_that_is_purged_before_its_copy_gives_way_to_a_newer_one(
 ) -> None:
     checkpoint = Verified(monkeypatch, 5, 6)
 
-    _, chosen, copy = prove._copied(LocalTree(tmp_path), None, None, tmp_path, lambda _: None)
+    _, chosen, copy = spark_proof._copied(LocalTree(tmp_path), None, None, tmp_path, lambda _: None)
 
     assert (chosen, checkpoint.copied) == (6, [5, 6])
     assert copy is not None
 
 
 @pytest.mark.parametrize(
-    ("batch", "purged"), [(5, [5]), (None, list(range(prove.ATTEMPTS)))], ids=["asked for", "again and again"]
+    ("batch", "purged"), [(5, [5]), (None, list(range(spark_proof.ATTEMPTS)))], ids=["asked for", "again and again"]
 )
 def test_a_batch_that_cannot_be_copied_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int | None, purged: list[int]
@@ -87,7 +86,7 @@ def test_a_batch_that_cannot_be_copied_is_an_error(
     checkpoint = Verified(monkeypatch, *purged, 99)
 
     with pytest.raises(CheckpointMissingError, match=f"batch {purged[-1]} is gone"):
-        prove._copied(LocalTree(tmp_path), batch, None, tmp_path, lambda _: None)
+        spark_proof._copied(LocalTree(tmp_path), batch, None, tmp_path, lambda _: None)
 
     assert checkpoint.copied == purged
 
@@ -96,7 +95,7 @@ def test_a_checkpoint_that_cannot_be_read_has_no_batch_to_prove_and_is_not_calle
     unreadable: Any = SimpleNamespace(code=Code.UNREADABLE)
     report: Any = SimpleNamespace(findings=[unreadable], batches=[], provable=[], committed=-1)
 
-    assert prove._choose(LocalTree(tmp_path), report, None) is None
+    assert spark_proof._choose(LocalTree(tmp_path), report, None) is None
 
 
 def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -115,7 +114,7 @@ def test_what_no_job_made_names_no_application(tmp_path: Path) -> None:
 def test_a_checkpoint_has_no_manifest_to_be_compared_with(tmp_path: Path) -> None:
     chosen: Any = SimpleNamespace(source="checkpoint")
 
-    assert drill._damaged(SimpleNamespace(), chosen, tmp_path) == ()  # type: ignore[arg-type]  # nothing of it is read
+    assert job_drill._damaged(SimpleNamespace(), chosen, tmp_path) == ()  # type: ignore[arg-type]  # nothing of it is read
 
 
 def test_the_application_of_a_job_graph_comes_with_all_that_its_driver_gets(tmp_path: Path) -> None:

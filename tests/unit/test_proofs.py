@@ -8,8 +8,8 @@ import time
 import pytest
 
 from airflow_provider_ha.clock import SystemClock, new_id
-from airflow_provider_ha.jobs.host.this_host import boot_id, pid_namespace
-from airflow_provider_ha.jobs.submissions import SubmissionStarted
+from airflow_provider_ha.jobs.drivers.driver_spec import boot_id, pid_namespace
+from airflow_provider_ha.jobs.runs.submissions import SubmissionStarted
 from tests.engine_helpers import changed, is_gone, started
 
 

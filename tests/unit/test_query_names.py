@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_ha.cli.adopted import adopted
-from airflow_provider_ha.cli.restore_options import by_query as brokers_by_query
+from airflow_provider_ha.api.documents.view import View
 from airflow_provider_ha.cli.savepoint_target import by_query, places_of
-from airflow_provider_ha.control.job.requests import named_directories
-from airflow_provider_ha.control.job.spec import RestoreRequest
+from airflow_provider_ha.cli.spec_options import adopted
+from airflow_provider_ha.cli.spec_options import by_query as brokers_by_query
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.submit.requests import named_directories
 from airflow_provider_ha.query_names import QueryDirectory, is_query_directory, own_name, query_directory, shown
-from airflow_provider_ha.views.view import View
 
 
 PLAIN = ["orders", "Orders", "a", "q-1", "counts_by.day", "1", "x" * 128]

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import write_manifest
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.rebuild import apply
-from airflow_provider_ha.control.rebuild.evidence import find_jobs
-from airflow_provider_ha.control.rebuild.plan import PlannedNode
-from airflow_provider_ha.control.rebuild.pointers import _archived, find_checkpoints, find_savepoints
 from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError
+from airflow_provider_ha.jobs.rebuild import rebuild
+from airflow_provider_ha.jobs.rebuild.rebuild_plan import PlannedNode
+from airflow_provider_ha.jobs.rebuild.storage_evidence import _archived, find_checkpoints, find_jobs, find_savepoints
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.checkpoint_helpers import AT
 
 
@@ -104,11 +103,11 @@ def test_only_whole_savepoints_get_a_pointer_and_what_is_damaged_is_named(tmp_pa
 
 
 def test_nodes_are_made_in_portions_that_a_transaction_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply, "_OPS_PER_TRANSACTION", 3)
-    monkeypatch.setattr(apply, "_BYTES_PER_TRANSACTION", 100)
+    monkeypatch.setattr(rebuild, "_OPS_PER_TRANSACTION", 3)
+    monkeypatch.setattr(rebuild, "_BYTES_PER_TRANSACTION", 100)
     small = [PlannedNode(f"/{number}", b"", "test") for number in range(4)]
     large = PlannedNode("/large", b"x" * 99, "test")
 
-    parts = [[node.path for node in part] for part in apply._parts([*small, large, small[0]])]
+    parts = [[node.path for node in part] for part in rebuild._parts([*small, large, small[0]])]
 
     assert parts == [["/0", "/1", "/2"], ["/3"], ["/large"], ["/0"]]

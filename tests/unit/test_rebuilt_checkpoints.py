@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
-from airflow_provider_ha.control.rebuild.pointers import find_checkpoints
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.jobs.rebuild.storage_evidence import find_checkpoints
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.layered_files import FIRST, JOB, LayeredFiles
 from tests.support.checkpoints.portable_helpers import QUERY
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_ha.fleet.decide import JobObservation, ReconcileAction, judge
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
-from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import (
     BLOB,
@@ -42,16 +42,16 @@ def ended(**more: object) -> JobStatus:
 @pytest.mark.parametrize(
     ("snapshot", "action"),
     [
-        (live(EXITED), Action.RECOVER),
-        (live(EXITED, leader=a_leader(), status=a_status()), Action.RECOVER),
-        (live(STARTED, **LED_ONCE), Action.RECOVER),
-        (live(STARTED, leader=a_leader(), status=a_status(), **LED_ONCE), Action.LEAVE),
-        (live(STARTED), Action.WAIT),
-        (live(SUBMITTED), Action.WAIT),
-        (live(EXITED, graph=None), Action.LEAVE),
-        (live(EXITED, graph=GraphPointer(graph=BLOB, run=2)), Action.QUARANTINE),
-        (JobStatus(job_id="flights"), Action.LEAVE),
-        (JobStatus(job_id="flights", graph=POINTER), Action.QUARANTINE),
+        (live(EXITED), ReconcileAction.RECOVER),
+        (live(EXITED, leader=a_leader(), status=a_status()), ReconcileAction.RECOVER),
+        (live(STARTED, **LED_ONCE), ReconcileAction.RECOVER),
+        (live(STARTED, leader=a_leader(), status=a_status(), **LED_ONCE), ReconcileAction.LEAVE),
+        (live(STARTED), ReconcileAction.WAIT),
+        (live(SUBMITTED), ReconcileAction.WAIT),
+        (live(EXITED, graph=None), ReconcileAction.LEAVE),
+        (live(EXITED, graph=GraphPointer(graph=BLOB, run=2)), ReconcileAction.QUARANTINE),
+        (JobStatus(job_id="flights"), ReconcileAction.LEAVE),
+        (JobStatus(job_id="flights", graph=POINTER), ReconcileAction.QUARANTINE),
     ],
     ids=[
         "its driver is proven dead",
@@ -66,7 +66,7 @@ def ended(**more: object) -> JobStatus:
         "it has a pointer and no run",
     ],
 )
-def test_a_run_without_a_result_is_recovered_if_it_has_to_be(snapshot: JobStatus, action: Action) -> None:
+def test_a_run_without_a_result_is_recovered_if_it_has_to_be(snapshot: JobStatus, action: ReconcileAction) -> None:
     sight = JobObservation(job_id="flights", led=snapshot.leader is not None, snapshot=snapshot)
 
     assert judge(sight).action is action
@@ -76,15 +76,15 @@ def test_a_run_without_a_result_is_recovered_if_it_has_to_be(snapshot: JobStatus
 @pytest.mark.parametrize(
     ("led", "dirty", "pointer", "action"),
     [
-        (False, (), None, Action.LEAVE),
-        (False, (1,), None, Action.CLEAN_UP),
-        (False, (), POINTER, Action.CLEAN_UP),
-        (True, (1,), POINTER, Action.LEAVE),
+        (False, (), None, ReconcileAction.LEAVE),
+        (False, (1,), None, ReconcileAction.CLEAN_UP),
+        (False, (), POINTER, ReconcileAction.CLEAN_UP),
+        (True, (1,), POINTER, ReconcileAction.LEAVE),
     ],
     ids=["clean", "dirty", "with a pointer that was left", "its driver is still there"],
 )
 def test_a_run_with_a_result_is_never_run_again(
-    state: JobState, led: bool, dirty: tuple[int, ...], pointer: GraphPointer | None, action: Action
+    state: JobState, led: bool, dirty: tuple[int, ...], pointer: GraphPointer | None, action: ReconcileAction
 ) -> None:
     run = RunView(run=a_run(), submissions=(EXITED,), result=a_result(state))
     snapshot = ended(run=run, graph=pointer, leader=a_leader() if led else None)
@@ -95,6 +95,6 @@ def test_a_run_with_a_result_is_never_run_again(
 def test_quarantine_and_what_is_broken_come_before_everything_else() -> None:
     lost = live(EXITED)
 
-    assert judge(JobObservation(job_id="flights", snapshot=lost, quarantined="garbage")).action is Action.LEAVE
-    assert judge(JobObservation(job_id="flights", broken="garbage")).action is Action.QUARANTINE
-    assert judge(JobObservation(job_id="flights", led=True, broken="garbage")).action is Action.LEAVE
+    assert judge(JobObservation(job_id="flights", snapshot=lost, quarantined="garbage")).action is ReconcileAction.LEAVE
+    assert judge(JobObservation(job_id="flights", broken="garbage")).action is ReconcileAction.QUARANTINE
+    assert judge(JobObservation(job_id="flights", led=True, broken="garbage")).action is ReconcileAction.LEAVE

@@ -8,13 +8,20 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.jobs.options.declared import read
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.runs import SubmissionView
-from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
-from airflow_provider_ha.recovery.repeated import Repeated, repeated_failure
+from airflow_provider_ha.jobs.options.declaration import read
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.restart_policy import RepeatedFailure, repeated_failure
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import (
+    STALLED,
+    DriverHandle,
+    Failure,
+    FailureKind,
+    Submission,
+    SubmissionExit,
+    SubmissionStarted,
+)
 from tests.support.clusters.jobs_helpers import MISTAKE
 
 
@@ -52,7 +59,7 @@ class History:
             engine="local",
             created_at=self.time - timedelta(seconds=lived),
         )
-        started = SubmissionStarted(handle=Handle(engine="local", log_uri="file://h/log"))
+        started = SubmissionStarted(handle=DriverHandle(engine="local", log_uri="file://h/log"))
         come = reached or self.reached
         exit_ = SubmissionExit(
             code=10,
@@ -71,7 +78,7 @@ class History:
         return self
 
     @property
-    def repeated(self) -> Repeated | None:
+    def repeated(self) -> RepeatedFailure | None:
         return repeated_failure(tuple(self.views), self.options, fresh=self.start is StartKind.FRESH)
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.errors import RecordCorruptError, StorageUnavailableError
-from airflow_provider_ha.storage.resolve import resolve_key
+from airflow_provider_ha.storage.keys import resolve_key
 
 
 INSIDE = ("jobs/flights/live/", "jobs/flights/savepoints/")

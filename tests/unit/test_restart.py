@@ -8,24 +8,31 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
 from airflow_provider_ha.jobs.model import Blob, JobState, LeaderInfo, Recovery, Run, RunResult, StartPoint
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
-from airflow_provider_ha.recovery.restart import (
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.restart_policy import (
     GiveUp,
-    Keep,
+    KeepRun,
     NeedsDecision,
-    Over,
     Resubmit,
+    RunOver,
     attempts_used,
     decide,
     decision_of,
     delay,
     outage_of,
 )
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import (
+    STALLED,
+    DriverHandle,
+    Failure,
+    FailureKind,
+    Submission,
+    SubmissionExit,
+    SubmissionStarted,
+)
+from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import MISTAKE
 
 
@@ -50,7 +57,7 @@ def submission(
     )
     return SubmissionView(
         submission=made,
-        started=SubmissionStarted(handle=Handle(engine="local", log_uri="file://h/log")),
+        started=SubmissionStarted(handle=DriverHandle(engine="local", log_uri="file://h/log")),
         exit=SubmissionExit(code=-9, reason="killed", at=end) if ended else None,
         created_zxid=zxid,
     )
@@ -116,16 +123,16 @@ def test_hosts_that_lack_something_use_up_no_attempt_and_make_the_delay_grow() -
 def test_a_run_with_a_result_is_never_run_again() -> None:
     result = RunResult(state=JobState.FAILED, epoch=1, at=NOW)
 
-    assert decide(snapshot(submission(1), result=result, epoch_zxid=20), OPTIONS, now=NOW) == Over()
+    assert decide(snapshot(submission(1), result=result, epoch_zxid=20), OPTIONS, now=NOW) == RunOver()
 
 
 def test_a_leader_is_left_alone() -> None:
-    assert decide(snapshot(submission(1, ended=False), leader=leader(1), epoch_zxid=20), OPTIONS, now=NOW) == Keep()
+    assert decide(snapshot(submission(1, ended=False), leader=leader(1), epoch_zxid=20), OPTIONS, now=NOW) == KeepRun()
 
 
 def test_a_submission_that_nobody_led_yet_is_left_alone() -> None:
     """The epoch is an earlier run's: its leadership was granted before this submission was made."""
-    assert decide(snapshot(submission(1, ended=False), epoch_zxid=5), OPTIONS, now=NOW) == Keep()
+    assert decide(snapshot(submission(1, ended=False), epoch_zxid=5), OPTIONS, now=NOW) == KeepRun()
 
 
 def test_a_vanished_leader_is_recovered_with_a_claim_on_its_epoch() -> None:

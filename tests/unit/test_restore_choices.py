@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, QuerySources, SinkKind
-from airflow_provider_ha.control.job.requests import named_directories
-from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
-from airflow_provider_ha.control.restore import external_state
-from airflow_provider_ha.control.restore.choices import restore_choices
-from airflow_provider_ha.control.restore.external_state import _Brokers
-from airflow_provider_ha.control.submission import if_lost
-from airflow_provider_ha.control.submission.if_lost import same_start
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
 from airflow_provider_ha.jobs.graph_store import differences
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, StartKind, StartPoint, Target
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
+from airflow_provider_ha.jobs.restore import choices
+from airflow_provider_ha.jobs.restore.choices import _Brokers, restore_choices
+from airflow_provider_ha.jobs.submit import preconditions
+from airflow_provider_ha.jobs.submit.preconditions import same_start
+from airflow_provider_ha.jobs.submit.requests import named_directories
 
 
 CUT = {
@@ -83,7 +82,7 @@ def asked(
         found.append((servers, properties))
         return {}
 
-    monkeypatch.setattr(external_state, "held_offsets", ask)
+    monkeypatch.setattr(choices, "held_offsets", ask)
     source: Any = SimpleNamespace(graphs=Graphs(graph))
     sources = QuerySources(brokers=noted)
     cut = QueryCut(batch=1, sink=QuerySink(kind=SinkKind.OTHER), sources=sources)
@@ -153,12 +152,12 @@ def test_a_lost_run_whose_graph_cannot_be_read_differs_in_all_that_is_known(monk
     def unreadable(_: object) -> Any:
         raise RecordCorruptError("blob 0 is damaged")
 
-    monkeypatch.setattr(if_lost, "describe", lambda *_: None)
+    monkeypatch.setattr(preconditions, "describe", lambda *_: None)
     job: Any = SimpleNamespace(graph=unreadable, job_id="flights")
     lost: Any = SimpleNamespace(run=SimpleNamespace(graph="g", start=StartPoint()))
     wanted = JobSpec(job_id="flights", request_id="r", application="app.py")
 
-    (told,) = if_lost._differences(job, wanted, lost)
+    (told,) = preconditions._differences(job, wanted, lost)
 
     assert told == "all that is known of it, for its graph cannot be read (blob 0 is damaged)"
 

@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 import pytest
 
 from airflow_provider_ha.checkpoints.model import PlanFinding, RestorePlan, Verdict
-from airflow_provider_ha.control.restore.restore import require_accepted
 from airflow_provider_ha.errors import RestoreRefusedError, RestoreUnknownError
+from airflow_provider_ha.jobs.restore.job_restore import require_accepted
 
 
 EVERYTHING = frozenset(Verdict)

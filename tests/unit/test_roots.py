@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 

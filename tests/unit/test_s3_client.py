@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import S3Options
-from airflow_provider_ha.storage._s3_client import Deadlines, make_client, parse_time
+from airflow_provider_ha.storage._s3_bucket import Deadlines, make_client, parse_time
 from airflow_provider_ha.storage.limits import S3Limits
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.storage._s3_lifecycle import effect
+from airflow_provider_ha.storage._s3_bucket import effect
 
 
 def rule(**values: Any) -> dict[str, Any]:

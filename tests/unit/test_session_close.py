@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.errors import NotConnectedError
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks._connection import config_of, secrets_of
+from airflow_provider_ha.timings import Timings
 
 
 def build(**values: Any) -> HaConfig:

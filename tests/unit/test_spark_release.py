@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.submission import prepare
-from airflow_provider_ha.control.verification import proof_child
-from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.host import spark_release
-from airflow_provider_ha.jobs.host.spark_release import (
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.drivers import spark_release
+from airflow_provider_ha.jobs.drivers.spark_release import (
     NEWEST,
     OLDEST,
     RANGE,
@@ -25,12 +23,14 @@ from airflow_provider_ha.jobs.host.spark_release import (
     installed_spark,
 )
 from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.submit import preparation
+from airflow_provider_ha.jobs.verification import spark_proof
 from tests.engine_helpers import CONFIG
 
 
 def check_spark(config: HaConfig, target: Target) -> Path | None:
     """Check the Spark of this host for the drivers of the target's engine."""
-    return prepare.check_spark(config, Engines.of(config).get(target.engine), target)
+    return preparation.check_spark(config, Engines.of(config).get(target.engine), target)
 
 
 def install(
@@ -117,7 +117,7 @@ MIXED = InstalledSpark(home=Path("/site/pyspark"), package="4.3.0", client="4.2.
 
 @pytest.fixture
 def mixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (proof_child, spark_release):
+    for module in (spark_proof, spark_release):
         monkeypatch.setattr(module, "installed_spark", lambda: MIXED)
     monkeypatch.delenv("SPARK_HOME", raising=False)
 
@@ -135,7 +135,7 @@ def test_a_submission_and_a_drivers_start_are_refused_with_both_releases() -> No
 def test_a_proof_says_why_it_starts_no_spark(tmp_path: Path) -> None:
     child: Any = None  # it is refused before it is looked at
 
-    why = proof_child.run_child(child, 1.0, print)
+    why = spark_proof.run_child(child, 1.0, print)
 
     assert "pyspark 4.3.0 and pyspark-client 4.2.0" in why
 

@@ -10,12 +10,12 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.supervisor import spark_submit
+from airflow_provider_ha.host.supervisor.spark_submit import environment, properties, render
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
-from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, Target
-from airflow_provider_ha.supervisor import spark_submit
-from airflow_provider_ha.supervisor.spark_submit import environment, properties, render
 from tests.engine_helpers import CONFIG
 
 

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.ports import free_port
-from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
-from airflow_provider_ha.engines.standalone import StandaloneEngine, properties_of
+from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.errors import (
     ConfigurationError,
     HaError,
@@ -23,11 +21,19 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.host.engines.engine import (
+    GoneSubmission,
+    Observation,
+    PendingSubmission,
+    RunningSubmission,
+    UnknownSubmission,
+)
+from airflow_provider_ha.host.engines.standalone import StandaloneEngine, properties_of
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, Target
-from airflow_provider_ha.jobs.submissions import Handle
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 
 
 STANDBY = {
@@ -104,10 +110,10 @@ def engine(config: HaConfig) -> StandaloneEngine:
 
 
 @pytest.fixture
-def launch(config: HaConfig, engine: StandaloneEngine) -> Callable[..., Handle]:
+def launch(config: HaConfig, engine: StandaloneEngine) -> Callable[..., DriverHandle]:
     """Launch a graph on masters whose REST servers are at *rest*."""
 
-    def launch(rest: str, *, conf: dict[str, str] | None = None, **options: str) -> Handle:
+    def launch(rest: str, *, conf: dict[str, str] | None = None, **options: str) -> DriverHandle:
         target = Target(
             engine="standalone", master="spark://a:7077,b:7077", engine_options={"rest_masters": rest, **options}
         )
@@ -132,16 +138,18 @@ def observed(engine: StandaloneEngine, rest: str) -> Observation:
     return engine.observe("b" * 32, handle(rest))
 
 
-def handle(rest: str) -> Handle:
+def handle(rest: str) -> DriverHandle:
     urls = ",".join(f"http://{server}" for server in rest.split(","))
-    return Handle(engine="standalone", ref={"masters": urls, "driver": "driver-1"})
+    return DriverHandle(engine="standalone", ref={"masters": urls, "driver": "driver-1"})
 
 
 def state(name: str) -> dict[str, Any]:
     return {"success": True, "submissionId": "driver-1", "driverState": name, "workerHostPort": "w:1"}
 
 
-def test_the_active_one_of_the_masters_is_given_the_driver(masters: Masters, launch: Callable[..., Handle]) -> None:
+def test_the_active_one_of_the_masters_is_given_the_driver(
+    masters: Masters, launch: Callable[..., DriverHandle]
+) -> None:
     rest = masters(STANDBY, TAKEN, TAKEN)
 
     taken = launch(f"127.0.0.1:{free_port()},{rest}")
@@ -151,7 +159,7 @@ def test_the_active_one_of_the_masters_is_given_the_driver(masters: Masters, lau
 
 
 def test_a_request_without_an_answer_is_sent_to_no_other_master(
-    masters: Masters, launch: Callable[..., Handle]
+    masters: Masters, launch: Callable[..., DriverHandle]
 ) -> None:
     with pytest.raises(OutcomeUnknownError, match="it is unknown whether a driver was launched"):
         launch(masters(LOST, TAKEN))
@@ -160,7 +168,7 @@ def test_a_request_without_an_answer_is_sent_to_no_other_master(
 
 
 def test_without_an_active_master_nothing_was_launched_and_the_error_says_why(
-    masters: Masters, launch: Callable[..., Handle]
+    masters: Masters, launch: Callable[..., DriverHandle]
 ) -> None:
     rest = masters(STANDBY)
 
@@ -171,7 +179,9 @@ def test_without_an_active_master_nothing_was_launched_and_the_error_says_why(
     assert "spark.authenticate.secret" in refused.value.next_step
 
 
-def test_what_the_active_master_refuses_is_told_in_its_words(masters: Masters, launch: Callable[..., Handle]) -> None:
+def test_what_the_active_master_refuses_is_told_in_its_words(
+    masters: Masters, launch: Callable[..., DriverHandle]
+) -> None:
     refusal = {"success": False, "message": "Unexpected value for property\n\tat some.place(File.scala:1)"}
 
     with pytest.raises(ConfigurationError, match="refuses the driver: Unexpected value for property") as refused:
@@ -180,7 +190,9 @@ def test_what_the_active_master_refuses_is_told_in_its_words(masters: Masters, l
     assert "File.scala" not in str(refused.value)
 
 
-def test_the_request_holds_nothing_of_the_user_s_and_no_secret(masters: Masters, launch: Callable[..., Handle]) -> None:
+def test_the_request_holds_nothing_of_the_user_s_and_no_secret(
+    masters: Masters, launch: Callable[..., DriverHandle]
+) -> None:
     launch(masters(TAKEN), config_file="/etc/spark-ha.json", python="/opt/python")
 
     _, _, body = masters.asked[0]
@@ -197,33 +209,33 @@ def test_the_request_holds_nothing_of_the_user_s_and_no_secret(masters: Masters,
 def test_an_end_that_a_worker_saw_is_a_proof(name: str, engine: StandaloneEngine, masters: Masters) -> None:
     seen = observed(engine, masters(STANDBY, state(name)))
 
-    assert seen == Gone(f"driver-1 is {name}: the worker w:1 saw its JVM exit")
+    assert seen == GoneSubmission(f"driver-1 is {name}: the worker w:1 saw its JVM exit")
 
 
 @pytest.mark.parametrize("name", ["ERROR", "RELAUNCHING", "UNKNOWN", "NEW_IN_SPARK_5"])
 def test_every_other_state_proves_nothing(name: str, engine: StandaloneEngine, masters: Masters) -> None:
     seen = observed(engine, masters(state(name)))
 
-    assert isinstance(seen, Unknown)
+    assert isinstance(seen, UnknownSubmission)
     assert name in seen.reason
 
 
 def test_a_driver_that_the_active_master_does_not_know_may_live(engine: StandaloneEngine, masters: Masters) -> None:
     seen = observed(engine, masters({"success": False, "message": "", "submissionId": "driver-1"}))
 
-    assert isinstance(seen, Unknown)
+    assert isinstance(seen, UnknownSubmission)
 
 
 def test_masters_that_do_not_answer_prove_nothing(engine: StandaloneEngine, masters: Masters) -> None:
     seen = observed(engine, f"{masters(LOST)},127.0.0.1:{free_port()}")
 
-    assert isinstance(seen, Unknown)
+    assert isinstance(seen, UnknownSubmission)
     assert "did not answer" in seen.reason
     assert "cannot be reached" in seen.reason
 
 
 def test_a_queued_driver_is_pending(engine: StandaloneEngine, masters: Masters) -> None:
-    assert isinstance(observed(engine, masters(state("SUBMITTED"))), Pending)
+    assert isinstance(observed(engine, masters(state("SUBMITTED"))), PendingSubmission)
 
 
 @pytest.mark.parametrize("other", ["FAILED", "ERROR", "SUBMITTED"])
@@ -232,11 +244,11 @@ def test_of_two_masters_that_both_lead_the_one_that_sees_it_run_counts(
 ) -> None:
     rest = masters(state(other), state("RUNNING"))
 
-    assert observed(engine, rest) == Running(handle(rest))
+    assert observed(engine, rest) == RunningSubmission(handle(rest))
 
 
 def test_of_two_masters_that_both_lead_one_alone_proves_nothing(engine: StandaloneEngine, masters: Masters) -> None:
-    assert isinstance(observed(engine, masters(state("FAILED"), state("ERROR"))), Unknown)
+    assert isinstance(observed(engine, masters(state("FAILED"), state("ERROR"))), UnknownSubmission)
 
 
 def test_the_end_of_a_jvm_is_a_proof_a_moment_later(config: HaConfig, masters: Masters) -> None:

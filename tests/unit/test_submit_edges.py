@@ -13,33 +13,31 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.api.job_client import JobClient
+from airflow_provider_ha.checkpoints.areas.drain import drain_key, newest_drain
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
-from airflow_provider_ha.checkpoints.proof.request import ProofRequest
-from airflow_provider_ha.checkpoints.restore import plan_of_directory
-from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, _with_table
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key, newest_drain
+from airflow_provider_ha.checkpoints.restore import directory_plan
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalState, _with_table
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.checkpoints.store.removal import DeletionList
+from airflow_provider_ha.checkpoints.verify.proof_protocol import ProofEvent, ProofMessage, ProofRequest
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
-from airflow_provider_ha.control.job_client import JobClient
-from airflow_provider_ha.control.rebuild.evidence import JobEvidence, _graphs
-from airflow_provider_ha.control.rebuild.plan import _run_of_checkpoints
-from airflow_provider_ha.control.rebuild.pointers import FoundCheckpoint
-from airflow_provider_ha.control.restore import restore
-from airflow_provider_ha.control.verification import cut_proof, proof_child, prove
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.engines.engine import Running
-from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.host.engines.engine import RunningSubmission
+from airflow_provider_ha.host.engines.local import LocalEngine
 from airflow_provider_ha.jobs.application import artifacts
-from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
+from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.model import Blob, QueryStatus
-from airflow_provider_ha.pointers.to_delete import ToDelete
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
+from airflow_provider_ha.jobs.rebuild.rebuild_plan import _run_of_checkpoints
+from airflow_provider_ha.jobs.rebuild.storage_evidence import CheckpointEvidence, JobEvidence, _graphs
+from airflow_provider_ha.jobs.restore import job_restore
+from airflow_provider_ha.jobs.verification import job_verification, spark_proof
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.engine_helpers import CONFIG
 
 
@@ -65,11 +63,11 @@ def test_a_checkpoint_of_another_job_that_is_always_removed_first_ends_the_choic
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chosen = SimpleNamespace(name="checkpoint-1")
-    monkeypatch.setattr(restore, "select_checkpoint", lambda *_, **__: SimpleNamespace(require=lambda: chosen))
+    monkeypatch.setattr(job_restore, "select_checkpoint", lambda *_, **__: SimpleNamespace(require=lambda: chosen))
     reading: Any = SimpleNamespace(hold=lambda source, found: None)
 
     with pytest.raises(CheckpointMissingError, match="removed faster than they can be verified"):
-        restore._choose(a_job(), a_job("theirs"), RestoreRequest(job_id="ours", request_id="r"), reading)
+        job_restore._choose(a_job(), a_job("theirs"), RestoreRequest(job_id="ours", request_id="r"), reading)
 
 
 def test_a_supervisor_that_runs_is_found_with_its_log(tmp_path: Path) -> None:
@@ -79,7 +77,7 @@ def test_a_supervisor_that_runs_is_found_with_its_log(tmp_path: Path) -> None:
         found = LocalEngine(CONFIG).observe(tmp_path.name, None)
         process.kill()
 
-    assert isinstance(found, Running)
+    assert isinstance(found, RunningSubmission)
     assert found.handle.ref["pid"] == process.pid
     assert found.handle.log_path == str(tmp_path / "driver.log")
 
@@ -87,13 +85,13 @@ def test_a_supervisor_that_runs_is_found_with_its_log(tmp_path: Path) -> None:
 def test_a_query_that_has_committed_its_first_batch_is_proven_and_one_without_a_batch_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut_proof, "prove", lambda directory, **_: directory.name)
+    monkeypatch.setattr(job_verification, "prove", lambda directory, **_: directory.name)
     cut = {
         name: QueryCut(batch=batch, sink=QuerySink(kind=SinkKind.OTHER)) for name, batch in (("first", 0), ("none", -1))
     }
 
-    proofs: Any = cut_proof.prove_cut(
-        LocalTree(tmp_path), cut, tmp_path, application=None, options=cut_proof.ProofOptions()
+    proofs: Any = job_verification.prove_cut(
+        LocalTree(tmp_path), cut, tmp_path, application=None, options=job_verification.ProofOptions()
     )
 
     assert proofs == {"first": "first"}
@@ -119,7 +117,7 @@ def test_one_checkpoint_is_enough_to_know_of_a_run() -> None:
         cut={"q": 1},
         created_at=NOW,
     )
-    evidence = JobEvidence("ours", checkpoints=(FoundCheckpoint(pointer, DIGEST, pinned=True),))
+    evidence = JobEvidence("ours", checkpoints=(CheckpointEvidence(pointer, DIGEST, pinned=True),))
 
     assert _run_of_checkpoints(evidence, 3).graph == Blob(sha256=DIGEST, size=0)
 
@@ -150,7 +148,7 @@ def test_an_application_that_becomes_unreadable_during_the_upload_is_named(
 def test_the_list_of_deletions_is_made_once() -> None:
     made: list[str] = []
     coordinator: Any = SimpleNamespace(ensure=made.append)
-    entries = ToDelete(coordinator, PATHS.job("ours"), clock=SystemClock())
+    entries = DeletionList(coordinator, PATHS.job("ours"), clock=SystemClock())
 
     entries.entry("checkpoint-1")
     entries.entry("checkpoint-2")
@@ -162,7 +160,7 @@ def test_the_list_of_deletions_is_made_once() -> None:
 def test_a_table_that_is_not_there_is_gone_once_a_batch_was_committed(batch: int, gone: bool, tmp_path: Path) -> None:
     sink = QuerySink(kind=SinkKind.OTHER, format="delta", table=str(tmp_path / "table"))
 
-    around = _with_table(Surroundings(), LocalTree(tmp_path), sink, batch, Reach())
+    around = _with_table(ExternalState(), LocalTree(tmp_path), sink, batch, StorageAccess())
 
     assert (around.sink_gone, around.table_batch) == (gone, -1)
 
@@ -172,7 +170,7 @@ def test_the_batch_that_was_asked_for_is_named_when_it_is_not_there(batch: int |
     report: Any = SimpleNamespace(findings=())
 
     with pytest.raises(CheckpointMissingError, match=said):
-        plan_of_directory._chosen(LocalTree(Path("checkpoint")), report, (), batch)
+        directory_plan._chosen(LocalTree(Path("checkpoint")), report, (), batch)
 
 
 def test_the_newest_fork_of_a_drain_is_the_one_that_was_made_last(tmp_path: Path) -> None:
@@ -192,19 +190,19 @@ def test_the_newest_batch_that_may_be_restorable_is_proven_else_the_last_committ
     provable = [newest] if newest is not None else []
     report: Any = SimpleNamespace(findings=(), batches=batches, provable=provable, committed=7)
 
-    assert prove._choose(LocalTree(tmp_path), report, None) == chosen
+    assert spark_proof._choose(LocalTree(tmp_path), report, None) == chosen
 
 
 def test_a_child_that_says_that_it_is_done_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "child.py").write_text(
-        f"import time\nprint({Answer(event=Event.DONE).model_dump_json()!r}, flush=True)\ntime.sleep(600)\n"
+        f"import time\nprint({ProofMessage(event=ProofEvent.DONE).model_dump_json()!r}, flush=True)\ntime.sleep(600)\n"
     )
-    monkeypatch.setattr(proof_child, "PROGRAM", "child")
+    monkeypatch.setattr(spark_proof, "PROGRAM", "child")
     request = ProofRequest(
         copy_directory=tmp_path, original=str(tmp_path), batch=1, state_by_id=False, scratch=tmp_path, heap="1g"
     )
-    heard: list[Event] = []
+    heard: list[ProofEvent] = []
 
-    ending = proof_child.run_child(proof_child.Child(request), 100.0, lambda answer: heard.append(answer.event))
+    ending = spark_proof.run_child(spark_proof.ProofChild(request), 100.0, lambda answer: heard.append(answer.event))
 
-    assert (ending, heard) == ("", [Event.DONE])
+    assert (ending, heard) == ("", [ProofEvent.DONE])

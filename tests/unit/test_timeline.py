@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
-from airflow_provider_ha.jobs.runs import SubmissionView
-from airflow_provider_ha.recovery.timeline import RecoveryTimes, RestartReason, restart_reason, restarts_since
+from airflow_provider_ha.jobs.recovery.losses import RecoveryTimes, RestartReason, restart_reason, restarts_since
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import STALLED, Failure, FailureKind
 from tests.support.clusters.jobs_helpers import NOON, a_submission, an_exit
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.application.unpacking import check_archive, unpack_archive
+from airflow_provider_ha.jobs.application.archives import check_archive, unpack_archive
 
 
 def tar(path: Path, *members: tarfile.TarInfo | tuple[str, str]) -> Path:

@@ -10,18 +10,18 @@ from urllib.parse import quote
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha._process.java import utf8_locale
-from airflow_provider_ha.checkpoints.connectors.input_files import look_for
-from airflow_provider_ha.checkpoints.connectors.places import local_path, output_place
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.sources.input_files import look_for
+from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.spark.places import local_path, output_place
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.config import ENVIRONMENT, HaConfig, HdfsOptions, S3Options
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks._connection import config_of
+from airflow_provider_ha.host.java import utf8_locale
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.s3_files import S3FileStore

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.requests import phase_of
+from airflow_provider_ha.cli.job_requests import operation_phase
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, Status
-from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.jobs.runs.run_store import RunView
 from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import a_leader, a_run, a_status
 from tests.unit.test_job_state import TAKEN
@@ -34,13 +34,13 @@ def snapshot(*, led: bool = True, status: Status | None = None) -> JobStatus:
 def test_a_request_that_is_not_taken_up_names_whom_it_waits_for() -> None:
     leader = a_leader()
 
-    phase = phase_of(snapshot(status=a_status()), operation(OperationState.REQUESTED))
+    phase = operation_phase(snapshot(status=a_status()), operation(OperationState.REQUESTED))
 
     assert phase == f"RUNNING: asked the driver on {leader.host} (epoch {leader.epoch})"
 
 
 def test_a_job_that_nobody_leads_says_so() -> None:
-    phase = phase_of(snapshot(led=False), operation(OperationState.REQUESTED))
+    phase = operation_phase(snapshot(led=False), operation(OperationState.REQUESTED))
 
     assert phase == "LOST: the job has no leader, the next driver takes the request up"
 
@@ -48,13 +48,15 @@ def test_a_job_that_nobody_leads_says_so() -> None:
 def test_a_stop_shows_what_the_driver_does() -> None:
     status = a_status(JobState.STOPPING).model_copy(update={"message": "taking the checkpoint"})
 
-    assert phase_of(snapshot(status=status), operation(OperationState.RUNNING)) == "STOPPING: taking the checkpoint"
+    assert (
+        operation_phase(snapshot(status=status), operation(OperationState.RUNNING)) == "STOPPING: taking the checkpoint"
+    )
 
 
 def test_what_an_earlier_epoch_said_is_not_shown() -> None:
     status = a_status(JobState.STOPPING, epoch=7).model_copy(update={"message": "taking the checkpoint"})
 
-    assert "checkpoint" not in phase_of(snapshot(status=status), operation(OperationState.RUNNING))
+    assert "checkpoint" not in operation_phase(snapshot(status=status), operation(OperationState.RUNNING))
 
 
 def test_a_pipe_gets_one_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.cli import watch
-from airflow_provider_ha.cli.watch import repeated
+from airflow_provider_ha.cli import session
+from airflow_provider_ha.cli.session import repeated
 from airflow_provider_ha.errors import HaError, NotConnectedError, UnknownJobError
 
 
@@ -16,7 +16,7 @@ class Looks:
         self.failures = list(failures)
         self.count = 0
         self.waits: list[float] = []
-        monkeypatch.setattr(watch, "sleep", self._wait)
+        monkeypatch.setattr(session, "sleep", self._wait)
 
     def __call__(self) -> None:
         failure = self.failures[self.count]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.submission import work_root
-from airflow_provider_ha.control.submission.work_root import check_work_root
-from airflow_provider_ha.engines._master_rest import Answer, MasterRest, MasterUnreachableError
-from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
+from airflow_provider_ha.host.engines._master_rest import MasterResponse, MasterRest, MasterUnreachableError
+from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.submit import preparation
+from airflow_provider_ha.jobs.submit.preparation import check_work_root
 
 
 MOUNTED = HaConfig.build(zookeeper="zk:2181", storage_root="file:///s")
@@ -37,7 +37,7 @@ def check(config: HaConfig, target: Target, conf: Mapping[str, str]) -> None:
 @pytest.fixture(autouse=True)
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation with the component."""
-    monkeypatch.setattr(work_root, "component_jar", lambda: Path("component.jar"))
+    monkeypatch.setattr(preparation, "component_jar", lambda: Path("component.jar"))
 
 
 @pytest.mark.parametrize("release", ["3.5.9", "4.0.5"])
@@ -55,10 +55,10 @@ def masters(monkeypatch: pytest.MonkeyPatch, *releases: str) -> Target:
     """A cluster whose masters are of these releases; one without a release does not answer."""
     said = {f"http://m{number}:6066": release for number, release in enumerate(releases)}
 
-    def status(master: MasterRest, driver: str) -> Answer:
+    def status(master: MasterRest, driver: str) -> MasterResponse:
         if not said[master.url]:
             raise MasterUnreachableError("no route to it")
-        return Answer(success=False, message=f"{driver} is not known", spark=said[master.url])
+        return MasterResponse(success=False, message=f"{driver} is not known", spark=said[master.url])
 
     monkeypatch.setattr(MasterRest, "status", status)
     url = "spark://" + ",".join(f"m{number}:7077" for number in range(len(releases)))
@@ -98,7 +98,7 @@ def test_an_installation_without_the_component_is_refused(monkeypatch: pytest.Mo
     def gone() -> Path:
         raise ConfigurationError("this installation has no component")
 
-    monkeypatch.setattr(work_root, "component_jar", gone)
+    monkeypatch.setattr(preparation, "component_jar", gone)
 
     with pytest.raises(ConfigurationError, match="no component"):
         check(ON_S3, Target(), {})

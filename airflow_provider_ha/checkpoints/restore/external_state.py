@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord, GivenLog
-from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.connectors.sinks import query_memory, type_of
-from airflow_provider_ha.checkpoints.connectors.source_type import TableHistory
-from airflow_provider_ha.checkpoints.connectors.sources import kafka_topics, read_tables
-from airflow_provider_ha.checkpoints.connectors.table_source import TableSource, Unread
-from airflow_provider_ha.checkpoints.format.layout import SOURCES
-from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink
-from airflow_provider_ha.checkpoints.trees.files import names, read
-from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog, ForeachBatchRecord
+from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, type_of
+from airflow_provider_ha.checkpoints.sources.input_files import MissingInputFiles
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import Partition, PartitionOffsets
+from airflow_provider_ha.checkpoints.sources.source_registry import kafka_topics, read_tables
+from airflow_provider_ha.checkpoints.sources.source_type import TableHistory
+from airflow_provider_ha.checkpoints.sources.table_source import TableSource, UnknownHistory
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import SOURCES
+from airflow_provider_ha.checkpoints.spark.files import names, read
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.checkpoints.spark.tree import Tree, WritableTree
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
 
 
-AskInputs = Callable[[Sequence[BatchEntry]], InputFiles]
+AskInputs = Callable[[Sequence[BatchEntry]], MissingInputFiles]
 """Batches to replay -> the state of their input files."""
 AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, PartitionOffsets]]
 """Query, topics -> the brokers' offsets; raises :class:`HaError` when they cannot be queried, or do not answer."""
@@ -47,7 +47,7 @@ class ExternalQueries:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownFact:
     """An unknown fact.
 
     :param reason: The fact, and why it is unknown.
@@ -61,7 +61,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ExternalState:
     """External facts about a query.
 
     :param initial: Initial offset by source, for sources that keep it (Kafka, rate).
@@ -81,7 +81,7 @@ class Surroundings:
     sink_gone: bool = False
     table_batch: int | None = None
     given: Mapping[int, ForeachBatchRecord] = field(default_factory=dict)
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[UnknownFact, ...] = ()
     missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     asked: frozenset[str] | None = None
     replaced: frozenset[str] = frozenset()
@@ -95,8 +95,8 @@ def look_around(
     cut: QueryCut,
     entries: Sequence[BatchEntry],
     external: ExternalQueries,
-    reach: Reach | None = None,
-) -> Surroundings:
+    reach: StorageAccess | None = None,
+) -> ExternalState:
     """Return the external facts about a query. Changes nothing.
 
     :param directory: The query in the chosen pin or savepoint.
@@ -108,7 +108,7 @@ def look_around(
     sink = cut.sink
     around = look_at_sources(query, directory, cut=cut, entries=entries, external=external, reach=reach)
     if type_of(sink).table is not None:
-        around = _with_table(around, directory, sink, cut.batch, reach or Reach())
+        around = _with_table(around, directory, sink, cut.batch, reach or StorageAccess())
     given = external.given(query) if type_of(sink).has_notes else None
     return around if given is None else _with_notes(around, given)
 
@@ -120,10 +120,10 @@ def look_at_sources(
     cut: QueryCut,
     entries: Sequence[BatchEntry],
     external: ExternalQueries,
-    reach: Reach | None = None,
-) -> Surroundings:
+    reach: StorageAccess | None = None,
+) -> ExternalState:
     """Return the facts about the sources of a query; parameters and errors as :func:`look_around`."""
-    around = Surroundings(initial=_initial_offsets(directory))
+    around = ExternalState(initial=_initial_offsets(directory))
     topics = kafka_topics(entries, around.initial)
     if topics:
         around = _with_kafka(around, lambda: external.ask_kafka(query, topics))
@@ -131,36 +131,40 @@ def look_at_sources(
         around = _with_inputs(around, external.ask_inputs([entry for entry in entries if entry.batch > cut.batch]))
     for source, kind in read_tables(entries).items():
         if source in cut.sources.tables:
-            around = _with_history(around, source, kind, cut.sources.tables[source], reach or Reach())
+            around = _with_history(around, source, kind, cut.sources.tables[source], reach or StorageAccess())
     return around
 
 
-def _with_kafka(around: Surroundings, ask: Callable[[], Mapping[Partition, PartitionOffsets]]) -> Surroundings:
+def _with_kafka(around: ExternalState, ask: Callable[[], Mapping[Partition, PartitionOffsets]]) -> ExternalState:
     try:
         return replace(around, kafka=ask())
     except (ConfigurationError, RestoreUnknownError) as error:
         return _unknown(around, error)
 
 
-def _with_inputs(around: Surroundings, found: InputFiles) -> Surroundings:
+def _with_inputs(around: ExternalState, found: MissingInputFiles) -> ExternalState:
     around = replace(around, missing=found.missing, asked=found.asked, replaced=found.replaced)
     # guard: inputs-that-cannot-be-asked-for-are-there
     return around if found.error is None else _unknown(around, found.error)
 
 
-def _with_history(around: Surroundings, source: str, kind: TableSource, place: str, reach: Reach) -> Surroundings:
+def _with_history(
+    around: ExternalState, source: str, kind: TableSource, place: str, reach: StorageAccess
+) -> ExternalState:
     try:
         return replace(around, tables={**around.tables, source: kind.history(place, reach)})
     except HaError as error:
-        return _unknown(replace(around, tables={**around.tables, source: Unread()}), error)
+        return _unknown(replace(around, tables={**around.tables, source: UnknownHistory()}), error)
 
 
-def _with_table(around: Surroundings, directory: Tree, sink: QuerySink, batch: int, reach: Reach) -> Surroundings:
+def _with_table(
+    around: ExternalState, directory: Tree, sink: QuerySink, batch: int, reach: StorageAccess
+) -> ExternalState:
     try:
         memory = query_memory(sink, reach)
         if memory is None:
             reason = f"the place of its {type_of(sink).table} is not in the checkpoint, or cannot be read here"
-            return replace(around, unknown=(*around.unknown, Unknown(reason)))
+            return replace(around, unknown=(*around.unknown, UnknownFact(reason)))
         if not memory.exists():
             return replace(around, sink_gone=batch >= 0, table_batch=-1)
         return replace(around, table_batch=memory.last_batch(read_query_id(directory)))
@@ -168,15 +172,15 @@ def _with_table(around: Surroundings, directory: Tree, sink: QuerySink, batch: i
         return _unknown(around, error)
 
 
-def _with_notes(around: Surroundings, given: WritableTree) -> Surroundings:
+def _with_notes(around: ExternalState, given: WritableTree) -> ExternalState:
     try:
-        return replace(around, given=GivenLog(given).epochs())
+        return replace(around, given=ForeachBatchLog(given).epochs())
     except HaError as error:
         return _unknown(around, error)
 
 
-def _unknown(around: Surroundings, error: HaError) -> Surroundings:
-    found = Unknown(error.message, error.next_step, retryable=error.retryable)
+def _unknown(around: ExternalState, error: HaError) -> ExternalState:
+    found = UnknownFact(error.message, error.next_step, retryable=error.retryable)
     return replace(around, unknown=(*around.unknown, found))
 
 

@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_ha.checkpoints.connectors.input_files import judge_files, judge_unasked
-from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
-from airflow_provider_ha.checkpoints.connectors.sinks import type_of
-from airflow_provider_ha.checkpoints.connectors.source_type import SourceFacts
-from airflow_provider_ha.checkpoints.connectors.sources import inputs_of, judge_inputs
+from airflow_provider_ha.checkpoints.areas.drain import is_drained
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     PlanFinding,
@@ -25,14 +21,77 @@ from airflow_provider_ha.checkpoints.model import (
     SourceInput,
     Verdict,
 )
-from airflow_provider_ha.checkpoints.restore.external_state import Surroundings
+from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalState
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
-from airflow_provider_ha.checkpoints.restore.judgement import Judgement, worst
-from airflow_provider_ha.checkpoints.restore.sink_judgement import judge_timeline
+from airflow_provider_ha.checkpoints.restore.restore_point import CHECKPOINT
 from airflow_provider_ha.checkpoints.restore.timeline import following
-from airflow_provider_ha.checkpoints.restore.wanted import CHECKPOINT
-from airflow_provider_ha.checkpoints.working.unfinished_drain import is_drained
-from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of
+from airflow_provider_ha.checkpoints.sinks.sink_type import OWN_OUTPUT, RestoreFindings, SinkCase
+from airflow_provider_ha.checkpoints.sources.input_files import judge_files, judge_unasked
+from airflow_provider_ha.checkpoints.sources.source_registry import inputs_of, judge_inputs
+from airflow_provider_ha.checkpoints.sources.source_type import SourceFacts
+
+
+_SEVERITY = (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE, Verdict.IMPOSSIBLE)
+
+
+@dataclass(slots=True)
+class PlanFindings:
+    """Judgement of a query so far."""
+
+    query: str
+    findings: list[PlanFinding] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:
+        """Note a finding."""
+        self.findings.append(
+            PlanFinding(query=self.query, verdict=verdict, reason=f"{self.query}: {reason}", ways_out=ways_out)
+        )
+
+    def add_unknown(self, reason: str, *ways_out: str) -> None:
+        """Add an unknown fact: at worst rows are lost, and a plan never assumes otherwise."""
+        name = f"name the query (--accept-unverified {self.query}) and LOSS_POSSIBLE to continue without this fact"
+        self.unknown.append(reason)
+        self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out, name)  # guard: unknown-is-safe
+
+
+def worst(findings: Iterable[PlanFinding]) -> Verdict:
+    """Return the verdict of a plan: that of its worst finding."""
+    return max((finding.verdict for finding in findings), key=_SEVERITY.index, default=Verdict.SAFE)
+
+
+def not_accepted(plan: RestorePlan, allow: Collection[Verdict]) -> list[Verdict]:
+    """Return the verdicts of *plan* that still need to be accepted by name, worst first.
+
+    Each verdict is accepted separately: accepting possible loss does not accept repeated writes. IMPOSSIBLE cannot be
+    accepted.
+    """
+    found = {finding.verdict for finding in plan.findings} | {plan.verdict}
+    refused = found - set(allow) - {Verdict.SAFE} | found & {Verdict.IMPOSSIBLE}  # guard: impossible-can-be-asked-for
+    return sorted(refused, key=_SEVERITY.index, reverse=True)
+
+
+def judge_timeline(facts: QueryFacts, judgement: PlanFindings) -> None:
+    """Judge whether the cut is on the sinks' timeline."""
+    if facts.left_by is not None:  # guard: cuts-that-a-later-run-has-left-are-safe
+        judgement.add(
+            Verdict.LOSS_POSSIBLE,
+            f"run {facts.left_by} did not continue from this cut: its batches up to {facts.cut.batch}, which the sink "
+            "may have, differ from those of this cut",
+            "restore a cut that was taken after that",
+            OWN_OUTPUT,
+        )
+        return
+    own, last = facts.own_entry, facts.history.get(facts.cut.batch)
+    if own is not None and last is not None and own.offsets != last.offsets:
+        judgement.add(
+            Verdict.LOSS_POSSIBLE,
+            f"batch {facts.cut.batch} was given to the sinks with other boundaries since this cut was taken",
+            "restore a cut that was taken after that",
+            OWN_OUTPUT,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +121,7 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
     """Return the plan of a restore. Pure: the plan is complete, and is never changed afterwards."""
     queries, judgements = {}, []
     for name, known in facts.queries.items():
-        judgement = Judgement(name)
+        judgement = PlanFindings(name)
         decide = _continue_output if choices.same_output else _other_output
         declared = _declared(known) if name in choices.repeatable else known
         queries[name] = decide(declared, judgement, choices.reset_query_ids.get(name))
@@ -100,8 +159,8 @@ def _declared(known: QueryFacts) -> QueryFacts:
     return replace(known, cut=known.cut.model_copy(update={"sink": sink}))
 
 
-def _begun_later(query: str, batch: int) -> Judgement:
-    judgement = Judgement(query)
+def _begun_later(query: str, batch: int) -> PlanFindings:
+    judgement = PlanFindings(query)
     judgement.add(
         Verdict.LOSS_POSSIBLE,
         f"the cut does not have it, so it begins anew, and its sink was given batches up to {batch}: a sink "
@@ -143,7 +202,7 @@ def _unnamed_sinks(facts: RestoreFacts) -> list[str]:
     ]
 
 
-def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:
+def _other_output(facts: QueryFacts, judgement: PlanFindings, reset_query_id: str | None) -> QueryPlan:
     type_of(facts.cut.sink).judge(facts.cut.sink, SinkCase(facts.cut.batch, facts.sink, top=None), judgement)
     _judge_drained(facts, (), judgement)
     _judge_unknown(facts, judgement)
@@ -152,7 +211,7 @@ def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str |
     return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=reset_query_id)
 
 
-def _judge_shared(facts: QueryFacts, judgement: Judgement, *, has_fresh_id: bool) -> None:
+def _judge_shared(facts: QueryFacts, judgement: PlanFindings, *, has_fresh_id: bool) -> None:
     """Judge a sink of unknown location, like a function: the other job may write to the same place.
 
     The driver itself compares directories of files, and reads a table's batches by the query's previous id.
@@ -173,7 +232,7 @@ def _judge_shared(facts: QueryFacts, judgement: Judgement, *, has_fresh_id: bool
         )
 
 
-def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:
+def _continue_output(facts: QueryFacts, judgement: PlanFindings, reset_query_id: str | None) -> QueryPlan:
     cut, drained = facts.cut, facts.drain
     if drained is not None and drained.batch <= cut.batch:
         drained = None
@@ -218,10 +277,10 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
 
 def judge_sources(
     sources: QuerySources,
-    around: Surroundings | None,
+    around: ExternalState | None,
     cut: BatchEntry | None,
     replay: Sequence[BatchEntry],
-    findings: Findings,
+    findings: RestoreFindings,
     *,
     is_due: Callable[[SourceInput], bool] = lambda _: True,
 ) -> tuple[SourceInput, ...]:
@@ -234,7 +293,7 @@ def judge_sources(
     :param is_due: Whether an input counts.
     :returns: Inputs that the sources must provide again.
     """
-    found = around or Surroundings()
+    found = around or ExternalState()
     asked = found.asked or frozenset()
     known = SourceFacts(found.initial, found.kafka, found.missing, asked, sources.topics, found.tables)
     inputs = inputs_of(cut, replay, known if around is not None else None)
@@ -245,7 +304,7 @@ def judge_sources(
     return inputs
 
 
-def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: Judgement) -> None:
+def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: PlanFindings) -> None:
     own = () if facts.own_entry is None else (facts.own_entry,)  # guard: drained-states-go-on
     drained = next((entry for entry in (*own, *replay) if is_drained(entry)), None)
     if drained is not None:
@@ -256,6 +315,6 @@ def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: J
         )
 
 
-def _judge_unknown(facts: QueryFacts, judgement: Judgement) -> None:
+def _judge_unknown(facts: QueryFacts, judgement: PlanFindings) -> None:
     for each in facts.around.unknown if facts.around is not None else ():
         judgement.add_unknown(each.reason, *filter(None, (each.next_step,)))

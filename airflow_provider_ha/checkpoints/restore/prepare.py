@@ -10,14 +10,14 @@ import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
-from airflow_provider_ha.checkpoints.format.layout import METADATA, progress
+from airflow_provider_ha.checkpoints.areas.batch_log import write_sources
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
-from airflow_provider_ha.checkpoints.working.batch_log import write_sources
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.ownership import Owner
+from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import METADATA, progress
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
-from airflow_provider_ha.pointers.ownership import Owner
 
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def prepare_recovery(
 
 
 def prepare_restore(
-    area: WorkArea, source: str, plan: RestorePlan, target: str, reach: Reach | None = None
+    area: WorkArea, source: str, plan: RestorePlan, target: str, reach: StorageAccess | None = None
 ) -> dict[str, int]:
     """Fork the queries of the plan at their cuts; return N by query.
 
@@ -87,7 +87,7 @@ def prepare_restore(
     for query, part in plan.queries.items():
         if query in plan.adopted:
             # It becomes the job's only after the fork, and may never: until then it is the user's.
-            adopted = (reach or Reach()).tree(plan.adopted[query].path)
+            adopted = (reach or StorageAccess()).tree(plan.adopted[query].path)
             area.bring_in(adopted, f"{target}/{query}", batch=part.batch)
         elif plan.owner is Owner.USER:
             area.bring_in(area.tree(source) / query, f"{target}/{query}", batch=part.batch)

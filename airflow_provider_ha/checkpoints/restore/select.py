@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import (
     Candidate,
     Checkpoint,
@@ -18,14 +19,19 @@ from airflow_provider_ha.checkpoints.model import (
     Savepoint,
     SavepointPointer,
 )
-from airflow_provider_ha.checkpoints.restore.wanted import CHECKPOINT, LATEST, SAVEPOINT, Wanted, parse_wanted
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.restore.restore_point import (
+    CHECKPOINT,
+    LATEST,
+    SAVEPOINT,
+    RestorePoint,
+    parse_restore_point,
+)
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import check_files
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import named_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.restorable import Verify, damage, verifier
-from airflow_provider_ha.checkpoints.verify.verify import Depth
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.verify.verification import Depth
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
@@ -35,7 +41,7 @@ from airflow_provider_ha.errors import (
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class RestoreSource:
     """Start of a restore.
 
     :param source: ``"checkpoint"`` or ``"savepoint"``.
@@ -70,11 +76,11 @@ class Selection:
     """
 
     candidates: tuple[Candidate, ...]
-    chosen: Chosen | None
+    chosen: RestoreSource | None
     job_id: str = ""
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: RestorePoint = field(default_factory=RestorePoint)
 
-    def require(self) -> Chosen:
+    def require(self) -> RestoreSource:
         """Return the chosen candidate.
 
         :raises CheckpointMissingError: No candidate exists, or none can be restored.
@@ -127,7 +133,7 @@ def select(
     """
     look = verify or verifier(depth, spark_version)
     selector = _Selector(checkpoints, savepoints, area, depth, look, passed_over or {})
-    return selector.select(parse_wanted(start_from, now=now or datetime.now(timezone.utc)), fallback=fallback)
+    return selector.select(parse_restore_point(start_from, now=now or datetime.now(timezone.utc)), fallback=fallback)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ class _Selector:
     _verify: Verify
     _passed_over: Mapping[str, str]
 
-    def select(self, wanted: Wanted, *, fallback: bool) -> Selection:
+    def select(self, wanted: RestorePoint, *, fallback: bool) -> Selection:
         candidates: list[Candidate] = []
         for look in self._looks(wanted):
             candidate, chosen = look()
@@ -152,7 +158,7 @@ class _Selector:
                 break
         return Selection(tuple(candidates), None, self._checkpoints.job_id, wanted)
 
-    def _looks(self, wanted: Wanted) -> Iterator[Callable[[], _Look]]:
+    def _looks(self, wanted: RestorePoint) -> Iterator[Callable[[], _Look]]:
         """Yield a check per candidate, newest first, beginning with the wanted one."""
         if wanted.savepoint_id is not None:
             first = named_savepoint(self._savepoints, wanted.savepoint_id)
@@ -237,7 +243,7 @@ class _Selector:
         return _accepted(seen, pointer.directory, savepoint)
 
 
-_Look = tuple[Candidate, Chosen | None]
+_Look = tuple[Candidate, RestoreSource | None]
 
 
 def _bind(look: Callable[..., _Look], *arguments: object) -> Callable[[], _Look]:
@@ -246,7 +252,7 @@ def _bind(look: Callable[..., _Look], *arguments: object) -> Callable[[], _Look]
 
 def _accepted(candidate: Candidate, directory: str, record: Checkpoint | Savepoint) -> _Look:
     source, _, source_id = candidate.source.partition("-")
-    chosen = Chosen(
+    chosen = RestoreSource(
         source=source,
         source_id=source_id,
         directory=directory,

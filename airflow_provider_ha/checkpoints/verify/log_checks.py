@@ -1,25 +1,82 @@
-"""Checks of the logs: query id, offsets, commits, and their consistency.
+"""Checks of the logs: query id, offsets, commits, their consistency, and the conf pinned in the offset log.
 
 Invariant: an entry that Spark does not read at its next start never blocks that start; it only makes its own batch
 unrestorable.
+
+Invariant: a start reads only the newest planned entry. A bad older entry only prevents a restore to it.
 """
 
 from __future__ import annotations
 
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, numbers
-from airflow_provider_ha.checkpoints.format.metadata_log import NO_METADATA
-from airflow_provider_ha.checkpoints.format.pinned_conf import SHUFFLE_PARTITIONS
-from airflow_provider_ha.checkpoints.format.releases import Release
-from airflow_provider_ha.checkpoints.trees.files import names
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from collections.abc import Iterator
+
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    numbers,
+)
+from airflow_provider_ha.checkpoints.spark.files import names
+from airflow_provider_ha.checkpoints.spark.metadata_log import NO_METADATA, OffsetsEntry
+from airflow_provider_ha.checkpoints.spark.releases import (
+    CODEC,
+    PROVIDER,
+    SHUFFLE_PARTITIONS,
+    Release,
+    conf_refusals,
+    is_codec,
+    time_refusals,
+)
+from airflow_provider_ha.checkpoints.spark.rocksdb import changelogs_used
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.conf_checks import check_conf
-from airflow_provider_ha.checkpoints.verify.findings import Finding
-from airflow_provider_ha.checkpoints.verify.logs import Logs
-from airflow_provider_ha.checkpoints.verify.report import Findings, Reason
-from airflow_provider_ha.checkpoints.verify.sparse import Tracking, left_out, previous, ranges_text, tracking
-from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
-from airflow_provider_ha.checkpoints.verify.subject import Subject
+from airflow_provider_ha.checkpoints.verify.subject import (
+    CheckpointLogs,
+    Statefulness,
+    Tracking,
+    VerificationSubject,
+    left_out,
+    previous,
+    ranges_text,
+    tracking,
+)
+from airflow_provider_ha.checkpoints.verify.verification_report import Finding, Findings, Reason
+
+
+_EXPECTED = "the query's conf as pinned by Spark"
+
+
+def check_conf(subject: VerificationSubject, findings: Findings) -> None:
+    """Report every entry with pinned conf that the release cannot read."""
+    planned = subject.logs.progress.planned
+    for batch, entry in sorted(subject.logs.offsets.items()):
+        for lacks in conf_lacks(subject, entry):
+            blocks = batch == planned
+            findings.add(Finding(lacks.code, lacks.path, batch, lacks.found, _EXPECTED, blocks=blocks))
+
+
+def conf_lacks(subject: VerificationSubject, entry: OffsetsEntry) -> list[Reason]:
+    """Return the reasons why a start cannot use the conf pinned in *entry*."""
+    path = f"{OFFSETS}/{entry.batch}"
+    pinned = repr(entry.metadata.get("conf"))
+    known = subject.refused_conf.get(pinned)
+    if known is None:
+        known = [*conf_refusals(entry.metadata, subject.release), *_codec(subject, entry)]
+        subject.refused_conf[pinned] = known
+    found = [*time_refusals(entry.metadata), *known]
+    return [Reason(Code.CONF_REFUSED, path, "; ".join(found))] if found else []
+
+
+def _codec(subject: VerificationSubject, entry: OffsetsEntry) -> Iterator[str]:
+    """Yield problems with the codec. Spark creates it when it opens state compressed with it."""
+    name = entry.conf.get(CODEC)
+    if not isinstance(name, str) or is_codec(name) or subject.kind is not Statefulness.STATEFUL:
+        return
+    # RocksDB uses it only to compress its changelogs.
+    if "RocksDB" not in entry.conf.get(PROVIDER, "") or any(map(changelogs_used, subject.reader.stores())):
+        yield f"its {CODEC} is {name!r}, which is not a Spark codec"
 
 
 _OFFSETS_ENTRY = "a version line, the metadata of the batch, and one JSON offset per source, as Spark wrote them"
@@ -27,7 +84,7 @@ _SPARKS_OWN = "an entry of Spark, or none"
 _COMMITS_ENTRY = "a version line and the JSON of the commit"
 
 
-def check_logs(subject: Subject, findings: Findings) -> None:
+def check_logs(subject: VerificationSubject, findings: Findings) -> None:
     """Report problems of the checkpoint's logs.
 
     :raises StorageUnavailableError: A log could not be read.
@@ -55,7 +112,7 @@ def check_logs(subject: Subject, findings: Findings) -> None:
         _check_repartition(subject, findings)
 
 
-def _check_query_id(logs: Logs, release: Release, findings: Findings) -> None:
+def _check_query_id(logs: CheckpointLogs, release: Release, findings: Findings) -> None:
     bad = logs.query_id
     if logs.behind_id:
         # Spark's parser stops where the object ends: observed on 3.4 and 4.0.
@@ -71,7 +128,7 @@ def _check_query_id(logs: Logs, release: Release, findings: Findings) -> None:
     findings.add(Finding(bad.code, bad.path, None, found, 'the id of the query: {"id":"..."}', blocks=True))
 
 
-def _check_previous(logs: Logs, before: int | None, kind: Statefulness, findings: Findings) -> None:
+def _check_previous(logs: CheckpointLogs, before: int | None, kind: Statefulness, findings: Findings) -> None:
     planned = logs.progress.planned
     if before is None and planned > 0 and logs.progress.in_flight:
         # Asynchronous tracking treats a missing entry as the beginning, and would execute all input again.
@@ -85,13 +142,13 @@ def _check_previous(logs: Logs, before: int | None, kind: Statefulness, findings
         findings.add(Finding(Code.OFFSETS_MISSING, path, before, "it is not there", expected, blocks=blocks))
 
 
-def _check_sources(logs: Logs, before: int | None, findings: Findings) -> None:
+def _check_sources(logs: CheckpointLogs, before: int | None, findings: Findings) -> None:
     """Report that the two entries read at a start have different numbers of sources: a line was cut off."""
     for lacks in sources_lack(logs, logs.progress.planned, before):
         findings.add(Finding(lacks.code, lacks.path, None, lacks.found, _OFFSETS_ENTRY, blocks=True))
 
 
-def sources_lack(logs: Logs, batch: int, before: int | None) -> list[Reason]:
+def sources_lack(logs: CheckpointLogs, batch: int, before: int | None) -> list[Reason]:
     """Return which of two consecutive entries has lost a line: Spark compares both with the query's sources."""
     last, previous_one = logs.offsets.get(batch), logs.offsets.get(before) if before is not None else None
     if last is None or previous_one is None or {last.version, previous_one.version} != {1}:
@@ -103,7 +160,7 @@ def sources_lack(logs: Logs, batch: int, before: int | None) -> list[Reason]:
     return [Reason(Code.OFFSETS_CORRUPT, f"{OFFSETS}/{shorter.batch}", found)]
 
 
-def _check_left_out(logs: Logs, kind: Statefulness, findings: Findings) -> None:
+def _check_left_out(logs: CheckpointLogs, kind: Statefulness, findings: Findings) -> None:
     missing = left_out(logs, kind)
     if missing:
         found = f"neither log has batch {ranges_text(missing)}: read as asynchronous progress tracking"
@@ -129,7 +186,7 @@ def _check_never_planned(directory: Tree, findings: Findings) -> None:
         findings.add(Finding(Code.EMPTY, ".", None, "it has no planned batch: Spark starts from the beginning"))
 
 
-def _check_order(logs: Logs, kind: Statefulness, findings: Findings) -> None:
+def _check_order(logs: CheckpointLogs, kind: Statefulness, findings: Findings) -> None:
     planned, committed = logs.progress.planned, logs.progress.committed
     if not logs.commit_log.present and _is_of_2_1(logs):
         return
@@ -145,18 +202,18 @@ def _check_order(logs: Logs, kind: Statefulness, findings: Findings) -> None:
         findings.add(Finding(Code.COMMITS_BEHIND, path, planned - 1, found, expected, blocks=_by_id(logs)))
 
 
-def _by_id(logs: Logs) -> bool:
+def _by_id(logs: CheckpointLogs) -> bool:
     """Whether the commits name the state by ids (checkpoint format 2)."""
     return any(entry.state_ids for entry in logs.commits.values())
 
 
-def _is_of_2_1(logs: Logs) -> bool:
+def _is_of_2_1(logs: CheckpointLogs) -> bool:
     """Whether Spark 2.1 wrote the logs: 2.2 began to pin the conf (SPARK-19873) and to log commits (SPARK-19876)."""
     newest = logs.offsets.get(logs.progress.planned)
     return newest is not None and "conf" not in newest.metadata
 
 
-def _check_repartition(subject: Subject, findings: Findings) -> None:
+def _check_repartition(subject: VerificationSubject, findings: Findings) -> None:
     logs = subject.logs
     before, last = logs.offsets.get(logs.progress.planned - 1), logs.offsets.get(logs.progress.planned)
     if not (logs.progress.in_flight and before and last):

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
-from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
-from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
+from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.verification import Depth, verify
+from airflow_provider_ha.checkpoints.verify.verification_report import BatchVerdict, Finding, Reason, VerificationReport
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
@@ -93,7 +93,7 @@ def all_of(answers: Iterable[bool | None]) -> bool | None:
     return False if False in given else None if None in given else True
 
 
-def verifier(depth: Depth, spark_version: str | None) -> Callable[[Tree], Report]:
+def verifier(depth: Depth, spark_version: str | None) -> Callable[[Tree], VerificationReport]:
     """Return ``verify.verify`` with a fixed depth and Spark release."""
     return lambda directory: verify(directory, depth=depth, spark_version=spark_version)
 

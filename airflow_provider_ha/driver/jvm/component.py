@@ -1,24 +1,144 @@
-"""The component of a driver whose working directory is not a local path."""
+"""Component in the JVM of a driver whose working directory is not a local path: release, setup and gate.
+
+The JVM does not know ZooKeeper: the driver sends it the end of the lease. When this process is frozen, the JVM gets no
+further updates, and the gate closes on its own; when the machine is suspended, the gate's clock counts that time.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.driver.jvm.gate import GateKeeper
-from airflow_provider_ha.driver.jvm.release import check_driver, check_executors
-from airflow_provider_ha.errors import ApplicationRefusedError
-from airflow_provider_ha.jobs.options.component_conf import MANAGER, MANAGER_CLASS, component_conf, refuse_owned
+from airflow_provider_ha._version import __version__
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
+from airflow_provider_ha.jobs.drivers.spark_release import is_local
+from airflow_provider_ha.jobs.options.conf import MANAGER, MANAGER_CLASS, component_conf, refuse_owned
+
+
+_UPTIME = Path("/proc/uptime")  # read by the gate, too: in a container it may differ from CLOCK_BOOTTIME
+_RESOLUTION = 0.01  # seconds: the file's two decimals are cut off, not rounded
+
+
+class GateKeeper:
+    """Prolongs the lease of the JVM in a separate thread, which ends with the process.
+
+    :param gate: The component's class ``Gate``, through py4j.
+    :param lease_left: Seconds for which this process may act as the leader, counted from before the request to
+        ZooKeeper.
+    :param interval: Seconds between two prolongations.
+    :param failed: Called when the thread cannot continue.
+    """
+
+    def __init__(
+        self, gate: Any, lease_left: Callable[[], float], interval: float, failed: Callable[[BaseException], None]
+    ) -> None:
+        self._gate = gate
+        self._lease_left = lease_left
+        self._interval = interval
+        self._failed = failed
+        self._over = threading.Event()
+
+    def open(self, job: str, epoch: int, directory: str) -> None:
+        """From now on, pass entries of this epoch's queries.
+
+        :param directory: URI of the working directory, as Spark sees it.
+        """
+        self._gate.bind(job, epoch, directory)
+        self._prolong()
+        threading.Thread(target=self._keep, name="gate-keeper", daemon=True).start()
+
+    def follow(self, job: str, epoch: int, directory: str) -> None:
+        """Pass only entries of another directory of the same epoch from now on."""
+        self._gate.bind(job, epoch, directory)
+        self._prolong()
+
+    def close(self, reason: str) -> None:
+        """Block all entries from now on."""
+        self._over.set()
+        self._gate.close(reason)
+
+    def _keep(self) -> None:
+        try:
+            while not self._over.wait(self._interval) and self._prolong():
+                pass
+        except BaseException as error:  # noqa: BLE001  # a gate without its keeper would end the queries one by one
+            if not self._over.is_set():
+                self._failed(error)
+
+    def _prolong(self) -> bool:
+        """Send the end of the lease to the JVM; returns whether there is one."""
+        before = uptime()
+        left = self._lease_left()
+        if left <= 0:  # guard: gate-stays-open-after-the-lease
+            self._gate.close("the lease of this process is over")
+            return False
+        self._gate.extend(int((before + left - _RESOLUTION) * 1000))
+        return True
+
+
+def uptime() -> float:
+    """Return the seconds since boot, time of suspension included."""
+    return float(_UPTIME.read_text(encoding="ascii").split()[0])
+
+
+_CALL = "java_method('io.github.sparkha.Component', 'version')"
+_NEXT_STEP = (
+    "Remove other releases of spark-ha-component from the images, the class paths and spark.jars of the cluster"
+)
+
+
+def check_driver(jvm: Any) -> None:
+    """Refuse a driver without the component.
+
+    :raises ConfigurationError: It is missing, or of another release.
+    """
+    try:
+        found = str(jvm.io.github.sparkha.Component.version())
+    except Exception as error:  # py4j shows a class that is missing as a package, and the call as a wrong type
+        raise ConfigurationError(
+            f"the driver's JVM does not have the component ({type(error).__name__})",
+            next_step="Start it with the jar in spark.jars",
+        ) from error
+    _check("driver", {found})
+
+
+def check_executors(session: Any) -> None:
+    """Refuse executors without the component. One short job; it does not cover executors that come later.
+
+    :raises ConfigurationError: It is missing, or of another release.
+    """
+    if is_local(session.sparkContext.master):
+        return
+    tasks = 2 * int(session.sparkContext.defaultParallelism)
+    try:
+        rows = session.range(0, tasks, 1, tasks).selectExpr(f"{_CALL} AS release").distinct().collect()
+    except Exception as error:  # any error that Spark raises when a class is missing on an executor
+        raise ConfigurationError(
+            f"the executors do not have the component: {str(error)[:300]}",
+            next_step="Let them fetch spark.jars from the driver, or put the jar into their image",
+        ) from error
+    _check("executors", {str(row.release) for row in rows})
+
+
+def _check(who: str, found: set[str]) -> None:
+    if found != {__version__}:
+        raise ConfigurationError(
+            f"the {who} of this application have the component of release {', '.join(sorted(found))}, "
+            f"and airflow-provider-ha is {__version__}",
+            next_step=_NEXT_STEP,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class ComponentLeader:
     """The current leader, for the gate and for the store.
 
     :param directory: URI of the epoch's working directory, as Spark sees it.
     :param root: Storage root with the plain scheme.
-    :param writer: See :func:`airflow_provider_ha.jobs.options.component_conf.writer_id`.
+    :param writer: See :func:`airflow_provider_ha.jobs.options.conf.writer_id`.
     """
 
     job: str
@@ -45,10 +165,10 @@ class Component:
         self._interval = interval
         self._failed = failed
         self._keeper: GateKeeper | None = None
-        self._leader: Leader | None = None
+        self._leader: ComponentLeader | None = None
         self._checked: set[str] = set()
 
-    def prepare(self, leader: Leader, conf: Mapping[str, str]) -> None:
+    def prepare(self, leader: ComponentLeader, conf: Mapping[str, str]) -> None:
         """Set the conf, and open the gate.
 
         :param conf: The user's conf.

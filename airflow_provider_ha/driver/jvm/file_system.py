@@ -1,20 +1,53 @@
-"""The file system behind the component: its conf, and whether this JVM can use it; checked before any change.
+"""Hadoop's file system of the work root: conf, check before any change, and preparation in advance.
 
 S3A is no part of Spark: its jars come with the job, or were added to the Spark of the site. And only later releases of
 it can create an object conditionally.
+
+Other reads and writes of a script keep the conf of its user, with other endpoints and other keys. The conf holds
+secrets: the driver sets it in its JVM, and Spark's own RPC brings it to the executors. It is on no disk.
+
+It does not touch the job. Done under the lock, while the job is down, importing pyspark and reaching the JVM took more
+than half a second of every recovery.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from airflow_provider_ha.driver.jvm.release import check_driver
+from airflow_provider_ha.config import HaConfig, S3Options
+from airflow_provider_ha.driver.jvm.component import check_driver
+from airflow_provider_ha.driver.spark_conf import gateway
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.component_conf import refuse_owned
-from airflow_provider_ha.uris import split
+from airflow_provider_ha.jobs.options.conf import needs_component, refuse_owned
+from airflow_provider_ha.uris import hadoop_uri, split
+
+
+SIMPLE_CREDENTIALS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+
+
+def s3a_conf(config: HaConfig) -> dict[str, str]:
+    """Return Spark's conf with which S3A reaches the work root; empty if that is not on S3.
+
+    Without keys in the connection S3A finds credentials by its own chain, as it is configured for the site.
+    """
+    root = split(config.work_uri)
+    if root.scheme != "s3":
+        return {}
+    options = config.s3 or S3Options()
+    values = {"endpoint.region": options.region, "path.style.access": str(options.path_style).lower()}
+    if options.endpoint_url is not None:
+        values["endpoint"] = options.endpoint_url
+    if options.access_key is not None and options.secret_key is not None:
+        values["aws.credentials.provider"] = SIMPLE_CREDENTIALS
+        values["access.key"] = options.access_key.get_secret_value()
+        values["secret.key"] = options.secret_key.get_secret_value()
+    return {f"spark.hadoop.fs.s3a.bucket.{root.authority}.{key}": value for key, value in values.items()}
 
 
 S3A_NEEDS = (3, 4, 2)  # HADOOP-19256: conditional create
@@ -90,3 +123,29 @@ def _reason(error: Exception) -> str:
     """Return Java's message, without its stack."""
     thrown = getattr(error, "java_exception", None)
     return str(thrown.toString() if thrown is not None else error)[:500]
+
+
+log = logging.getLogger(__name__)
+
+
+def preload(config: HaConfig) -> None:
+    """Start in another thread, and return immediately.
+
+    A thread that imports the same modules waits on Python's import locks. A failure here recurs where the resource is
+    needed, and is reported there.
+    """
+    threading.Thread(target=_preload, args=(config,), name="ha-preload", daemon=True).start()
+
+
+def _preload(config: HaConfig) -> None:
+    try:
+        import pyspark.sql  # pyspark is imported inside functions
+        import pyspark.sql.streaming.query  # the same
+        import pyspark.sql.streaming.readwriter  # noqa: F401  # the same
+
+        if "PYSPARK_GATEWAY_PORT" in os.environ:  # else pyspark would start another JVM
+            jvm = gateway()
+            if needs_component(config):  # S3A takes a second to be loaded
+                warm_up(jvm, hadoop_uri(config.work_uri), s3a_conf(config))
+    except Exception as error:  # noqa: BLE001  # reported where it is needed
+        log.info("pyspark is not ready yet: %s", error)

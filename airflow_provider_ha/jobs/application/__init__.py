@@ -1,1 +1,1 @@
-"""The files of an application: which they are, in storage, and on the host that unpacks them."""
+"""Files of an application: on the submitting host, in storage, and on the driver's host."""

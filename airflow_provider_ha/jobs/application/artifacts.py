@@ -1,28 +1,69 @@
-"""The files of an application: into storage, and from there onto a host that never saw them.
+"""Blobs of a run: the files of the application and the job graph, into storage and onto a host.
 
 Invariant: after :func:`upload_application` nothing that a run needs is left on the submitting host only. On the way
 back every byte is checked against its digest, and every name before it becomes a path. File contents are never logged,
 and on the driver's host only their owner can read them: any of them may hold a secret that is not declared as one.
+
+Every host finds the same, and the job has lost nothing: the run waits, as it does for a storage that is away, and goes
+on by itself once the object is there again. So no attempt is counted for it.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs.application._archives import pack, pack_content, unpack
-from airflow_provider_ha.jobs.application.application_files import ApplicationFiles, collect_application, unreadable
-from airflow_provider_ha.jobs.application.application_scan import files_beside
-from airflow_provider_ha.jobs.application.unpacking import unpack_archive
+from airflow_provider_ha.errors import HaError, ObjectMissingError, RecordCorruptError
+from airflow_provider_ha.jobs.application.application_files import (
+    ApplicationFiles,
+    collect_application,
+    files_beside,
+    unreadable,
+)
+from airflow_provider_ha.jobs.application.archives import pack, pack_content, unpack, unpack_archive
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
-from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, put_blob
+from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, get_blob, put_blob
 from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, make_directories
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.uris import list_item
+
+
+def fetch_graph(store: ObjectStore, graph: Blob, job_id: str, run: int) -> JobGraph:
+    """Return the job graph of a run.
+
+    :param graph: Names it.
+    :raises ObjectMissingError: It is not in storage.
+    :raises RecordCorruptError: It is there, and not what was written.
+    :raises StorageUnavailableError: Storage could not be read.
+    """
+    with needed_by(job_id, run, "job graph"):
+        return JobGraph.from_bytes(get_blob(store, graph.sha256), source=f"job graph {graph.sha256[:12]}")
+
+
+@contextmanager
+def needed_by(job_id: str, run: int, what: str) -> Iterator[None]:
+    """Say of which run an object is missing or damaged, and what its user can do.
+
+    :param what: What is fetched.
+    """
+    try:
+        yield
+    except (ObjectMissingError, RecordCorruptError) as error:
+        missing = isinstance(error, ObjectMissingError)
+        raise type(error)(
+            f"the {what} of run {run} is {'missing' if missing else 'damaged'}: {error.message}",
+            next_step="Put the object back from a copy of the storage, and the run goes on by itself; or end it with "
+            f"`spark-ha job cancel {job_id}`, and restore the job with its application",
+        ) from error
+
+
+def is_of_storage(error: HaError) -> bool:
+    """Whether storage answered, and does not have what was written: no fault of the host, and no loss of the job."""
+    return isinstance(error, ObjectMissingError | RecordCorruptError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

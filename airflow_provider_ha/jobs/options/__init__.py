@@ -1,1 +1,1 @@
-"""What a user chooses for a job, and the Spark conf that follows from it."""
+"""Options of a job, and the Spark conf that follows from them."""

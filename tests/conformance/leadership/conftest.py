@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.recovery import conclude
+from airflow_provider_ha.jobs.recovery import transactions
 from tests.conformance.leadership.stage import Stage
 from tests.contract.conftest import cluster, config, coordinator, ensemble, pytest_generate_tests
 
@@ -17,7 +17,7 @@ __all__ = ["cluster", "config", "coordinator", "ensemble", "pytest_generate_test
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A contender that finds a job's lock taken says so at once: its wait is in real time."""
-    monkeypatch.setattr(conclude, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(transactions, "LOCK_SECONDS", 0.0)
 
 
 @pytest.fixture

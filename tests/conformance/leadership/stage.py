@@ -9,14 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.reconcile.reconciler import Reconciler, ReconcileTimings
-from airflow_provider_ha.coordination.coordinator import Create, Op
-from airflow_provider_ha.coordination.election import Leadership, acquire
-from airflow_provider_ha.coordination.node import Node
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Create, Node, Op
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths, Lock
+from airflow_provider_ha.fleet.reconciler import Reconciler, ReconcileTimings
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, RunResult
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import admit_attempt
 from tests.support.fake import FakeCoordinator, FakeEnsemble

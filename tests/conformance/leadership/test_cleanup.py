@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working import linked_work_area
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.control.administration import intervene
-from airflow_provider_ha.control.erase import erase
-from airflow_provider_ha.control.reconcile.cleanup import clean_up
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
+from airflow_provider_ha.checkpoints.areas import linked_work_area
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.coordination.coordinator import SetData
-from airflow_provider_ha.driver.housekeeping import Housekeeping
+from airflow_provider_ha.driver.members.housekeeping import Housekeeping
 from airflow_provider_ha.errors import (
     CoordinationError,
     JobStateError,
@@ -23,8 +19,12 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
+from airflow_provider_ha.fleet.cluster_removal import erase
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.recovery import conclude
+from airflow_provider_ha.jobs.operations import stop
+from airflow_provider_ha.jobs.recovery import transactions
+from airflow_provider_ha.jobs.removal.cleanup import clean_up
 from airflow_provider_ha.storage import durable
 from tests.conformance.leadership.stage import JOB, Stage
 
@@ -139,7 +139,7 @@ def test_a_result_that_cannot_be_written_is_an_error_and_the_run_is_recovered(st
     stage.ensemble.drop_request(session, containing=stage.paths.run_result(1))
 
     with pytest.raises(OutcomeUnknownError):
-        intervene.fail(stage.job(session), "asked", by="test")
+        stop.fail(stage.job(session), "asked", by="test")
     session.close()
 
     assert stage.cleanup() is None
@@ -208,9 +208,9 @@ def test_a_cancel_is_no_way_out_of_a_clean_up(stage: Stage, removals: Removals) 
     before = stage.node(stage.paths.run_result(1))
 
     with pytest.raises(JobStateError, match="no live run"):
-        conclude.conclude(stage.job(), JobState.CANCELED, reason="asked", by="test")
+        transactions.conclude(stage.job(), JobState.CANCELED, reason="asked", by="test")
     with pytest.raises(JobStateError, match="is FINISHED: it accepts no cancel"):
-        intervene.cancel(stage.job(), operation_id="cancel-1", requested_by="test")
+        stop.cancel(stage.job(), operation_id="cancel-1", requested_by="test")
 
     assert stage.node(stage.paths.run_result(1)) == before
     clean_up(stage.job())
@@ -239,7 +239,7 @@ def test_nothing_is_left_of_a_job_that_changed_hands_and_was_canceled(stage: Sta
     stage.drive(driver, attempt=2)
     stage.ensemble.expire(driver)
 
-    conclude.conclude(stage.job(second), JobState.CANCELED, reason="asked", by="test")
+    transactions.conclude(stage.job(second), JobState.CANCELED, reason="asked", by="test")
     left_for_recovery = stage.node(stage.paths.job_graph)
     cleaned = leader.attend(JOB).outcome
     with pytest.raises(LeadershipError):

@@ -9,12 +9,10 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SessionState, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, Node, SessionState, SetData
+from airflow_provider_ha.coordination.leader_information import LeaderRetrieval, PublishedInformation
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.coordination.node import Node
-from airflow_provider_ha.coordination.published import PublishedInformation
-from airflow_provider_ha.coordination.retrieval import LeaderRetrieval
-from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.errors import LeadershipLostError, LeadershipUnavailableError, VersionConflictError
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conformance.leadership.stage import TIMINGS, Stage

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
-from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.errors import FencedError, JobStateError
+from airflow_provider_ha.fleet.decide import ReconcileQueue
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
 from tests.conformance.leadership.stage import JOB, Interrupted, Stage
 from tests.support.clusters.coordination_helpers import HeldClock
 from tests.support.specs import changed

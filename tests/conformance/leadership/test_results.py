@@ -11,16 +11,16 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
+from airflow_provider_ha.driver.figures import ReportedTriggers
+from airflow_provider_ha.driver.members.run_writer import JobWriter
 from airflow_provider_ha.errors import NodeExistsError, NodeMissingError, VersionConflictError
+from airflow_provider_ha.fleet.decide import look
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
-from airflow_provider_ha.jobs.recoverable import look
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.runs.journal import JobJournal
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.contract.clusters import Cluster
 from tests.support.clusters.jobs_helpers import BLOB, a_result, lead, submit
 

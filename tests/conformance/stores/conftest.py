@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.conformance.stores.stage import Stage
 from tests.conftest import FAST
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job

@@ -10,19 +10,19 @@ from functools import partial
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, pointer_to, write_manifest
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST, pointer_to, write_manifest
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.coordination.leases import ReaderLease, hold
-from airflow_provider_ha.jobs.run_start import start_of_run
+from airflow_provider_ha.coordination.reader_leases import ReaderLease, hold
+from airflow_provider_ha.jobs.runs.run_store import start_of_run
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.checkpoints.checkpoint_helpers import AT, Job
 from tests.support.clusters.coordination_helpers import JOB, job_paths, lead
 from tests.support.clusters.jobs_helpers import a_leader

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
-from airflow_provider_ha.coordination.counter import MAX_NUMBER
+from airflow_provider_ha.coordination.znode_records import MAX_NUMBER
 from airflow_provider_ha.errors import CheckpointError, FencedError, LeadershipError, OutcomeUnknownError
 from tests.conformance.stores.stage import (
     Stage,

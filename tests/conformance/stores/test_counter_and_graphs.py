@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_provider_ha.coordination.counter import counter_op, counter_value, read_counter
+from airflow_provider_ha.coordination.znode_records import counter_op, counter_value, read_counter
 from airflow_provider_ha.errors import LeadershipError, NodeExistsError, NotConnectedError, VersionConflictError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph

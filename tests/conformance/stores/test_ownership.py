@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Claim, RestorePlan, SavepointPointer, Verdict
-from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention
-from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
+from airflow_provider_ha.checkpoints.store.retention_policy import SavepointRetention
+from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.errors import LeadershipError
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from tests.conformance.stores.stage import Stage, add_savepoint, flink, pins, pointers, savepoints
 from tests.support.checkpoints.checkpoint_helpers import AT, Job
 from tests.support.clusters.coordination_helpers import JOB

@@ -5,15 +5,14 @@ Ported from ``ZooKeeperStateHandleStoreTest``. "Marked" is a place on the list o
 
 from __future__ import annotations
 
-from airflow_provider_ha.coordination.leases import active, hold
-from airflow_provider_ha.pointers.removal import WorkedOff
-from airflow_provider_ha.pointers.to_delete import waiting
+from airflow_provider_ha.checkpoints.store.removal import RemovalResult, waiting
+from airflow_provider_ha.coordination.reader_leases import active, hold
 from tests.conformance.stores.stage import Stage, flink, nodes, pins, pointers, reading
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.pointer_helpers import Before, Failing, Pointers
 
 
-def work_off(entries: Pointers, **options: object) -> WorkedOff:
+def work_off(entries: Pointers, **options: object) -> RemovalResult:
     return entries.remover(**options).work_off(entries.leadership.commit)
 
 

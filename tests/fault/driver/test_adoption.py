@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.ownership import ClaimMode
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest, Start
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest, Start
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, CONF, PATIENCE, Stream
 from tests.support.spark.supervised_job import FAST_POLL, SupervisedJob

@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.kafka_server import broker, connector_jars

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.jobs.model import JobState, OperationState
-from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.jobs.runs.run_store import RunView
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import APPS, PATIENCE

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import PATIENCE
 from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare

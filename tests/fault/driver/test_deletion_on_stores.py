@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.delete import DeletionState
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.erase import erase_cluster
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.cluster_removal import erase_cluster
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.removal.job_deletion import DeletionState
 from tests.support.spark.driver_helpers import PATIENCE, Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs, on_s3, s3a_class_path
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.driver import stop_job
+from airflow_provider_ha.driver.ending import stop_job
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.full_disk import SmallDisk, config_on

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.errors import DecisionNeededError
 from airflow_provider_ha.jobs.model import Fallback
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.runs.run_store import RunView
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import PATIENCE
 from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
@@ -196,7 +196,7 @@ def test_a_fallback_that_may_lose_rows_waits_for_its_user(gated: Gated) -> None:
         RestoreRequest(
             job_id=job.job_id,
             request_id="decided",
-            if_lost=IfLost.RESTART,
+            if_lost=LostRunPolicy.RESTART,
             accept_verdicts=frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
         )
     )

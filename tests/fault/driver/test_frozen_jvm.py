@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_ha._process.tree import DeathWatch
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.host.process_tree import DeathWatch
 from tests.support.clusters import submit_helpers
 from tests.support.spark.supervised_job import SupervisedJob
 

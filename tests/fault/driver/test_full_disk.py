@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.recovery.restart import outage_of
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.restart_policy import outage_of
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.full_disk import SmallDisk, config_on
 from tests.support.clusters.submit_helpers import alive

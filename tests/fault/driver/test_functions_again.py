@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from tests.support.sinks.play import feed, numbers
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.supervised_job import SupervisedJob
@@ -35,7 +35,7 @@ def lost_after_three_batches(client: HaClient, root: Path, how: str) -> tuple[Su
         await_checkpoints(job, batch + 1)
     job.kill()
     first = f"checkpoint-{min(job.job.snapshot().checkpoint_numbers)}"
-    return job, RestoreRequest(job_id="orders", request_id=new_id(), start_from=first, if_lost=IfLost.RESTART)
+    return job, RestoreRequest(job_id="orders", request_id=new_id(), start_from=first, if_lost=LostRunPolicy.RESTART)
 
 
 def await_checkpoints(job: SupervisedJob, count: int) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.errors import DecisionNeededError
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import PATIENCE, Stream
 from tests.support.spark.supervised_job import SupervisedJob
@@ -51,7 +51,7 @@ def test_a_run_waits_until_the_loss_of_its_input_is_accepted(client: HaClient, t
         RestoreRequest(
             job_id=job.job_id,
             request_id=new_id(),
-            if_lost=IfLost.RECOVER,
+            if_lost=LostRunPolicy.RECOVER,
             accept_verdicts=frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
         )
     )

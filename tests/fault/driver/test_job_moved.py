@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.move.outcome import MoveRequest
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.move.move_records import MoveRequest
 from tests.support.clusters import submit_helpers
 from tests.support.hdfs.hdfs_server import hdfs_server
 from tests.support.s3.s3_server import S3Access
@@ -126,7 +126,7 @@ def _move_in_a_process(here: HaConfig, there: HaConfig, job_id: str, *, files: i
     program = """
 import os, signal, sys
 from airflow_provider_ha import HaClient, HaConfig, MoveRequest
-from airflow_provider_ha.checkpoints.working.layered.tree import LayeredTree
+from airflow_provider_ha.checkpoints.areas.layered.layered_tree import LayeredTree
 
 here, there = (HaConfig.model_validate_json(line) for line in sys.stdin)
 create, written = LayeredTree.create, []

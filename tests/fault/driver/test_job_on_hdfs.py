@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs

@@ -8,10 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.s3.s3_server import S3Access
 from tests.support.s3.s3a_jars import s3a_jars

@@ -8,9 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
 from airflow_provider_ha.jobs.model import JobState
 from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.supervised_job import SupervisedJob

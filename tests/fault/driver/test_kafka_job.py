@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors._kafka_client import topic_ids
+from airflow_provider_ha.checkpoints.areas.carried_records import read_started
 from airflow_provider_ha.checkpoints.model import QuerySources, Verdict
-from airflow_provider_ha.checkpoints.working.started_queries import read_started
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import topic_ids
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, PATIENCE
 from tests.support.spark.kafka_server import Kafka, connector_jars
@@ -110,7 +110,7 @@ def test_a_run_whose_topic_was_made_again_waits_for_its_user(gated: Callable[...
         RestoreRequest(
             job_id=job.job_id,
             request_id=new_id(),
-            if_lost=IfLost.RECOVER,
+            if_lost=LostRunPolicy.RECOVER,
             accept_verdicts=frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
         )
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.jobs.model import JobState
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.kafka_server import Kafka, connector_jars

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.administration.delete import DeletionState
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import JobState, StartKind
+from airflow_provider_ha.jobs.removal.job_deletion import DeletionState
 from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
 

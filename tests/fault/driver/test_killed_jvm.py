@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_provider_ha.host.supervisor.in_place import BY
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.supervisor.in_place import BY
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.variables import variables_of
 from tests.support.spark.driver_helpers import PATIENCE

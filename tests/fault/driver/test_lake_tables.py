@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
-from airflow_provider_ha.checkpoints.connectors.iceberg import IcebergMetadata
-from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import QuerySources, Verdict
+from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
+from airflow_provider_ha.checkpoints.sinks.iceberg import IcebergMetadata
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.odd_names import ODD
 from tests.support.sinks.cells import Kill
@@ -186,7 +186,7 @@ def test_a_table_that_is_read_is_known_by_its_place_and_one_that_is_gone_waits_f
         RestoreRequest(
             job_id=job.job_id,
             request_id=new_id(),
-            if_lost=IfLost.RECOVER,
+            if_lost=LostRunPolicy.RECOVER,
             accept_verdicts=frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
         )
     )

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
-from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
-from airflow_provider_ha.checkpoints.working.layered.base import FILE as BASE
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.areas.layered.base_file import FILE as BASE
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_offsets
+from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
-from airflow_provider_ha.storage.file_reading import FileStoreReader
+from airflow_provider_ha.storage.file_store import FileStoreReader
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.variables import variables_of
 from tests.support.s3.s3_server import S3Access
@@ -122,7 +122,7 @@ def test_plain_spark_goes_on_from_what_is_taken_out(
     root = f"s3://{s3.new_bucket()}/plain"
 
     taken_out(config, job, str(job.operation(stopped.operation_id).result["savepoint_id"]), root, tmp_path)
-    files = Reach.of(config).files(root)
+    files = StorageAccess.of(config).files(root)
     names = [file.key for file in files.list("")]
     assert names
     assert not [name for name in names if BASE in name]

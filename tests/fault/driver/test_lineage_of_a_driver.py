@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration import test_client as words
 from tests.support.ivy import Wanted, jars

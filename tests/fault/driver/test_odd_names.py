@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.drills.drill import DrillRequest, drill
-from airflow_provider_ha.control.job.requests import LATEST
-from airflow_provider_ha.control.verification.cut_proof import ProofOptions
-from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.submit.requests import LATEST
+from airflow_provider_ha.jobs.verification.job_drill import DrillRequest, drill
+from airflow_provider_ha.jobs.verification.job_verification import ProofOptions
+from airflow_provider_ha.jobs.verification.verification_records import DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.odd_names import ODD, SPARED
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream

@@ -19,17 +19,17 @@ from urllib.parse import urlsplit
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec, Start
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, Start
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.s3.s3_server import S3Access
@@ -58,7 +58,7 @@ class Store:
 
     def content(self) -> dict[str, str]:
         """Return what lies there."""
-        files = Reach.of(self.config).files(self.place).list("")
+        files = StorageAccess.of(self.config).files(self.place).list("")
         return {file.key: f"{file.size} {file.mtime} {file.etag}" for file in files}
 
 
@@ -109,7 +109,7 @@ def run_plain(stream: Stream, store: Store, batch: int) -> None:
             stderr=log,
             start_new_session=True,
         )
-    committed: Callable[[], int] = lambda: progress(Reach.of(store.config).tree(store.place)).committed  # noqa: E731
+    committed: Callable[[], int] = lambda: progress(StorageAccess.of(store.config).tree(store.place)).committed  # noqa: E731
 
     def written() -> bool:
         assert process.poll() is None, (stream.root / "plain.log").read_text(errors="replace")[-3000:]
@@ -175,6 +175,6 @@ def shown(config: HaConfig, job_id: str, monkeypatch: pytest.MonkeyPatch) -> str
     """Return what ``spark-ha job show`` says."""
     for name in ("zookeeper", "storage_root", "cluster_id"):
         monkeypatch.setenv(f"SPARK_HA_{name.upper()}", getattr(config, name))
-    told = CliRunner().invoke(app, ["job", "show", job_id, "--json"], obj=Target())
+    told = CliRunner().invoke(app, ["job", "show", job_id, "--json"], obj=ClusterTarget())
     assert told.exit_code == 0, told.output
     return str(json.loads(told.stdout))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.sinks.play import feed, numbers
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream

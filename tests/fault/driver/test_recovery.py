@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.reconcile.cleanup import clean_up
+from airflow_provider_ha.host.supervisor.in_place import BY
 from airflow_provider_ha.jobs.model import JobState, OperationState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.submissions import SubmissionExit
-from airflow_provider_ha.supervisor.in_place import BY
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.removal.cleanup import clean_up
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import PATIENCE

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import PATIENCE
 from tests.support.spark.supervised_job import SupervisedJob

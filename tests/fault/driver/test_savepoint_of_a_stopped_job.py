@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.jobs.model import OperationState
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.layered_job import LayeredJob
 from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 # The process dies with the copy complete and unknown: the step that a kill can leave half done.
 KILLED = """
 import os, signal, sys
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.api.ha_client import HaClient
 SavepointStore.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 with HaClient.open(HaConfig.model_validate_json(sys.stdin.read())) as client:
     client.job(sys.argv[1]).take_savepoint(operation_id="asked", requested_by="a process that is killed")

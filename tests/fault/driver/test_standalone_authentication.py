@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.administration.tree import read_tree, walk
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.fleet.znode_tree import read_tree, walk
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of, standalone_cluster
 from tests.support.clusters.standalone_requests import (
     JOB_CONF,

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.options.resources import Resources
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.jobs.options.job_options import HaOptions, Resources
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.apps import carried_parts
 from tests.support.clusters.standalone_cluster import StandaloneCluster
 from tests.support.clusters.standalone_requests import JOB_CONF, MARKS, PATIENCE, refuse_end, submitted_to

@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.submissions import Submission
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.runs.submissions import Submission
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of
 from tests.support.clusters.standalone_requests import JOB_CONF, MARKS, PATIENCE, SMALL_EXECUTOR, submitted_to
 from tests.support.s3.s3_server import S3Access

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.driver.failure import read_failure
+from airflow_provider_ha.driver.ending.exit_reason import read_failure
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive, directory
 from tests.support.spark.driver_helpers import APPS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import queries
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import queries
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.supervised_job import SupervisedJob
 

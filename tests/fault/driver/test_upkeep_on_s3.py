@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.layered_job import LayeredJob
 from tests.support.spark.supervised_job import terminate_and_compare
@@ -25,8 +25,8 @@ pytestmark = [
 _OFTEN = """\
 from datetime import timedelta
 
-from airflow_provider_ha.checkpoints.retention import working_files
-from airflow_provider_ha.checkpoints.working.layered.garbage import Search
+from airflow_provider_ha.checkpoints.store import working_files
+from airflow_provider_ha.checkpoints.areas.layered.garbage import Search
 from airflow_provider_ha.driver import removal_loop
 from airflow_provider_ha.storage.keys import JobKeys
 

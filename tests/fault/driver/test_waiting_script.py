@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from tests.support.spark.driver_helpers import APPS
 from tests.support.spark.supervised_job import SupervisedJob
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import PATIENCE, Stream

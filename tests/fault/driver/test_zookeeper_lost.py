@@ -8,20 +8,21 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import IfLost
-from airflow_provider_ha.control.rebuild import plan_rebuild, rebuild
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import JobStateError, StorageUnavailableError
-from airflow_provider_ha.jobs.host.driver_spec import SUPERVISOR_MODULE
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.decide import list_quarantined
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
+from airflow_provider_ha.jobs.drivers.driver_spec import SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.quarantine import list_quarantined
-from airflow_provider_ha.jobs.submissions import Submission
+from airflow_provider_ha.jobs.rebuild.rebuild import plan_rebuild, rebuild
+from airflow_provider_ha.jobs.runs.submissions import Submission
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.integration.test_client import feed, request, rows, wait_for_epoch
 from tests.support.clusters import submit_helpers
 from tests.support.specs import changed
@@ -103,7 +104,7 @@ def test_a_table_that_compares_epochs_loses_no_row_when_its_zookeeper_was_lost(
             else:
                 accepted = frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE})
                 anew = changed(wanted, request_id="anew", start_from="fresh", accept_verdicts=accepted)
-                job.submit(changed(anew, if_lost=IfLost.RESTART))
+                job.submit(changed(anew, if_lost=LostRunPolicy.RESTART))
             feed(tmp_path, "three")
             again = ["one", "two"] if way == "fresh start" else []
             expected = sorted([*again, "one", "two", "three"])

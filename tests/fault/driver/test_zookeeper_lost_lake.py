@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.config import HaConfig, Timings
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import FRESH, IfLost
-from airflow_provider_ha.control.rebuild import plan_rebuild, rebuild
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.rebuild.rebuild import plan_rebuild, rebuild
+from airflow_provider_ha.jobs.submit.requests import FRESH, LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters import submit_helpers
 from tests.support.odd_names import ODD
 from tests.support.sinks.stage import delta_conf
@@ -93,7 +94,7 @@ def test_two_delta_tables_have_each_number_of_a_topic_as_often_as_it_was_to_be_w
                     APPS / "kafka_to_delta.py",
                     arguments,
                     start_from=FRESH,
-                    if_lost=IfLost.RESTART,
+                    if_lost=LostRunPolicy.RESTART,
                     accept=[Verdict.LOSS_POSSIBLE],
                 )
                 expected = first + first + Counter(range(10))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths

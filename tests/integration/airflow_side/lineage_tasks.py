@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from tests.integration.airflow_side.task_runner import submit_stand_in

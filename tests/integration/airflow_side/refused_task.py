@@ -26,9 +26,8 @@ from airflow.sdk.api.datamodels._generated import DagRun, TIRunContext  # noqa: 
 from airflow.sdk.execution_time import task_runner  # noqa: E402
 from airflow.sdk.log import configure_logging, reset_logging  # noqa: E402
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS  # noqa: E402
-from airflow_provider_ha.operators._base import SparkHaBaseOperator  # noqa: E402
-from airflow_provider_ha.operators._failures import airflow_errors  # noqa: E402
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_1_PLUS  # noqa: E402
+from airflow_provider_ha.operators._base import SparkHaBaseOperator, airflow_errors  # noqa: E402
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator  # noqa: E402
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator  # noqa: E402
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor  # noqa: E402

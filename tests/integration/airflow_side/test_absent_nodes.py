@@ -7,7 +7,7 @@ import socket
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.triggers._watched_nodes import WatchedNodes
+from airflow_provider_ha.fleet.notify.session import WatchedNodes
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Create
-from airflow_provider_ha.coordination.ports import free_port
+from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.errors import JobError, StorageUnavailableError
-from airflow_provider_ha.jobs.failures import Failure
-from airflow_provider_ha.jobs.history.drills import Drill, DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, Status
+from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.integration.airflow_side.test_unpaused_examples import dag_of
 from tests.support.clusters.cluster_helpers import Cluster

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator

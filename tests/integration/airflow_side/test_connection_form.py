@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_2_PLUS
 from airflow_provider_ha.get_provider_info import get_provider_info
 
 

@@ -15,7 +15,7 @@ DAGS = Path(__file__).parents[3] / "dags"
 
 PROGRAM = """
 import json, sys
-from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_2_PLUS
 if AIRFLOW_V_3_2_PLUS:
     from airflow.dag_processing.dagbag import DagBag
 else:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.administration import delete
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Delete, SetData
-from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.coordination.reader_leases import hold
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.removal import job_deletion
 from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
 from tests.integration.airflow_side.task_runner import deferral, resume_task
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException
@@ -109,14 +109,14 @@ def a_reader(job: JobContext, _: pytest.MonkeyPatch) -> Iterator[str]:
 @contextmanager
 def a_late_reader(job: JobContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """It comes between the last look at the leases and the transaction: the job is gone, and its files are read."""
-    make_gone, leases = delete._make_gone, list[Any]()
+    make_gone, leases = job_deletion._make_gone, list[Any]()
 
     def read_first(job: JobContext, *args: Any, **kwargs: Any) -> Any:
         if not leases:
             leases.append(hold(job.coordinator, job.paths, "checkpoint-2", holder="t", seconds=600, clock=job.clock))
         return make_gone(job, *args, **kwargs)
 
-    monkeypatch.setattr(delete, "_make_gone", read_first)
+    monkeypatch.setattr(job_deletion, "_make_gone", read_first)
     yield "checkpoint-2"
     job.coordinator.commit(Delete(leases[0].path))
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.history.last_verification import read_last_verification
+from airflow_provider_ha.jobs.verification.verification_records import read_last_verification
 from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOperator
 from airflow_provider_ha.operators.verify_checkpoint import SparkHaVerifyCheckpointOperator
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
@@ -87,7 +87,7 @@ def test_a_verification_that_cannot_be_kept_answers_all_the_same(
     def refuse(*_: Any) -> None:
         raise StorageUnavailableError("the disk is read-only")
 
-    monkeypatch.setattr("airflow_provider_ha.control.verification.kept.write_last_verification", refuse)
+    monkeypatch.setattr("airflow_provider_ha.jobs.verification.job_verification.write_last_verification", refuse)
 
     found = verifying(job_id="flights", depth="quick").execute(context())
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_3_PLUS
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.watchers import release
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.runs.watchers import release
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from tests.integration.airflow_side.task_runner import deferral, run_task

@@ -14,18 +14,17 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SessionState
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.presence import LIVE, Announcement
+from airflow_provider_ha.fleet.notify.session import Announcements, WatchedNodes
+from airflow_provider_ha.jobs.runs.watchers import LIVE, Announcement
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _hub as hub
 from airflow_provider_ha.triggers import _lasting_objects
-from airflow_provider_ha.triggers._announcements import Announcements
-from airflow_provider_ha.triggers._watched_nodes import WatchedNodes
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger

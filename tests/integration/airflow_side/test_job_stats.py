@@ -17,23 +17,21 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.airflow_side import job_samples, job_stats
+from airflow_provider_ha.airflow_side.job_stats import JobMetricsReader
 from airflow_provider_ha.cli.metrics import MONITORING
-from airflow_provider_ha.compat import stats
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
-from airflow_provider_ha.coordination.reads import Reads
+from airflow_provider_ha.coordination.coordinator import Create, Delete, Reads, SetData
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo
-from airflow_provider_ha.jobs.metrics import METRICS, Emitter
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.metric_names import METRICS, Emitter
 from airflow_provider_ha.jobs.model import JobState, QueryStatus, Status
-from airflow_provider_ha.jobs.submissions import SubmissionExit
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.runs.watchers import ClusterLeaderInfo
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.triggers import _hub as hub
-from airflow_provider_ha.triggers import _job_stats as job_stats
 from airflow_provider_ha.triggers import _lasting_objects
-from airflow_provider_ha.triggers._known_jobs import KnownJobs
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
@@ -339,7 +337,7 @@ def test_what_is_kept_of_a_reported_job_is_left_out_of_the_search_for_cycles(
 ) -> None:
     monkeypatch.setattr(_lasting_objects, "_MORE", 1)
     monkeypatch.setattr(hub, "_TICK", 0.02)
-    kept = KnownJobs()
+    kept = JobMetricsReader()
     monkeypatch.setattr(job_stats, "KnownJobs", lambda: kept)
 
     def left_out() -> bool:
@@ -396,19 +394,19 @@ def test_storage_that_is_away_is_asked_once_in_a_turn_and_hides_nothing_else(
 ) -> None:
     begin = f"airflow.spark_ha.leader_epoch.{config.cluster_id}"
     ShownJob(job.coordinator, job.store, job.cluster, "later").submit(now()).lead(now())
-    asked, turns, real = list[str](), list[int](), KnownJobs.read
+    asked, turns, real = list[str](), list[int](), JobMetricsReader.read
 
     def away(self: JobContext, run: object) -> object:
         del run
         asked.append(self.job_id)
         raise StorageUnavailableError("storage hangs")
 
-    def counted(self: KnownJobs, session: Any, job_ids: Any) -> Any:
+    def counted(self: JobMetricsReader, session: Any, job_ids: Any) -> Any:
         turns.append(len(job_ids))
         return real(self, session, job_ids)
 
     monkeypatch.setattr(JobContext, "graph_of", away)
-    monkeypatch.setattr(KnownJobs, "read", counted)
+    monkeypatch.setattr(JobMetricsReader, "read", counted)
     watched(
         SparkHaClusterTrigger(),
         until_true=lambda: all(len(receiver.values(f"{begin}.{each}")) > 2 for each in ("flights", "later")),
@@ -443,7 +441,7 @@ def test_stats_that_refuse_disturb_no_trigger(
         refused.append(name)
         raise socket.gaierror("no such host")
 
-    monkeypatch.setattr(stats, "gauge", refuse)
+    monkeypatch.setattr(job_samples, "gauge", refuse)
     with caplog.at_level(logging.WARNING):
         watched(follower(job), until_true=lambda: len(refused) > 2, what="turns that fail")
 
@@ -475,7 +473,7 @@ def test_a_receiver_that_hangs_delays_no_event(
 
     monkeypatch.setattr(hub.Hub, "_opened", tick)
     monkeypatch.setattr(job_stats.JobStats, "_next", turn)
-    monkeypatch.setattr(stats, "gauge", hang)
+    monkeypatch.setattr(job_samples, "gauge", hang)
     monkeypatch.setattr(job_stats, "_LAST", 0.1)
 
     async def watch() -> dict[str, Any]:

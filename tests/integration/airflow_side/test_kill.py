@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.watchers import WhenKilled, claim
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.watchers import KillPolicy, claim
 from airflow_provider_ha.triggers import _kill as kill
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from tests.support.clusters.jobs_helpers import submit
@@ -38,7 +38,7 @@ def asked(coordinator: Coordinator, paths: JobPaths) -> list[str]:
 
 
 def claimed(coordinator: Coordinator, paths: JobPaths) -> int:
-    return claim(coordinator, paths, "w", ti_id="ti-1", when_killed=WhenKilled.STOP_WITH_CHECKPOINT)
+    return claim(coordinator, paths, "w", ti_id="ti-1", when_killed=KillPolicy.STOP_WITH_CHECKPOINT)
 
 
 def test_a_user_who_ends_the_task_stops_the_job_once_when_asked_for(

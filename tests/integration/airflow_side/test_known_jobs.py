@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.airflow_side.job_samples import SampledJob
+from airflow_provider_ha.airflow_side.job_stats import JobMetricsReader
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.fleet.notify.session import Session
 from airflow_provider_ha.jobs.model import GraphPointer, Status
-from airflow_provider_ha.jobs.runs import decode
-from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.triggers._known_jobs import KnownJobs
-from airflow_provider_ha.triggers._samples import ReadJob
-from airflow_provider_ha.triggers._session import Session
+from airflow_provider_ha.jobs.runs.run_store import decode
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.shown_cluster import ShownJob, now
 
 
@@ -50,11 +50,11 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[type]:
         kinds.append(record)
         return real(node, record)
 
-    monkeypatch.setattr("airflow_provider_ha.triggers._known_jobs.decode", noted)
+    monkeypatch.setattr("airflow_provider_ha.airflow_side.job_stats.decode", noted)
     return kinds
 
 
-def read(known: KnownJobs, session: Session) -> ReadJob:
+def read(known: JobMetricsReader, session: Session) -> SampledJob:
     found = known.read(session, ["flights"])["flights"]
     assert found is not None
     return found
@@ -63,7 +63,7 @@ def read(known: KnownJobs, session: Session) -> ReadJob:
 def test_a_status_that_was_not_written_again_is_not_decoded_again(
     job: ShownJob, session: Session, decoded: list[type]
 ) -> None:
-    known = KnownJobs()
+    known = JobMetricsReader()
     before = [read(known, session) for _ in range(2)][-1]
     decoded.clear()
 
@@ -75,7 +75,7 @@ def test_a_status_that_was_not_written_again_is_not_decoded_again(
 
 
 def test_a_status_that_was_written_again_is_news(job: ShownJob, session: Session) -> None:
-    known = KnownJobs()
+    known = JobMetricsReader()
     before = [read(known, session) for _ in range(3)][-1].snapshot.status
     assert before is not None
 
@@ -87,7 +87,7 @@ def test_a_status_that_was_written_again_is_news(job: ShownJob, session: Session
 
 
 def test_nothing_is_kept_of_a_job_that_no_sample_needs(job: ShownJob, session: Session) -> None:
-    known = KnownJobs()
+    known = JobMetricsReader()
     assert read(known, session).snapshot.graph is not None
 
     kinds = {type(each) for each in reached_from(vars(known))}
@@ -97,7 +97,7 @@ def test_nothing_is_kept_of_a_job_that_no_sample_needs(job: ShownJob, session: S
 
 
 def test_nothing_is_kept_of_a_job_that_is_read_as_a_whole_each_time(job: ShownJob, session: Session) -> None:
-    known = KnownJobs()
+    known = JobMetricsReader()
     read(known, session)
     job.lose(now())
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.datasets import DatasetName
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.sources.source_registry import DatasetName
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.tree import read_tree, walk
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.fleet.znode_tree import read_tree, walk
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.observe import read_status
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator

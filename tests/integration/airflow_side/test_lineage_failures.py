@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.airflow_side import openlineage
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job_client import JobClient
-from airflow_provider_ha.operators import _lineage_conf
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from tests.integration.airflow_side.lineage_tasks import (
     Submitting,
@@ -125,7 +125,7 @@ def test_a_provider_that_does_not_fit_does_not_keep_the_job_from_starting(
     def broken() -> None:
         raise AttributeError("a name of another release")
 
-    monkeypatch.setattr(_lineage_conf, "_injectors", broken)
+    monkeypatch.setattr(openlineage, "_injectors", broken)
     operator = submitting()
 
     deferral(operator, in_a_dag(operator))

@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_3_PLUS
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_3_PLUS
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration import stop
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.records import read_record
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.jobs.model import JobState, OperationKind
 from airflow_provider_ha.jobs.observe import read_status
-from airflow_provider_ha.jobs.watchers import WatcherClaim, release
+from airflow_provider_ha.jobs.operations import operations, stop
+from airflow_provider_ha.jobs.runs.watchers import WatcherClaim, release
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator

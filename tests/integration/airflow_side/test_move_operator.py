@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
-from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, RunResult
+from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.operators.move import SparkHaMoveOperator
 from tests.integration.airflow_side.task_runner import deferral, resume_task
 from tests.support.airflow_exceptions import AirflowFailException

@@ -11,12 +11,12 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
-from airflow_provider_ha.coordination.counter import counter_op
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.coordination.znode_records import counter_op
 from airflow_provider_ha.jobs.model import OperationKind, OperationState
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.watchers import release
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.runs.watchers import release
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
@@ -24,7 +24,7 @@ from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.airflow_side.task_runner import deferral, run_task, submit_stand_in
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException

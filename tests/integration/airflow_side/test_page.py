@@ -15,20 +15,18 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
+from airflow_provider_ha.airflow_side.page.app import create_app
+from airflow_provider_ha.airflow_side.page.clusters import BoundedCalls, Clusters
+from airflow_provider_ha.airflow_side.page.rendering import NOTHING
+from airflow_provider_ha.checkpoints.verify.codes import MEANINGS, Code
 from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.failures import Failure
-from airflow_provider_ha.jobs.presence import Announcement
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._bounded import Bounded
-from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.plugins._rendering import NOTHING
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.runs.watchers import Announcement
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
 from tests.support import airflow_auth
@@ -264,7 +262,7 @@ def test_storage_that_does_not_answer_costs_its_parts_of_a_page_and_no_others(
         s3 = {"endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}", "access_key": "a", "secret_key": "s"}
         away = filled.model_copy(update={"storage_root": "s3://bucket/root", "s3": S3Options.model_validate(s3)})
         monkeypatch.setattr(clusters, "_config_of", lambda _: away)
-        storage = Bounded("storage", next_step="Check it", seconds=0.3)
+        storage = BoundedCalls("storage", next_step="Check it", seconds=0.3)
         monkeypatch.setattr(clusters, "storage", lambda _: storage)
 
         shown = page.get("/jobs/orders").text
@@ -354,7 +352,7 @@ def test_a_connection_that_does_not_exist_is_named_with_what_to_do(monkeypatch: 
 def test_requests_share_a_session_which_is_closed_when_idle(
     page: Page, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.api.ha_client import HaClient
 
     opened: list[Any] = []
     real = HaClient.open

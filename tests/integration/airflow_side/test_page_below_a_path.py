@@ -12,12 +12,12 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from airflow_provider_ha.airflow_side.page.app import create_app
+from airflow_provider_ha.airflow_side.page.clusters import Clusters
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support import airflow_auth
 from tests.support.clusters.shown_cluster import write_cluster
 from tests.support.mounted_page import token_of

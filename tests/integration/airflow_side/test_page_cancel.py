@@ -12,9 +12,9 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, OperationKind
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import a_result, a_run, a_status, a_submission, an_exit, lead
 from tests.support.clusters.paged_job import job_maker

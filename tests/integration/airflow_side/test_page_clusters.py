@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.airflow_side.page.app import create_app
+from airflow_provider_ha.airflow_side.page.clusters import AT_ONCE, Clusters, MissingConnectionError
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._bounded import AT_ONCE
-from airflow_provider_ha.plugins._clusters import Clusters, MissingConnectionError
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.airflow_side.test_page_security import PerDag
 from tests.support import airflow_auth

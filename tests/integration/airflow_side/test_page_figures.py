@@ -9,19 +9,19 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_provider_ha.airflow_side.page.app import create_app
+from airflow_provider_ha.airflow_side.page.clusters import Clusters
+from airflow_provider_ha.airflow_side.page.job_data import DRILLS, SHOWN
+from airflow_provider_ha.api.documents.overview import PAGE
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.history.drills import DrillVerdict
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.plugins._job_page import DRILLS, SHOWN
-from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.views.overview import PAGE
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.verification.verification_records import DrillVerdict
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.conftest import FAST
 from tests.support import airflow_auth
 from tests.support.clusters.shown_cluster import HOURS, ShownJob, a_plan, break_storage, now

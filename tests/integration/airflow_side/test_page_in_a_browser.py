@@ -17,25 +17,25 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from airflow_provider_ha.airflow_side.page import actions, recovery_pages, tabs
+from airflow_provider_ha.airflow_side.page.app import create_app
+from airflow_provider_ha.airflow_side.page.clusters import Clusters
+from airflow_provider_ha.airflow_side.page.recovery import recover_conf
+from airflow_provider_ha.airflow_side.page.recovery_pages import trigger
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
-from airflow_provider_ha.jobs.host.driver_spec import write_secrets
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
+from airflow_provider_ha.jobs.drivers.driver_spec import write_secrets
 from airflow_provider_ha.jobs.model import JobState, OperationKind
-from airflow_provider_ha.jobs.presence import Announcement
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
-from airflow_provider_ha.plugins import _actions, _restore, _tabs
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._bring_back import recover_conf
-from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.plugins._dag_runs import trigger
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted
+from airflow_provider_ha.jobs.runs.watchers import Announcement
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
 from tests.support import airflow_auth, shipped_dags
@@ -163,7 +163,7 @@ def keep_log(config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths) -
     home.mkdir(parents=True)
     (home / "driver.log").write_text("".join(f"batch {number} <b>is committed</b>\n" for number in range(200)))
     write_secrets(DriverHome(home).script_secrets, {"abracadabra-4711"})
-    started = SubmissionStarted(handle=Handle(engine="local", log_uri=f"file://worker-1{home}/driver.log"))
+    started = SubmissionStarted(handle=DriverHandle(engine="local", log_uri=f"file://worker-1{home}/driver.log"))
     coordinator.commit(SetData(paths.submission_started(1, 1), started.to_bytes()))
 
 
@@ -182,7 +182,7 @@ def ask(coordinator: KazooCoordinator, paths: JobPaths) -> None:
 
 def keep_loaded(patch: pytest.MonkeyPatch) -> None:
     """Let no page load itself again, which it would do while axe looks at it: test_page_security.py has that header."""
-    for module in (_actions, _restore, _tabs):
+    for module in (actions, recovery_pages, tabs):
         patch.setattr(module, "REFRESH_SECONDS", 3600)
 
 

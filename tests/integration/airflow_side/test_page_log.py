@@ -14,17 +14,17 @@ import pytest
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 
+from airflow_provider_ha.airflow_side.page.app import create_app
+from airflow_provider_ha.airflow_side.page.clusters import Clusters
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
-from airflow_provider_ha.jobs.host.driver_log import LogReader
-from airflow_provider_ha.jobs.host.driver_spec import write_secrets
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
+from airflow_provider_ha.jobs.drivers.driver_log import LogReader
+from airflow_provider_ha.jobs.drivers.driver_spec import write_secrets
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._clusters import Clusters
 from airflow_provider_ha.storage.keys import JobKeys, blob
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support import airflow_auth
 from tests.support.clusters.shown_cluster import ShownJob, now
 from tests.support.mounted_page import Page

@@ -10,18 +10,19 @@ from typing import Any
 import httpx
 import pytest
 
+from airflow_provider_ha.airflow_side.page import actions
+from airflow_provider_ha.airflow_side.page.clusters import SECONDS
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs import operations, quarantine
+from airflow_provider_ha.fleet import decide
+from airflow_provider_ha.fleet.decide import Quarantine, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.model import JobState, RunEnd
-from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, quarantine_reason
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.plugins import _actions, _outcome
-from airflow_provider_ha.plugins._bounded import SECONDS
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, an_exit, lead, submit
@@ -140,7 +141,7 @@ def test_a_stop_that_waits_for_the_session_of_a_dead_driver_is_answered_with_its
 def test_a_stop_that_takes_longer_than_its_form_waits_leads_to_its_outcome(
     page: Page, erin: Any, dead_driver: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_actions, "ACT_SECONDS", 1.0)
+    monkeypatch.setattr(actions, "ACT_SECONDS", 1.0)
 
     at = press(page, erin)
 
@@ -165,7 +166,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
         return request_stop(*args, **kwargs)
 
     monkeypatch.setattr(JobClient, "request_stop", late)
-    monkeypatch.setattr(_actions, "ACT_SECONDS", 0.3)
+    monkeypatch.setattr(actions, "ACT_SECONDS", 0.3)
     yield go_on
     go_on.set()
 
@@ -200,7 +201,7 @@ def test_an_operation_that_was_never_asked_for_is_not_found(  # noqa: PLR0917  #
     elif change == "forged":
         at = f"{at[:-2]}xx"
     else:
-        monkeypatch.setattr(_outcome, "LIFETIME", -1)
+        monkeypatch.setattr(actions, "LIFETIME", -1)
 
     assert page.get(at, headers=erin).status_code == 404
     assert not slow.is_set()
@@ -310,9 +311,9 @@ class BeforeCommit:
 
 def just_before_the_release(monkeypatch: pytest.MonkeyPatch, event: Callable[[], Any]) -> None:
     """Let something happen after all that a release depends on was read, and before its transaction."""
-    release = quarantine.release_shown
+    release = decide.release_shown_quarantine
 
     def interrupted(session: Coordinator, *args: Any, **kwargs: Any) -> bool:
         return release(BeforeCommit(session, event), *args, **kwargs)
 
-    monkeypatch.setattr(quarantine, "release_shown", interrupted)
+    monkeypatch.setattr(decide, "release_shown_quarantine", interrupted)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Route
 
+from airflow_provider_ha.airflow_side.page.app import create_app
+from airflow_provider_ha.airflow_side.page.clusters import Clusters
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.jobs.verification.verification_records import DrillVerdict
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support import airflow_auth
 from tests.support.clusters.shown_cluster import HOURS, ShownJob, a_plan, break_storage, now
 from tests.support.mounted_page import mounted, serving

@@ -20,21 +20,20 @@ from airflow.api.common.trigger_dag import trigger_dag
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.models.dagrun import DagRun
 
+from airflow_provider_ha.airflow_side.page import recovery_pages
+from airflow_provider_ha.airflow_side.page.job_data import SHOWN
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.history import RUNS
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.job_owner import Acting
-from airflow_provider_ha.control.job.requests import IfLost, SubmittedRun
-from airflow_provider_ha.control.job.spec import RestoreRequest
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
-from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.fleet.decide import Quarantine, quarantine_op
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.run_history import RUNS
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy, SubmittedRun
 from airflow_provider_ha.names import task_request
-from airflow_provider_ha.plugins import _dag_runs
-from airflow_provider_ha.plugins._job_page import SHOWN
 from tests.support import airflow_auth, shipped_dags
 from tests.support.airflow_exceptions import AirflowFailException
 from tests.support.clusters.airflow_helpers import context
@@ -116,13 +115,13 @@ def run_id(address: str) -> str:
 
 def carry_out(cluster: Cluster, at: str, *, seen: int | None = None) -> SubmittedRun:
     """Restore, as the task of the DAG run does that an address belongs to."""
-    return cluster.client.job("flights", acting=Acting(run=seen)).restore(
+    return cluster.client.job("flights", acting=CallerIdentity(run=seen)).restore(
         RestoreRequest(
             job_id="flights",
             request_id=task_request(RESTORE, run_id(at), "restore"),
             start_from="checkpoint-1",
             accept_verdicts=frozenset({Verdict.SAFE}),
-            if_lost=IfLost.RESTART,
+            if_lost=LostRunPolicy.RESTART,
         )
     )
 
@@ -451,7 +450,7 @@ def meet(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     if where == "before either makes it":
         monkeypatch.setattr(DagRun, "find_duplicate", together)
     else:
-        monkeypatch.setattr(_dag_runs, "trigger_dag", one_after_the_other)
+        monkeypatch.setattr(recovery_pages, "trigger_dag", one_after_the_other)
 
 
 def test_a_second_press_after_the_recovery_finds_the_first(

@@ -14,20 +14,25 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from itsdangerous import URLSafeTimedSerializer
 
+from airflow_provider_ha.airflow_side.page.app import create_app
+from airflow_provider_ha.airflow_side.page.clusters import Clusters
+from airflow_provider_ha.airflow_side.page.security import (
+    PermissionsDep,
+    VisibleJobDep,
+    acting_job,
+    check_protection,
+)
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
-from airflow_provider_ha.jobs.host.driver_spec import write_secrets
+from airflow_provider_ha.fleet.decide import Quarantine, quarantine_op, quarantine_reason
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
+from airflow_provider_ha.jobs.drivers.driver_spec import write_secrets
 from airflow_provider_ha.jobs.model import OperationState, Status
-from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op, quarantine_reason
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
-from airflow_provider_ha.plugins._app import create_app
-from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.plugins._security import PermissionsDep, SeenJobDep, acting_job, check_protection
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import NOON, a_result, lead
@@ -248,7 +253,7 @@ def test_a_form_without_its_own_token_is_refused(  # noqa: PLR0917  # one of the
     elif broken == "of_another_user":
         user = airflow_auth.headers_of(manager, "mallory", "admin")
     else:
-        monkeypatch.setattr("airflow_provider_ha.plugins._forms.LIFETIME", -1)
+        monkeypatch.setattr("airflow_provider_ha.airflow_side.page.security.LIFETIME", -1)
 
     answer = page.request("POST", at, headers=user, data=form)
 
@@ -380,7 +385,7 @@ def test_a_log_needs_its_permission_and_shows_no_secret(  # noqa: PLR0917  # the
     home.mkdir(parents=True)
     (home / "driver.log").write_text("token of the script: abracadabra-4711\n<b>line</b>\n")
     write_secrets(DriverHome(home).script_secrets, {"abracadabra-4711"})
-    started = SubmissionStarted(handle=Handle(engine="local", log_uri=f"file://host{home}/driver.log"))
+    started = SubmissionStarted(handle=DriverHandle(engine="local", log_uri=f"file://host{home}/driver.log"))
     coordinator.commit(Create(paths.submission_started(1, 1), started.to_bytes()))
     user = airflow_auth.headers_of(manager, "vera", "viewer")
 
@@ -405,7 +410,7 @@ def refuse_logs(monkeypatch: pytest.MonkeyPatch, manager: Any) -> None:
 
 def test_a_log_of_another_host_is_named_with_what_to_do(page: Page, manager: Any, job: Any, coordinator: Any) -> None:
     paths = job(led=False)
-    elsewhere = SubmissionStarted(handle=Handle(engine="local", log_uri="file://far-away/x/driver.log"))
+    elsewhere = SubmissionStarted(handle=DriverHandle(engine="local", log_uri="file://far-away/x/driver.log"))
     coordinator.commit(Create(paths.submission_started(1, 1), elsewhere.to_bytes()))
 
     shown = page.get("/jobs/flights/log", headers=airflow_auth.headers_of(manager, "vera", "viewer"))
@@ -456,7 +461,7 @@ def _with(route: Callable[[APIRouter], None]) -> FastAPI:
 def test_pages_with_an_unprotected_route_are_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
     forgetful = APIRouter()
     forgetful.add_api_route("/jobs/{job_id}/more", lambda: None)
-    monkeypatch.setattr("airflow_provider_ha.plugins._logs.router", forgetful)
+    monkeypatch.setattr("airflow_provider_ha.airflow_side.page.driver_logs.router", forgetful)
 
     with pytest.raises(RuntimeError, match=r"/jobs/{job_id}/more.* depends on no seen_job"):
         create_app(Clusters(names=list))
@@ -465,7 +470,7 @@ def test_pages_with_an_unprotected_route_are_not_served(monkeypatch: pytest.Monk
 def test_a_route_that_has_not_said_who_may_use_it_is_found() -> None:
     def jobs(allowed: PermissionsDep) -> None: ...
 
-    def one(job: SeenJobDep, job_id: str) -> None: ...
+    def one(job: VisibleJobDep, job_id: str) -> None: ...
 
     def nothing(job_id: str = "") -> None: ...
 

@@ -10,8 +10,8 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from tests.integration.airflow_side.test_page_security import PerDag
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import a_run, a_submission

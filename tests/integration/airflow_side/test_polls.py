@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, ReadResponse, Reads, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.fleet.notify.leadership import ClusterView
+from airflow_provider_ha.fleet.notify.session import WatchedNodes
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _base as base
 from airflow_provider_ha.triggers import _hub as hub
-from airflow_provider_ha.triggers._cluster_view import ClusterView
-from airflow_provider_ha.triggers._config import config_of
-from airflow_provider_ha.triggers._watched_nodes import WatchedNodes
+from airflow_provider_ha.triggers._base import config_of
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
@@ -43,8 +42,8 @@ def reads_of(opened: list[Any]) -> list[str]:
     client, read = opened[-1].coordinator, list[str]()
     real = client.read
 
-    def noted(reads: Reads, **options: Any) -> Seen:
-        seen: Seen = real(reads, **options)
+    def noted(reads: Reads, **options: Any) -> ReadResponse:
+        seen: ReadResponse = real(reads, **options)
         read.extend(reads.nodes)
         return seen
 
@@ -201,7 +200,7 @@ def test_an_event_that_overtakes_the_answer_leaves_no_old_answer_behind(
     class Overtaken:
         """A session whose answer arrives after the event of the next change."""
 
-        def read(self, reads: Reads, **options: Any) -> Seen:
+        def read(self, reads: Reads, **options: Any) -> ReadResponse:
             seen = coordinator.read(reads, **options)
             if not woken:
                 coordinator.commit(SetData(node, b"new"))

@@ -13,13 +13,13 @@ import pytest
 
 from airflow_provider_ha.cli.airflow_entry import log_to_stderr
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.jobs.presence import LIVE, Announcement, Watched, watched
+from airflow_provider_ha.coordination.raw_socket import close_session
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.notify.session import Announcements
+from airflow_provider_ha.jobs.runs.watchers import LIVE, Announcement, WatchStatus, watched
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.triggers._announcements import Announcements
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from tests.support.clusters.cluster_helpers import Cluster
@@ -91,11 +91,11 @@ def test_the_event_trigger_of_a_cluster_is_shown_for_every_job(
 ) -> None:
     submit(coordinator, paths)
 
-    async def watch() -> Watched:
+    async def watch() -> WatchStatus:
         task = asyncio.ensure_future(waiting(SparkHaClusterTrigger(emit=["no_leader"], poll_interval=0.2)))
         seen = await until(lambda: (now := watched(coordinator, paths)).cluster and now, "the trigger to be shown")
         await cancelled(task)
-        assert isinstance(seen, Watched)
+        assert isinstance(seen, WatchStatus)
         return seen
 
     seen = asyncio.run(watch())

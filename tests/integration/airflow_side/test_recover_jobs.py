@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_3_PLUS
+from airflow_provider_ha.airflow_side.notifications import compose
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.compat import AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
-from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, read_cluster_leader
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.decide import Quarantine, quarantine_op
+from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
-from airflow_provider_ha.notifications.message import compose
+from airflow_provider_ha.jobs.runs.watchers import ClusterLeaderInfo, read_cluster_leader
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.storage import keys

@@ -11,15 +11,15 @@ import pytest
 
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import NotConnectedError, StorageUnavailableError
+from airflow_provider_ha.fleet.notify import health, leadership
+from airflow_provider_ha.fleet.notify.health import NewestDrills
+from airflow_provider_ha.fleet.notify.leadership import ClusterView
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
-from airflow_provider_ha.jobs.history.drills import DrillStore
 from airflow_provider_ha.jobs.observe import survey
+from airflow_provider_ha.jobs.verification.verification_records import DrillStore
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.triggers import _cluster_view, _health, _hub, _looks
-from airflow_provider_ha.triggers._base import Outage
-from airflow_provider_ha.triggers._cluster_view import ClusterView
-from airflow_provider_ha.triggers._config import config_of
-from airflow_provider_ha.triggers._drills import NewestDrills
+from airflow_provider_ha.triggers import _hub
+from airflow_provider_ha.triggers._base import Outage, config_of
 from airflow_provider_ha.triggers._hub import _THREADS
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
@@ -109,7 +109,7 @@ def looks(cluster: Cluster, hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -
     """The looks at two jobs whose pointers are damaged, which hang: they are looked at as a whole, with storage."""
     for job_id in ("first-unclear", "second-unclear"):
         cluster.coordinator.commit(SetData(cluster.lost(job_id).paths.job_graph, b"garbage"))
-    monkeypatch.setattr(_looks, "look", hanging)
+    monkeypatch.setattr(leadership, "look", hanging)
     return hanging
 
 
@@ -125,7 +125,9 @@ def test_looks_that_hang_hide_no_lost_leader_and_their_thread_ends_with_the_watc
     assert {event["job_id"] for event in events} == {"flights"}
     assert calls == 1, "one look at a time"
     wait_until(
-        lambda: _looks.THREAD not in {each.name for each in threading.enumerate()}, timeout=20, what="the thread's end"
+        lambda: leadership.THREAD not in {each.name for each in threading.enumerate()},
+        timeout=20,
+        what="the thread's end",
     )
     assert looks.calls == 1, "none begins after the end of the watcher"
 
@@ -152,7 +154,7 @@ def test_a_read_of_leaders_that_hangs_is_given_up_and_leaves_the_hub_to_the_othe
 ) -> None:
     cluster.lost("flights")
     real, refused, told = survey, list[str](), list[str]()
-    monkeypatch.setattr(_cluster_view, "survey", lambda *args: real(*args) if hanging.calls else hanging())
+    monkeypatch.setattr(leadership, "survey", lambda *args: real(*args) if hanging.calls else hanging())
     monkeypatch.setattr(_hub, "CALL_TIMEOUT", 0.5)
     monkeypatch.setattr(Outage, "goes_on", lambda _, reason: refused.append(reason))
 
@@ -210,7 +212,7 @@ def test_health_that_is_read_too_late_hides_no_lost_leader(
     cluster: Cluster, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.lost("flights")
-    monkeypatch.setattr(_health, "_of_jobs", hanging)
+    monkeypatch.setattr(health, "_of_jobs", hanging)
     monkeypatch.setattr(_hub, "CALL_TIMEOUT", 0.5)
 
     the_loss_is_told()
@@ -224,7 +226,7 @@ def test_health_that_cannot_be_read_hides_no_lost_leader(cluster: Cluster, monke
     def away(*_: Any) -> Any:
         raise NotConnectedError("no server answers")
 
-    monkeypatch.setattr(_health, "_of_jobs", away)
+    monkeypatch.setattr(health, "_of_jobs", away)
 
     the_loss_is_told()
 
@@ -234,7 +236,7 @@ def test_health_that_cannot_be_read_any_more_stays_what_it_was(
 ) -> None:
     cluster.exited("flights", restart_attempts=5)
     cluster.client.job("flights").fail("its table is gone", by="test")
-    real, reads = _health._of_jobs, list[int]()
+    real, reads = health._of_jobs, list[int]()
 
     def once(*args: Any) -> Any:
         reads.append(len(reads))
@@ -242,7 +244,7 @@ def test_health_that_cannot_be_read_any_more_stays_what_it_was(
             raise NotConnectedError("no server answers")
         return real(*args)
 
-    monkeypatch.setattr(_health, "_of_jobs", once)
+    monkeypatch.setattr(health, "_of_jobs", once)
 
     events = told_by(3, emit=["run_failed"], remind_after=0.5, health_interval=0.0)
 

@@ -10,8 +10,8 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, RunEnd, RunResult
+from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from tests.integration.airflow_side.task_runner import deferral, resume_task

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.batch_log import record
+from airflow_provider_ha.checkpoints.areas.carried_records import carry, read_carried
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
-from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.restore.timeline import following
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.batch_log import record
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.pins import pin
-from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried
-from airflow_provider_ha.driver.recorder import BatchRecorder, Lengths
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.checkpointing.batch_records import BatchRecorder, Lengths
 from tests.support.spark.recorded_job import QUERY, copy_live
 
 
@@ -67,7 +67,7 @@ def test_restore_to_before_a_loss_knows_every_batch_although_the_lost_directory_
     shutil.rmtree(live)
     now = datetime.now(timezone.utc)
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
-    chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
+    chosen = RestoreSource("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
 
     last = LastDirectory(LinkedWorkArea(tmp_path.parent), f"{tmp_path.name}/{second.name}", epoch=2, run=1)
     facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=LocalTree(tmp_path / "pin"), last=last))

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
-from airflow_provider_ha.coordination.counter import MAX_NUMBER
-from airflow_provider_ha.coordination.leases import ReaderLease, hold
+from airflow_provider_ha.coordination.reader_leases import ReaderLease, hold
+from airflow_provider_ha.coordination.znode_records import MAX_NUMBER
 from airflow_provider_ha.errors import (
     CheckpointError,
     CoordinationError,
@@ -213,7 +213,7 @@ def test_a_file_that_cannot_be_removed_disturbs_nobody(job: Job, monkeypatch: py
     job.add(1, 1)
     job.add(2, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_ha.checkpoints.working.linked_work_area.remove_tree", refuse)
+        patch.setattr("airflow_provider_ha.checkpoints.areas.linked_work_area.remove_tree", refuse)
         assert job.checkpoints.retain(job.leadership, 1) == (1,)
     assert (numbers(job), job.checkpoints.waiting()) == ([2], 1)
 

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Delete, SetData
-from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.format.content import ContentCheck
-from airflow_provider_ha.checkpoints.format.layout import batches, progress, queries
-from airflow_provider_ha.checkpoints.format.releases import release
-from airflow_provider_ha.checkpoints.format.state import StateReader
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import batches, progress, queries
+from airflow_provider_ha.checkpoints.spark.closure import StateReader, closure
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.releases import release
+from airflow_provider_ha.checkpoints.spark.state_content import ContentCheck
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 from tests.support.checkpoints.damage import ALL, STATEFUL, halve, newest_sst, remove
 from tests.support.spark.corpus import checkpoint_copy, corpus

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.integration.checkpoints.test_verify_sink import CASES
 from tests.support.checkpoints.damage import DAMAGES
 from tests.support.spark.corpus import checkpoint_copy

@@ -7,24 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, sink_log
-from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.batch_log import (
+from airflow_provider_ha.checkpoints.areas.batch_log import (
     compact_interval,
     put_offsets,
     read_entry,
     record,
     write_sources,
 )
-from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK, write_drain_entry
-from airflow_provider_ha.checkpoints.working.fork import fork
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
+from airflow_provider_ha.checkpoints.areas.drain import MAXIMUM_WATERMARK, write_drain_entry
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fork
+from airflow_provider_ha.checkpoints.areas.pins import pin, sink_directory
+from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog, sink_log
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import CompactibleLog, read_offsets
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ObjectExistsError
 from tests.support.spark.recorded_job import QUERY, copy_output
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.ownership import Owner
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.pins import pin
-from airflow_provider_ha.pointers.ownership import Owner
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from tests.support.spark.recorded_job import QUERY, recorded_job
 
 

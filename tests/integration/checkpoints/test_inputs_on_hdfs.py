@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.input_files import judge_files, look_for, measure
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.connectors.table_source import DeltaSource
 from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
-from airflow_provider_ha.checkpoints.restore.judgement import Judgement
+from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
+from airflow_provider_ha.checkpoints.sources.input_files import judge_files, look_for, measure
+from airflow_provider_ha.checkpoints.sources.table_source import DeltaSource
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.storage.file_store import StoredFile
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.testing.waiting import wait_until
@@ -27,7 +27,7 @@ class Inputs:
     """A directory of HDFS with one file that a batch has read."""
 
     def __init__(self, hdfs: Hdfs) -> None:
-        self.root, self.reach = hdfs.new_root(), Reach(hdfs=hdfs.options())
+        self.root, self.reach = hdfs.new_root(), StorageAccess(hdfs=hdfs.options())
         self.files = HdfsFileStore(self.root, hdfs.options())
         self.files.create(NAME, b"{}")
         self.read = self.entry(self.now)
@@ -48,7 +48,7 @@ class Inputs:
         return bare.model_copy(update={"lengths": measure(bare, self.reach)})
 
     def judged(self, recorded: BatchEntry) -> list[tuple[Verdict, str]]:
-        found, judgement = look_for([recorded], self.reach), Judgement("q")
+        found, judgement = look_for([recorded], self.reach), PlanFindings("q")
         judge_files(found.missing, [recorded], judgement, found.replaced)
         assert (found.error, "hdfs" in found.asked) == (None, True)
         return [(finding.verdict, finding.reason) for finding in judgement.findings]
@@ -98,7 +98,7 @@ def test_a_file_of_the_same_time_and_another_length_was_replaced(inputs: Inputs)
 
 
 def test_a_name_node_that_does_not_answer_leaves_the_file_unknown(inputs: Inputs, hdfs: Hdfs) -> None:
-    found = look_for([inputs.read], Reach(hdfs=hdfs.options("http://127.0.0.1:1")))
+    found = look_for([inputs.read], StorageAccess(hdfs=hdfs.options("http://127.0.0.1:1")))
 
     assert found.error is not None
     assert "hdfs" not in found.asked

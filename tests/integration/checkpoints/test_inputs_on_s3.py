@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles, look_for, measure
-from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan, Verdict
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import RestoreRequest
-from airflow_provider_ha.control.restore import external_state
-from airflow_provider_ha.control.restore.restore import plan_for
+from airflow_provider_ha.checkpoints.sources.input_files import MissingInputFiles, look_for, measure
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.restore import choices
+from airflow_provider_ha.jobs.restore.job_restore import plan_for
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.s3.s3_faults import FOR_EVER, Fault, noted, refuse, s3_proxy
@@ -121,11 +121,11 @@ def test_nothing_is_asked_for_where_nothing_is_replayed(
     """A job that goes on in another output plans the batches after the cut afresh."""
     asked: list[int] = []
 
-    def noting(entries: Sequence[BatchEntry], reach: Reach | None) -> InputFiles:
+    def noting(entries: Sequence[BatchEntry], reach: StorageAccess | None) -> MissingInputFiles:
         asked.append(len(entries))
         return look_for(entries, reach)
 
-    monkeypatch.setattr(external_state, "look_for", noting)
+    monkeypatch.setattr(choices, "look_for", noting)
     job = dataclasses.replace(copy, job_id=job_id)
 
     plan_for(job, RestoreRequest(job_id=job_id, request_id="r", source_job="flights"))
@@ -142,7 +142,7 @@ def test_the_files_of_a_batch_are_measured_by_one_listing(s3: S3Access, bucket: 
     asked: list[str] = []
 
     with s3_proxy(s3.endpoint, noted(asked, "prefix=in")) as endpoint:
-        found = measure(BatchEntry(batch=0, offsets="", sources={"0": lines}), Reach(s3=s3.options(endpoint)))
+        found = measure(BatchEntry(batch=0, offsets="", sources={"0": lines}), StorageAccess(s3=s3.options(endpoint)))
 
     assert found == {"0": (2, 2, 2, None, None)}
     assert len(asked) == 1

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.query_names import query_directory
 from tests.support.spark.recorded_job import QUERY, copy_live
 
@@ -20,7 +20,7 @@ WRONG_CALL = 64
 
 
 def call(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, list(words), obj=Target())
+    done = CliRunner().invoke(app, list(words), obj=ClusterTarget())
     return done.exit_code, done.output
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.checkpoints.old_formats import BATCHES, RELEASES, damages_of, write_checkpoint
 from tests.support.releases.damages import NothingToDamageError
 from tests.support.releases.installed import BY_VERSION, run_program

@@ -11,18 +11,17 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
-from airflow_provider_ha.checkpoints.trees import links
-from airflow_provider_ha.checkpoints.trees.copying import copy_file
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.fence import fence_directory
-from airflow_provider_ha.checkpoints.working.fork import fork
-from airflow_provider_ha.checkpoints.working.pins import pin
-from airflow_provider_ha.checkpoints.working.unpublished_batches import carry
+from airflow_provider_ha.checkpoints.areas.carried_records import carry
+from airflow_provider_ha.checkpoints.areas.linked_work_area import fence_directory, fork
+from airflow_provider_ha.checkpoints.areas.pins import pin
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.spark import atomic
+from airflow_provider_ha.checkpoints.spark.digests import copy_file
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.host.supervisor.main import require_room
+from airflow_provider_ha.storage.local_store import LocalStore
 from airflow_provider_ha.storage.outage import OUTAGES, is_outage
-from airflow_provider_ha.supervisor.main import require_room
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters.full_disk import SmallDisk, small_disk
 
@@ -44,7 +43,7 @@ def fork_elsewhere(live: Path) -> object:
 
 
 def copy_within_a_directory(live: Path) -> object:
-    with links.building(live.parent / "copy") as hidden:
+    with atomic.building(live.parent / "copy") as hidden:
         return copy_file(live / QUERY / "metadata", hidden / "metadata")
 
 
@@ -52,9 +51,9 @@ WRITES: dict[str, Callable[[Path], object]] = {
     "pin": lambda live: pin(live, live.parent / "pin", {QUERY: 2}),
     "fork by copy": fork_elsewhere,
     "copy of a file": copy_within_a_directory,
-    "file written aside": lambda live: links.write_aside(live / QUERY / "offsets" / "3", b"x" * 8192),
+    "file written aside": lambda live: atomic.write_aside(live / QUERY / "offsets" / "3", b"x" * 8192),
     "carried batches": lambda live: carry(LocalTree(live), LocalTree(live), {}),
-    "note of a function": lambda live: GivenLog(LocalTree(live.parent / "given")).open(1),
+    "note of a function": lambda live: ForeachBatchLog(LocalTree(live.parent / "given")).open(1),
     "object": lambda live: LocalStore(live.parent / "store").create("a/b", b"x" * 8192),
     "room of a launch": lambda live: require_room(live),
 }
@@ -101,13 +100,13 @@ def test_link_that_meets_an_outage_is_an_outage(number: int, tmp_path: Path, mon
     monkeypatch.setattr(os, "link", refuse)
 
     with pytest.raises(StorageUnavailableError) as caught:
-        links.link(source, tmp_path / "target")
+        atomic.link(source, tmp_path / "target")
 
     assert os.strerror(number) in str(caught.value)
     assert caught.value.next_step
 
 
-@pytest.mark.parametrize("number", sorted(links.NO_LINKS), ids=errno.errorcode.get)
+@pytest.mark.parametrize("number", sorted(atomic.NO_LINKS), ids=errno.errorcode.get)
 def test_file_system_without_links_is_no_outage(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -116,24 +115,24 @@ def test_file_system_without_links_is_no_outage(number: int, tmp_path: Path, mon
     source.write_text("x")
     monkeypatch.setattr(os, "link", refuse)
 
-    links.link(source, target)
+    atomic.link(source, target)
 
     assert target.read_text() == "x"
 
 
 def _missing(directory: Path) -> None:
-    links.link(directory / "nothing", directory / "target")
+    atomic.link(directory / "nothing", directory / "target")
 
 
 def _exists(directory: Path) -> None:
     (directory / "one").write_text("x")
     (directory / "two").write_text("x")
-    links.link(directory / "one", directory / "two")
+    atomic.link(directory / "one", directory / "two")
 
 
 def _file_in_the_way(directory: Path) -> None:
     (directory / "file").write_text("x")
-    links.write_aside(directory / "file" / "below", b"x")
+    atomic.write_aside(directory / "file" / "below", b"x")
 
 
 @pytest.mark.parametrize(
@@ -151,5 +150,5 @@ def test_answer_or_mistake_passes_as_it_is(
 
 
 def test_directory_that_exists_is_no_outage(tmp_path: Path) -> None:
-    with pytest.raises(ObjectExistsError), links.building(tmp_path):
+    with pytest.raises(ObjectExistsError), atomic.building(tmp_path):
         pass

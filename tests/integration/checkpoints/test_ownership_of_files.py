@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, Owner
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.pins import pin
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.checkpoints import killed_restores
 from tests.support.checkpoints.portable_helpers import steps_survived
 from tests.support.spark.recorded_job import QUERY, copy_live

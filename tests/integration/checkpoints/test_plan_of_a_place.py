@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from tests.docs.blocks import blocks_of
 from tests.support.checkpoints.portable_helpers import QUERY, changed_at, checkpoint, reading_files
 from tests.support.s3.s3_checkpoints import put_directory
@@ -37,7 +37,7 @@ def plan(s3: S3Access) -> Plan:
             "AWS_ACCESS_KEY_ID": s3.access_key,
             "AWS_SECRET_ACCESS_KEY": s3.secret_key,
         }
-        done = CliRunner(env=environment).invoke(app, ["checkpoint", "plan", *words, "--json"], obj=Target())
+        done = CliRunner(env=environment).invoke(app, ["checkpoint", "plan", *words, "--json"], obj=ClusterTarget())
         return done.exit_code, json.loads(done.stdout)
 
     return call
@@ -104,8 +104,8 @@ def test_a_dry_run_of_a_restore_from_a_place_is_its_plan_and_without_it_a_job_ha
     plan: Plan, tmp_path: Path
 ) -> None:
     place = str(checkpoint(tmp_path / "q", range(3)))
-    said = CliRunner().invoke(app, ["restore", place, "--dry-run", "--batch", "1", "--json"], obj=Target())
-    refused = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["restore", place], obj=Target())
+    said = CliRunner().invoke(app, ["restore", place, "--dry-run", "--batch", "1", "--json"], obj=ClusterTarget())
+    refused = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["restore", place], obj=ClusterTarget())
 
     code, document = plan(place, "--batch", "1")
 
@@ -266,7 +266,7 @@ def test_people_read_the_same_sections(s3: S3Access, read_on_s3: str) -> None:
         "AWS_SECRET_ACCESS_KEY": s3.secret_key,
     }
     words = ["checkpoint", "plan", read_on_s3, "--batch", "1", "--sink", "noop"]
-    done = CliRunner(env=environment).invoke(app, words, obj=Target())
+    done = CliRunner(env=environment).invoke(app, words, obj=ClusterTarget())
 
     assert done.exit_code == YES, done.output
     assert f"{read_on_s3}\n" in done.stdout.replace("  ", "")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
-from airflow_provider_ha.checkpoints.restore.start import decide_start
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.restore.replays import decide_start
+from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1500)]

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets, topic_ids
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
-from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.areas.batch_log import readable
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     QueryCut,
@@ -26,15 +25,15 @@ from airflow_provider_ha.checkpoints.model import (
     SinkKind,
     Verdict,
 )
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
-from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
-from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.batch_log import readable
-from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import PartitionOffsets, held_offsets, topic_ids
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.errors import RestoreUnknownError
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.kafka_server import PASSWORD, Kafka, connector_jars
 
@@ -101,7 +100,7 @@ def plan(
     )
     facts = gather_facts(
         RestoreCase(
-            chosen=Chosen("checkpoint", "1", "pins/1", {"stats": cut}, 1, 1, "g", "4.2.0", NOW),
+            chosen=RestoreSource("checkpoint", "1", "pins/1", {"stats": cut}, 1, 1, "g", "4.2.0", NOW),
             at=NOW,
             directories={"stats": LocalTree(checkpoint)},
             adopted={"stats": adopted},

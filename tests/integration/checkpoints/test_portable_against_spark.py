@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
-from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.areas.linked_work_area import fork
+from airflow_provider_ha.checkpoints.areas.pins import sink_directory
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints.archive.export import export
-from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, SavepointDirectory
-from airflow_provider_ha.checkpoints.savepoints.judge import judge
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.take import take
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.fork import fork
-from airflow_provider_ha.checkpoints.working.pins import sink_directory
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.savepoints.archive import export, unpack
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout, SavepointDirectory
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import judge
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark import running_queries, tws_job
 

@@ -14,15 +14,15 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
-from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.verify.proof_copy import copy_closure
+from airflow_provider_ha.checkpoints.verify.proof_protocol import Application
+from airflow_provider_ha.checkpoints.verify.proof_result import Proof, ProofOutcome
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.control.verification.proof_child import PROGRAM
-from airflow_provider_ha.control.verification.prove import Application, prove
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.jobs.verification.spark_proof import PROGRAM, prove
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.damage import halve
 from tests.support.spark.corpus import checkpoint_copy, corpus
@@ -127,7 +127,7 @@ def test_a_batch_that_is_not_restorable_is_refuted_without_asking_spark(tmp_path
     assert proof.proven is False
     assert proof.verdict is not None
     assert [reason.code for reason in proof.verdict.reasons] == [Code.STATE_CORRUPT]
-    assert (proof.loading.outcome, proof.starting.outcome) == (Outcome.NOT_ASKED, Outcome.NOT_ASKED)
+    assert (proof.loading.outcome, proof.starting.outcome) == (ProofOutcome.NOT_ASKED, ProofOutcome.NOT_ASKED)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_query_without_state_has_nothing_to_load(tmp_path: Path) -> None:
     proof = prove(LocalTree(checkpoint_copy("stateless", tmp_path / "plain")), deadline=0.001)
 
     assert proof.proven is True
-    assert (proof.loading.outcome, proof.starting.outcome) == (Outcome.NOTHING, Outcome.NOT_ASKED)
+    assert (proof.loading.outcome, proof.starting.outcome) == (ProofOutcome.NOTHING, ProofOutcome.NOT_ASKED)
 
 
 def test_nothing_of_the_user_is_on_a_command_line(checkpoint: Path, tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.checkpoints.verify.proof_copy import copy_closure
+from airflow_provider_ha.checkpoints.verify.proof_protocol import Application
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.control.verification.prove import Application, prove
+from airflow_provider_ha.jobs.verification.spark_proof import prove
 from tests.support.hdfs.hdfs_server import hdfs_server
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.corpus import checkpoint_copy, corpus
@@ -24,10 +25,10 @@ from tests.support.spark.corpus import checkpoint_copy, corpus
 pytestmark = pytest.mark.timeout(300)
 SCRIPT = Path(__file__).resolve().parents[2] / "apps" / "prove.py"
 BATCH = 8
-Put = Callable[[Path], tuple[str, Reach]]
+Put = Callable[[Path], tuple[str, StorageAccess]]
 
 
-def put(directory: Path, uri: str, reach: Reach) -> tuple[str, Reach]:
+def put(directory: Path, uri: str, reach: StorageAccess) -> tuple[str, StorageAccess]:
     files = reach.files(uri)
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         files.write(str(path.relative_to(directory)), path.read_bytes())
@@ -36,23 +37,23 @@ def put(directory: Path, uri: str, reach: Reach) -> tuple[str, Reach]:
 
 @pytest.fixture
 def on_s3(s3: S3Access) -> Put:
-    return lambda directory: put(directory, f"s3://{s3.new_bucket()}/jobs/counts", Reach(s3.options()))
+    return lambda directory: put(directory, f"s3://{s3.new_bucket()}/jobs/counts", StorageAccess(s3.options()))
 
 
 @pytest.fixture
 def on_hdfs() -> Iterator[Put]:
     with hdfs_server() as hdfs:
-        yield lambda directory: put(directory, f"{hdfs.new_root()}/counts", Reach(hdfs=hdfs.options()))
+        yield lambda directory: put(directory, f"{hdfs.new_root()}/counts", StorageAccess(hdfs=hdfs.options()))
 
 
 @pytest.fixture(params=["on_s3", pytest.param("on_hdfs", marks=pytest.mark.long)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Reach]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, StorageAccess]:
     """Where a checkpoint with state lies, and how it is reached."""
     made: Put = request.getfixturevalue(request.param)
     return made(checkpoint_copy("hdfs", tmp_path / "written"))
 
 
-def test_the_copy_is_what_the_batch_needs(place: tuple[str, Reach], tmp_path: Path) -> None:
+def test_the_copy_is_what_the_batch_needs(place: tuple[str, StorageAccess], tmp_path: Path) -> None:
     uri, reach = place
 
     size = copy_closure(reach.tree(uri), BATCH, tmp_path / "copy")
@@ -78,7 +79,9 @@ def test_the_command_takes_a_uri(s3: S3Access, on_s3: Put, tmp_path: Path, monke
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_spark_loads_a_batch_and_starts_the_query_of_this_location(place: tuple[str, Reach], tmp_path: Path) -> None:
+def test_spark_loads_a_batch_and_starts_the_query_of_this_location(
+    place: tuple[str, StorageAccess], tmp_path: Path
+) -> None:
     uri, reach = place
     (tmp_path / "trace").mkdir()
     location = uri.replace("s3://", "s3a://")

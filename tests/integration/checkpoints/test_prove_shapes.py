@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.control.verification.prove import ProofProgress, prove
+from airflow_provider_ha.checkpoints.verify.proof_result import Proof, ProofOutcome
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.jobs.verification.spark_proof import ProofProgress, prove
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.checkpoints.test_prove import application, fingerprint
 from tests.support.spark import running_queries, tws_job
@@ -53,7 +53,7 @@ def test_every_shape_is_loaded_at_its_newest_batch(shape: str, tmp_path: Path) -
 
     assert proof.findings == ()
     assert (proof.proven, proof.batch) == (True, SHORT_SHAPES.get(shape, BATCHES) - 1)
-    assert proof.loading.outcome is (Outcome.PROVEN if proof.state else Outcome.NOTHING)
+    assert proof.loading.outcome is (ProofOutcome.PROVEN if proof.state else ProofOutcome.NOTHING)
     assert {s.reading.store: sum(s.rows) for s in proof.state} == ROWS.get(shape, {"default": 4})
 
 
@@ -62,7 +62,7 @@ def test_each_format_of_state_is_loaded_at_an_older_batch(shape: str, tmp_path: 
     proof = proven(checkpoint_copy(shape, tmp_path / "place" / "c"), batch=BATCHES - 2)
 
     assert proof.findings == ()
-    assert (proof.proven, proof.batch, proof.loading.outcome) == (True, BATCHES - 2, Outcome.PROVEN)
+    assert (proof.proven, proof.batch, proof.loading.outcome) == (True, BATCHES - 2, ProofOutcome.PROVEN)
 
 
 @pytest.mark.parametrize("kind", ["foreach", "table", "other-first"])
@@ -70,7 +70,7 @@ def test_no_sink_of_the_script_is_touched(kind: str, tmp_path: Path) -> None:
     checkpoint = checkpoint_copy("rocksdb2", tmp_path / "place" / "c")
     proof = proven(checkpoint, application=application("rocksdb2", checkpoint, tmp_path / "trace", kind), batch=6)
 
-    assert (proof.proven, proof.starting.outcome) == (True, Outcome.PROVEN)
+    assert (proof.proven, proof.starting.outcome) == (True, ProofOutcome.PROVEN)
     assert proof.started is not None
     assert (proof.started.batch, proof.started.state_rows) == (7, (4,))
     assert list((tmp_path / "trace").iterdir()) == []
@@ -81,7 +81,7 @@ def test_nothing_of_a_script_is_executed_behind_the_start_of_its_query(kind: str
     checkpoint = checkpoint_copy("rocksdb2", tmp_path / "place" / "c")
     proof = proven(checkpoint, application=application("rocksdb2", checkpoint, tmp_path / "trace", kind), batch=6)
 
-    assert (proof.proven, proof.starting.outcome) == (True, Outcome.PROVEN)
+    assert (proof.proven, proof.starting.outcome) == (True, ProofOutcome.PROVEN)
     assert list((tmp_path / "trace").iterdir()) == []
 
 
@@ -99,7 +99,7 @@ def test_a_file_sink_is_not_touched_and_a_query_without_state_is_started_too(tmp
     checkpoint = checkpoint_copy("stateless", tmp_path / "place" / "c")
     proof = proven(checkpoint, application=application("stateless", checkpoint, tmp_path / "trace", "file"))
 
-    assert (proof.proven, proof.loading.outcome) == (True, Outcome.NOTHING)
+    assert (proof.proven, proof.loading.outcome) == (True, ProofOutcome.NOTHING)
     assert proof.started is not None
     assert (proof.started.name, proof.started.batch, proof.started.state_rows) == ("plain", 9, ())
     assert list((tmp_path / "trace").iterdir()) == []
@@ -112,7 +112,7 @@ def test_a_script_that_does_not_start_the_query_leaves_the_question_open(
     checkpoint = checkpoint_copy("hdfs", tmp_path / "place" / "c")
     proof = proven(checkpoint, application=application("hdfs", checkpoint, tmp_path / "trace", kind))
 
-    assert (proof.proven, proof.loading.outcome) == (None, Outcome.PROVEN)
+    assert (proof.proven, proof.loading.outcome) == (None, ProofOutcome.PROVEN)
     assert reason in proof.starting.reason
 
 
@@ -121,7 +121,7 @@ def test_an_application_that_does_not_fit_the_state_is_refuted_with_what_spark_s
     proof = proven(checkpoint, application=application("hdfs", checkpoint, tmp_path / "trace", "other-schema"))
     (finding,) = proof.findings
 
-    assert (proof.proven, proof.loading.outcome) == (False, Outcome.PROVEN)
+    assert (proof.proven, proof.loading.outcome) == (False, ProofOutcome.PROVEN)
     assert (finding.code, finding.blocks) == (Code.START_REFUSED, True)
     assert "SCHEMA" in finding.found
 

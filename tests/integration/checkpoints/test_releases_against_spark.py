@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import batches
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import batches
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from tests.support.releases.corpus import judge, place_of, recorded, shapes_of
 from tests.support.releases.damages import DAMAGES, NothingToDamageError, ReleaseDamage
 from tests.support.releases.installed import BY_VERSION, SPARKS, Spark
@@ -57,7 +57,7 @@ def copies(spark: Spark, scratch: Path) -> list[tuple[Shape, Path]]:
     ]
 
 
-def alarms(shape: Shape, report: Report) -> list[str]:
+def alarms(shape: Shape, report: VerificationReport) -> list[str]:
     """Return what a report says against a checkpoint that is not damaged."""
     said = [
         f"{finding.code.value} {finding.path}: {finding.message}"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import batches
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import batches
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import Depth, verify
 from tests.support.releases.fixtures import fixtures
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.format.layout import batches
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import batches
+from airflow_provider_ha.checkpoints.spark.closure import closure
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.releases.damages import DAMAGES
 from tests.support.releases.installed import BY_VERSION, SPARKS
 from tests.support.releases.samples import samples, unpack

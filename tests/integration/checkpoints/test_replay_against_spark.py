@@ -7,19 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog, sink_log
+from airflow_provider_ha.checkpoints.areas.drain import drain_key, write_drain_entry
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fork
+from airflow_provider_ha.checkpoints.areas.pins import pin, sink_directory
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
-from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
-from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
-from airflow_provider_ha.checkpoints.working.fork import fork
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, FileSinkLog, sink_log
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.support.spark.recorded_job import (
     FILES,
@@ -44,7 +42,7 @@ def plan_for(
     pin(live, pinned, {QUERY: batch}, sinks={QUERY: sink_log(str(out))})
     sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out))
     now = datetime.now(timezone.utc)
-    chosen = Chosen("checkpoint", "1", "pin", {QUERY: QueryCut(batch=batch, sink=sink)}, 1, 1, "g", "4.2.0", now)
+    chosen = RestoreSource("checkpoint", "1", "pin", {QUERY: QueryCut(batch=batch, sink=sink)}, 1, 1, "g", "4.2.0", now)
     told = {QUERY: drained} if drained else {}
     last = LastDirectory(LinkedWorkArea(live.parent.parent), f"{live.parent.name}/{live.name}", epoch=1, run=1)
     facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=LocalTree(pinned), last=last, drained=told))

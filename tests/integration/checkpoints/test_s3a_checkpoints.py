@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.test_storage_s3a import APPS, ROWS_PER_BATCH, running, write_conf
 from tests.support.s3.pools import restore, take
@@ -87,14 +87,14 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
         again.mkdir()
         conf, log = write_conf(folder, s3, s3.endpoint), folder / "spark.log"
         query = (APPS / "s3a_counts.py", conf)
-        pool = Pool(Place(bucket.name, "savepoints/"), s3.options())
+        pool = Pool(PoolPlace(bucket.name, "savepoints/"), s3.options())
         with running(log, *query, f"s3a://{bucket.name}/checkpoint", notes) as process:
             wait_for(process, notes, 3, log)
             assert verify(tree(s3, bucket.name, "checkpoint"), spark_version=SPARK).startable is True
-            source = SavepointSource(query="counts", directory=Place(bucket.name, "checkpoint/"))
+            source = SavepointSource(query="counts", directory=PoolPlace(bucket.name, "checkpoint/"))
             savepoint = take(pool, "one", [source], holder="a test", spark_version=SPARK)
             wait_for(process, notes, savepoint.queries["counts"].batch + 2, log)
-        restore(pool, pool.read("one"), Place(bucket.name, "restored/"), holder="a test")
+        restore(pool, pool.read("one"), PoolPlace(bucket.name, "restored/"), holder="a test")
         cut = savepoint.queries["counts"].batch
         with running(log, *query, f"s3a://{bucket.name}/restored/counts", again) as process:
             wait_for(process, again, cut + 2, log)
@@ -165,7 +165,7 @@ def test_damage_in_the_bucket_is_found(
     copy = bucket.copy(request.node.callspec.id)
     damage(bucket, copy)
 
-    report: Report = verify(tree(bucket.s3, bucket.name, copy), spark_version=SPARK)
+    report: VerificationReport = verify(tree(bucket.s3, bucket.name, copy), spark_version=SPARK)
 
     assert report.startable is False
     assert code in [finding.code.value for finding in report.findings]

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.areas.layered.layered_tree import LayeredTree
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.savepoints.tree_draft import TreeDraft
-from airflow_provider_ha.checkpoints.working.layered.tree import LayeredTree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
+from airflow_provider_ha.checkpoints.store.savepoints.tree_draft import TreeDraft
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.driver.publisher import Provenance
-from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.resting import RestingQuery
-from airflow_provider_ha.driver.savepoint_job import SavepointJob
+from airflow_provider_ha.driver.checkpointing.publisher import Provenance
+from airflow_provider_ha.driver.checkpointing.savepoint_job import SavepointJob
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ObjectExistsError
 from airflow_provider_ha.jobs.model import OperationKind
 from tests.support.checkpoints.checkpoint_helpers import Job
@@ -58,7 +58,7 @@ def test_a_savepoint_is_whole_and_can_be_restored(job: Job, work: LayeredFiles, 
 def test_large_files_go_over_the_disk_and_arrive_whole(
     job: Job, work: LayeredFiles, savepoints: SavepointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_ha.checkpoints.savepoints.tree_draft._IN_MEMORY", 10)
+    monkeypatch.setattr("airflow_provider_ha.checkpoints.store.savepoints.tree_draft._IN_MEMORY", 10)
 
     savepoints.create(job.leadership.commit, job.request("s1", BATCH), work.area.tree(FIRST))
 

@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.savepoints.directory import SavepointDirectory, read_savepoint
-from airflow_provider_ha.checkpoints.savepoints.judge import judge
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.pool.leases import SWEEP, USE, lease
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of
-from airflow_provider_ha.checkpoints.savepoints.pool.sweep import dispose, sweep
-from airflow_provider_ha.checkpoints.savepoints.restore import restore as restore_here
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace, member_of
+from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import SWEEP, USE, dispose, lease, sweep
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import SavepointDirectory, read_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import judge
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore as restore_here
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -62,14 +61,14 @@ def pool(s3: S3Access, bucket: str) -> Pool:
 
 
 def open_pool(s3: S3Access, bucket: str, endpoint: str | None = None) -> Pool:
-    return Pool(Place(bucket, "savepoints/"), s3.options(endpoint))
+    return Pool(PoolPlace(bucket, "savepoints/"), s3.options(endpoint))
 
 
 def source(
     bucket: str, batch: int | None = None, prefix: str = "c/", sink: str | None = None
-) -> SavepointSource[Place]:
-    output = None if sink is None else Place(bucket, sink)
-    return SavepointSource(query="q", directory=Place(bucket, prefix), batch=batch, sink=output)
+) -> SavepointSource[PoolPlace]:
+    output = None if sink is None else PoolPlace(bucket, sink)
+    return SavepointSource(query="q", directory=PoolPlace(bucket, prefix), batch=batch, sink=output)
 
 
 def members(pool: Pool) -> set[str]:
@@ -111,7 +110,7 @@ def test_what_was_taken_is_restored_to_another_prefix_and_to_a_directory(
     assert {query: part.batch for query, part in savepoint.queries.items()} == {"q": 1}
     assert savepoint.queries["q"].entries[0].batch == 1
 
-    restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
+    restore(pool, savepoint, PoolPlace(bucket, "again/"), holder=ME)
     restore_here(stored(pool, savepoint), tmp_path / "here")
     made = fetch(pool, savepoint, tmp_path / "own", holder=ME)
 
@@ -120,7 +119,7 @@ def test_what_was_taken_is_restored_to_another_prefix_and_to_a_directory(
     assert read_savepoint(tmp_path / "own").savepoint == made
     assert judge(SavepointDirectory(tmp_path / "own", made)).restorable is True
     with pytest.raises(ObjectExistsError, match="is not empty"):
-        restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
+        restore(pool, savepoint, PoolPlace(bucket, "again/"), holder=ME)
 
 
 def test_the_log_of_a_sink_belongs_to_the_cut(s3: S3Access, bucket: str, pool: Pool, tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ def test_what_was_replaced_in_the_pool_is_not_restored(bucket: str, pool: Pool) 
     pool.store.write(key, pool.store.read(key).replace(b"0", b"7"))
 
     with pytest.raises(CheckpointCorruptError, match="replaced in the pool"):
-        restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
+        restore(pool, savepoint, PoolPlace(bucket, "again/"), holder=ME)
 
     assert list(pool.store.list("again/")) == []
 
@@ -224,7 +223,7 @@ def test_what_cannot_be_restored_is_named_by_the_file_that_its_own_batch_lacks(
     )
 
     with pytest.raises(CheckpointCorruptError) as caught:
-        restore(pool, uncommitted, Place(bucket, "again/"), holder=ME)
+        restore(pool, uncommitted, PoolPlace(bucket, "again/"), holder=ME)
 
     assert caught.value.path == "q/commits/2"
 
@@ -236,7 +235,7 @@ def test_a_restore_that_ends_before_the_query_id_is_there_has_nothing_that_spark
 
     fault = Fault(refuse(403, "AccessDenied"), "POST", "again/q/metadata")
     with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(StorageUnavailableError):
-        restore(open_pool(s3, bucket, endpoint), savepoint, Place(bucket, "again/"), holder=ME)
+        restore(open_pool(s3, bucket, endpoint), savepoint, PoolPlace(bucket, "again/"), holder=ME)
 
     assert [item.key for item in pool.store.list("again/q/commits/")] == ["again/q/commits/1"]
     assert list(pool.store.list("again/q/offsets/")) == []
@@ -251,7 +250,7 @@ def test_of_two_restores_to_one_prefix_the_second_one_stops(s3: S3Access, bucket
 
     fault = Fault(somebody_was_faster, "PUT", "again/q/commits/1")
     with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(ObjectExistsError):
-        restore(open_pool(s3, bucket, endpoint), savepoint, Place(bucket, "again/"), holder=ME)
+        restore(open_pool(s3, bucket, endpoint), savepoint, PoolPlace(bucket, "again/"), holder=ME)
 
     assert pool.store.read("again/q/metadata") == b"theirs"
 
@@ -321,7 +320,7 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_written(pool: Pool, 
     with pytest.raises(CheckpointMissingError):
         take(pool, "one", [source(bucket, prefix="nowhere/")], holder=ME)
     with pytest.raises(ConfigurationError, match="another bucket"):
-        take(pool, "one", [SavepointSource(query="q", directory=Place("elsewhere", "c/"))], holder=ME)
+        take(pool, "one", [SavepointSource(query="q", directory=PoolPlace("elsewhere", "c/"))], holder=ME)
     with pytest.raises(ConfigurationError, match="inside the checkpoint"):
         take(pool, "one", [source(bucket, prefix="savepoints/")], holder=ME)
 

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints.archive.export import export
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, read_savepoint
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.pool import import_archive as bringing
-from airflow_provider_ha.checkpoints.savepoints.pool.import_archive import bring
-from airflow_provider_ha.checkpoints.savepoints.pool.leases import SWEEP, lease
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, digest_member
-from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep
-from airflow_provider_ha.checkpoints.savepoints.take import take as take_directory
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.store.savepoints import pool_layout as bringing
+from airflow_provider_ha.checkpoints.store.savepoints.archive import export
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take as take_directory
+from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace, digest_member
+from airflow_provider_ha.checkpoints.store.savepoints.pool_layout import bring
+from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import SWEEP, lease, sweep
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout, read_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageUnavailableError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
 from tests.support.checkpoints.portable_helpers import (
@@ -75,7 +74,9 @@ def test_what_was_exported_comes_back_and_becomes_the_same_archive_again(
     s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
 ) -> None:
     put_directory(s3, bucket, "c", checkpoint(tmp_path / QUERY))
-    taken = take(pool, "one", [SavepointSource(query=QUERY, directory=Place(bucket, "c/"))], holder=ME, label="a word")
+    taken = take(
+        pool, "one", [SavepointSource(query=QUERY, directory=PoolPlace(bucket, "c/"))], holder=ME, label="a word"
+    )
     first = exported(pool, taken, tmp_path / "first")
     elsewhere = open_pool(s3, s3.new_bucket())
 
@@ -84,7 +85,7 @@ def test_what_was_exported_comes_back_and_becomes_the_same_archive_again(
     assert back == elsewhere.read("again")
     assert {query: part.batch for query, part in back.queries.items()} == {QUERY: 2}
     assert exported(elsewhere, back, tmp_path / "second") == first
-    restore(elsewhere, back, Place(elsewhere.place.bucket, "restored/"), holder=ME)
+    restore(elsewhere, back, PoolPlace(elsewhere.place.bucket, "restored/"), holder=ME)
     assert verify(tree(s3, elsewhere.place.bucket, f"restored/{QUERY}"), depth="full").restorable[-1] == 2
 
 
@@ -116,7 +117,7 @@ def test_a_member_is_never_taken_for_a_file_by_its_etag(s3: S3Access, bucket: st
     """An etag is an MD5, and an enemy can make two files of one."""
     directory, manifest = made
     put_directory(s3, bucket, "c", directory / QUERY)
-    taken = take(pool, "one", [SavepointSource(query=QUERY, directory=Place(bucket, "c/"))], holder=ME)
+    taken = take(pool, "one", [SavepointSource(query=QUERY, directory=PoolPlace(bucket, "c/"))], holder=ME)
     export(directory, manifest, directory.with_suffix(".tar"))
 
     pooled = bring(pool, "two", directory.with_suffix(".tar"), holder=ME)
@@ -244,7 +245,7 @@ def test_schema_paths_of_an_imported_savepoint_are_rewritten_and_no_old_checksum
     export(tmp_path / "sp", manifest, tmp_path / "sp.tar")
     pooled = bring(pool, "one", tmp_path / "sp.tar", holder=ME)
 
-    restore(pool, pooled, Place(bucket, "new/"), holder=ME)
+    restore(pool, pooled, PoolPlace(bucket, "new/"), holder=ME)
 
     place = f"new/{QUERY}/state/0/_metadata/v2"
     assert tree(s3, bucket, place).names() == ["0"]

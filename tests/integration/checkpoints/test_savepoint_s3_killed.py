@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.archive.export import export
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.pool.leases import PoolLease
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
-from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.store.savepoints.archive import export
+from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace
+from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import PoolLease, sweep
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
 from tests.support.checkpoints.portable_helpers import names_in
@@ -55,7 +54,7 @@ def taken(pool: Pool, name: str, batch: int = 1) -> None:
     take(
         pool,
         name,
-        [SavepointSource(query=QUERY, directory=Place(pool.place.bucket, f"{QUERY}/"), batch=batch)],
+        [SavepointSource(query=QUERY, directory=PoolPlace(pool.place.bucket, f"{QUERY}/"), batch=batch)],
         holder=ME,
     )
 

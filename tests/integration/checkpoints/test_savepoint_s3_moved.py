@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place
-from airflow_provider_ha.checkpoints.savepoints.restore import restore as restore_here
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.store.savepoints.pool import PoolPlace
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore as restore_here
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.integration.checkpoints.test_savepoint_s3 import ME, open_pool
 from tests.support.s3.pools import restore, stored, take, tree_of
 from tests.support.s3.s3_checkpoints import put_directory, tree
@@ -36,9 +36,11 @@ def test_a_query_goes_on_from_a_savepoint_on_s3_in_another_place(s3: S3Access, t
     live, bucket = tws_job.make(tmp_path), s3.new_bucket()
     put_directory(s3, bucket, "live/counts", live)
     pool = open_pool(s3, bucket)
-    savepoint = take(pool, "one", [SavepointSource(query="counts", directory=Place(bucket, "live/counts/"))], holder=ME)
+    savepoint = take(
+        pool, "one", [SavepointSource(query="counts", directory=PoolPlace(bucket, "live/counts/"))], holder=ME
+    )
 
-    restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
+    restore(pool, savepoint, PoolPlace(bucket, "again/"), holder=ME)
     restore_here(stored(pool, savepoint), tmp_path / "here")
 
     moved = tree(s3, bucket, "again/counts")

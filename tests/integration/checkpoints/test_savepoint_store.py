@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.areas.pins import sink_directory
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.pins import sink_directory
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.retention_policy import SavepointRetention
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import SetData
-from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.api.documents.verification import SavedQueryView, SavepointVerificationView
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.views.savepoint_verification import SavedQueryView, SavepointVerificationView
 from tests.integration.checkpoints.test_savepoint_s3 import call
 from tests.support.checkpoints.checkpoint_helpers import led_job
 from tests.support.checkpoints.portable_helpers import QUERY, savepoint

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError
-from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
-from airflow_provider_ha.checkpoints.format.sst import check_table
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalFile
+from airflow_provider_ha.checkpoints.spark.byte_stream import UnsupportedFormatError
+from airflow_provider_ha.checkpoints.spark.checksums import SinglePass
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalFile
+from airflow_provider_ha.checkpoints.spark.sst_table import check_table
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.support.spark import rocksdb_tables
 from tests.support.spark.corpus import corpus
@@ -52,7 +52,7 @@ class Flipper:
             self.check()
         except CheckpointCorruptError:
             return True
-        except NotLookedIntoError:
+        except UnsupportedFormatError:
             return False
         finally:
             os.pwrite(self._descriptor, self._content[place : place + 1], place)
@@ -123,5 +123,5 @@ def test_padding_that_rocksdb_does_not_read_condemns_no_table(tables: Path) -> N
 
 def test_a_table_without_checksums_is_said_to_have_none(tables: Path) -> None:
     path = tables / rocksdb_tables.name_of((5, "kNoChecksum", "LZ4", "kBinarySearch"))
-    with flipper(path) as copy, pytest.raises(NotLookedIntoError, match="no checksums"):
+    with flipper(path) as copy, pytest.raises(UnsupportedFormatError, match="no checksums"):
         copy.check()

@@ -8,21 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog, sink_log
+from airflow_provider_ha.checkpoints.areas.batch_log import read_entry
+from airflow_provider_ha.checkpoints.areas.drain import drain_key, write_drain_entry
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fence_directory, fork
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
-from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.batch_log import read_entry
-from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
-from airflow_provider_ha.checkpoints.working.fence import fence_directory
-from airflow_provider_ha.checkpoints.working.fork import fork
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.pins import pin
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, FileSinkLog, sink_log
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
 
@@ -67,7 +64,7 @@ class GivenUp:
         wrote = sink or QuerySink(kind=SinkKind.FILE, format="json", path=str(self.out))
         cut = QueryCut(batch=LAST, sink=wrote, entries=entries)
         now = datetime.now(timezone.utc)
-        chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
+        chosen = RestoreSource("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
         fence_directory(self.working)
         last = LastDirectory(LinkedWorkArea(self.root.parent), f"{self.root.name}/{self.working.name}", epoch=2, run=1)
         drained = {QUERY: told} if told else {}

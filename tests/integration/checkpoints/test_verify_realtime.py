@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import batches
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import batches
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.kafka_server import Kafka, connector_jars
 

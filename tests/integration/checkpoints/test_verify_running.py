@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.findings import Finding
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import Finding
 from airflow_provider_ha.testing.waiting import wait_until
 
 

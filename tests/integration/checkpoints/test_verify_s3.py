@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.object_tree import BLOCK
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.spark.closure import closure
+from airflow_provider_ha.checkpoints.spark.files import FileGoneError, NotAFileError, UnreadableError
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.object_tree import BLOCK
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.errors import CheckpointMissingError
 from tests.support.checkpoints.damage import DAMAGES, Damage
@@ -37,7 +37,7 @@ def small(s3: S3Access, bucket: str, tmp_path: Path) -> str:
     return f"s3://{bucket}/c"
 
 
-def codes(report: Report) -> list[str]:
+def codes(report: VerificationReport) -> list[str]:
     return [finding.code.value for finding in report.findings]
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.checkpoints.damage import remove
 from tests.support.spark.async_judge import judge
 from tests.support.spark.corpus import ROWS_PER_FILE, checkpoint_copy

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from tests.support.clusters.cluster_helpers import AT_ONCE, Cluster
 
 

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.store.removal import DeletionList
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.reconcile import reconciler as attend
-from airflow_provider_ha.control.reconcile.cleanup import clean_up
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome, Reconciler, ReconcileTimings
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.errors import (
     JobStateError,
 )
-from airflow_provider_ha.jobs import quarantine
+from airflow_provider_ha.fleet import decide
+from airflow_provider_ha.fleet import reconciler as attend
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome, Reconciler, ReconcileResult, ReconcileTimings
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState
-from airflow_provider_ha.pointers.to_delete import ToDelete
+from airflow_provider_ha.jobs.removal.cleanup import clean_up
 from airflow_provider_ha.storage import keys
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.coordination_helpers import HeldClock, ignore
@@ -59,7 +59,7 @@ def timed(cluster: Cluster, rival: KazooCoordinator) -> Iterator[Timed]:
     made.leadership.release()
 
 
-def outcomes(attended: list[Reconciled]) -> dict[str, ReconcileOutcome]:
+def outcomes(attended: list[ReconcileResult]) -> dict[str, ReconcileOutcome]:
     return {each.job_id: each.outcome for each in attended}
 
 
@@ -88,7 +88,7 @@ def test_every_job_that_must_be_recovered_is_and_none_other(
 
 def test_each_outcome_is_reported_when_it_is_known(cluster: Cluster, leader: ClusterLeader) -> None:
     cluster.lost("lost")
-    reported: list[Reconciled] = []
+    reported: list[ReconcileResult] = []
 
     settled = leader.settle(5, reported.append)
 
@@ -327,7 +327,7 @@ def test_a_broken_job_goes_into_quarantine_and_does_not_stop_the_others(
     again = leader.attend("broken")
 
     assert report == {"broken": ReconcileOutcome.QUARANTINED, "sound": ReconcileOutcome.RECOVERED}
-    assert reason in quarantine.list_quarantined(cluster.coordinator, cluster.client.paths)["broken"]
+    assert reason in decide.list_quarantined(cluster.coordinator, cluster.client.paths)["broken"]
     assert again.outcome is ReconcileOutcome.IN_QUARANTINE
     assert "in quarantine" in again.detail
     assert cluster.attempts("broken") == [1]
@@ -343,13 +343,13 @@ def test_a_job_that_is_released_from_quarantine_is_recovered(cluster: Cluster, l
 
     cluster.client.store.write(key, graph)
     held = leader.attend("broken").outcome
-    reason = quarantine.release(cluster.coordinator, cluster.client.paths, "broken")
+    reason = decide.release_quarantine(cluster.coordinator, cluster.client.paths, "broken")
     released = leader.attend("broken").outcome
 
     assert (held, released) == (ReconcileOutcome.IN_QUARANTINE, ReconcileOutcome.RECOVERED)
     assert "blobs/sha256" in reason
     with pytest.raises(JobStateError, match="not in quarantine"):
-        quarantine.release(cluster.coordinator, cluster.client.paths, "broken")
+        decide.release_quarantine(cluster.coordinator, cluster.client.paths, "broken")
 
 
 def test_a_job_that_runs_is_not_put_into_quarantine(
@@ -373,7 +373,7 @@ def test_storage_that_cannot_be_read_says_nothing_about_a_job(cluster: Cluster, 
     root.unlink()
     away.rename(root)
     assert attended.outcome is ReconcileOutcome.NOT_KNOWN
-    assert quarantine.list_quarantined(cluster.coordinator, cluster.client.paths) == {}
+    assert decide.list_quarantined(cluster.coordinator, cluster.client.paths) == {}
     assert leader.attend("flights").outcome is ReconcileOutcome.RECOVERED
 
 
@@ -423,7 +423,7 @@ def test_clean_up_works_off_what_a_dead_driver_still_had_to_delete(cluster: Clus
     job = cluster.ended("flights")
     key = job.keys.payload(1, 1)
     cluster.client.store.write(key, b"of a checkpoint whose pointer is gone")
-    to_delete = ToDelete(cluster.coordinator, job.paths, clock=SystemClock())
+    to_delete = DeletionList(cluster.coordinator, job.paths, clock=SystemClock())
     entry = to_delete.entry("checkpoint-1", objects=[key])
     cluster.coordinator.commit(entry)
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.reconcile import blob_collection
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanCollection
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import LeadershipLostError
-from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
+from airflow_provider_ha.fleet import cluster_removal
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.testing.waiting import wait_until
@@ -96,7 +96,7 @@ def test_a_leader_that_was_deposed_during_the_search_removes_nothing(client: HaC
 def test_a_leader_that_stays_looks_after_a_while(
     cluster: Cluster, client: HaClient, rival: KazooCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blob_collection, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(cluster_removal, "LOOK_SECONDS", 0.5)
     before, stop = len(blobs(client)), threading.Event()
 
     with ClusterLeader(cluster.open(rival), by="test") as leader:

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileTimings
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SetData
 from airflow_provider_ha.errors import (
@@ -22,8 +20,10 @@ from airflow_provider_ha.errors import (
     LeadershipLostError,
     LeadershipUnavailableError,
 )
-from airflow_provider_ha.jobs import quarantine
-from airflow_provider_ha.jobs.cluster import read_cluster_leader
+from airflow_provider_ha.fleet import decide
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.reconciler import ReconcileResult, ReconcileTimings
+from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import AT_ONCE, Cluster
@@ -79,7 +79,7 @@ def test_a_deposed_leader_writes_nothing(
     assert not leader.leads
     assert cluster.attempts("flights") == [1]
     assert coordinator.children(cluster.paths("flights").recoveries) == []
-    assert quarantine.list_quarantined(coordinator, cluster.client.paths) == {}
+    assert decide.list_quarantined(coordinator, cluster.client.paths) == {}
 
 
 def _break(cluster: Cluster, job_id: str) -> None:
@@ -165,9 +165,9 @@ def test_the_cluster_goes_to_the_next_one_as_soon_as_it_is_given_up(
 
 
 @pytest.fixture
-def watching(cluster: Cluster, rival: KazooCoordinator) -> Iterator[list[Reconciled]]:
+def watching(cluster: Cluster, rival: KazooCoordinator) -> Iterator[list[ReconcileResult]]:
     """A leader that watches and would poll only every ten minutes; what it reported."""
-    said: list[Reconciled] = []
+    said: list[ReconcileResult] = []
     stop = threading.Event()
     leader = ClusterLeader(cluster.open(rival), by="test", patience=NEVER_POLLED)
     leader.lead(timeout=5)
@@ -181,7 +181,7 @@ def watching(cluster: Cluster, rival: KazooCoordinator) -> Iterator[list[Reconci
 
 
 def test_a_loss_is_noticed_by_a_watch(
-    cluster: Cluster, coordinator: KazooCoordinator, watching: list[Reconciled]
+    cluster: Cluster, coordinator: KazooCoordinator, watching: list[ReconcileResult]
 ) -> None:
     leadership = cluster.led("flights", coordinator)
     wait_until(lambda: any("led by epoch" in each.detail for each in watching), timeout=10, what="a look at the leader")
@@ -191,19 +191,19 @@ def test_a_loss_is_noticed_by_a_watch(
     wait_until(lambda: cluster.attempts("flights") == [1, 2], timeout=10, what="the recovery")
 
 
-def test_a_release_from_quarantine_is_noticed_by_a_watch(cluster: Cluster, watching: list[Reconciled]) -> None:
+def test_a_release_from_quarantine_is_noticed_by_a_watch(cluster: Cluster, watching: list[ReconcileResult]) -> None:
     view = cluster.lost("broken").runs.latest()
     assert view is not None
     key = keys.blob(view.run.graph.sha256)
     graph = cluster.client.store.read(key)
     cluster.client.store.delete(key)
     wait_until(
-        lambda: quarantine.list_quarantined(cluster.coordinator, cluster.client.paths), timeout=10, what="a quarantine"
+        lambda: decide.list_quarantined(cluster.coordinator, cluster.client.paths), timeout=10, what="a quarantine"
     )
     cluster.client.store.write(key, graph)
     wait_until(lambda: any("in quarantine" in each.detail for each in watching), timeout=10, what="a look at it")
 
-    quarantine.release(cluster.coordinator, cluster.client.paths, "broken")
+    decide.release_quarantine(cluster.coordinator, cluster.client.paths, "broken")
 
     wait_until(lambda: cluster.attempts("broken") == [1, 2], timeout=10, what="the recovery")
 

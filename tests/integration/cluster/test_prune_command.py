@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig, Retention
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job import past
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
 from airflow_provider_ha.jobs.model import Run, StartPoint
+from airflow_provider_ha.jobs.removal import cleanup
 from tests.support.clusters.aged_job import JOB, AgedJob
 from tests.support.clusters.jobs_helpers import BLOB, NOON, a_result
 
@@ -118,9 +118,9 @@ def test_a_job_with_a_live_run_is_left_to_its_driver(spark_ha: Any, job: AgedJob
 
 def test_a_new_run_is_not_kept_waiting(config: HaConfig, job: AgedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its driver goes on with the removal."""
-    monkeypatch.setattr(past, "LOCKED_SECONDS", 0.0)
+    monkeypatch.setattr(cleanup, "LOCKED_SECONDS", 0.0)
     kept = config.model_copy(update={"retention": Retention(runs=KEPT, days=7)})
-    removal = past.clear_past(replace(job.context, config=kept, clock=SystemClock()), RUNS)
+    removal = cleanup.clear_past(replace(job.context, config=kept, clock=SystemClock()), RUNS)
     next(removal)
     run = Run(number=RUNS + 1, graph=BLOB, start=StartPoint(), request_id="new", created_at=NOON)
     result = a_result().model_copy(update={"cleanup": "CLEAN"})

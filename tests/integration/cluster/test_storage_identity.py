@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import FRESH, IfLost
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
-from airflow_provider_ha.control.submission.recovery import recover
-from airflow_provider_ha.control.verification.cut_proof import proof_place
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, StorageUnavailableError
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.decide import list_quarantined
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
 from airflow_provider_ha.jobs.cluster_roots import read_roots
 from airflow_provider_ha.jobs.model import Generation
-from airflow_provider_ha.jobs.quarantine import list_quarantined
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.submit.requests import FRESH, LostRunPolicy
+from airflow_provider_ha.jobs.verification.job_verification import proof_place
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.storage.marker import MARKER
+from airflow_provider_ha.storage.roots import MARKER
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.specs import changed
 
@@ -296,7 +296,7 @@ def test_a_job_that_only_storage_knows_is_not_begun_from_nothing(
 
 CONSENT: dict[str, Any] = {
     "start_from": FRESH,
-    "if_lost": IfLost.RESTART,
+    "if_lost": LostRunPolicy.RESTART,
     "accept_verdicts": frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
 }
 

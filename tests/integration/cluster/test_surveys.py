@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.reconcile import cluster_leader as leading
-from airflow_provider_ha.control.reconcile import reconciler
-from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.jobs import recoverable
+from airflow_provider_ha.fleet import cluster_leader as leading
+from airflow_provider_ha.fleet import decide, reconciler
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome, ReconcileResult
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import Cluster
 
@@ -24,7 +23,7 @@ MANY = [f"led-{number}" for number in range(leading._FEW)]
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The jobs that were looked at."""
-    seen, real = list[str](), recoverable.look
+    seen, real = list[str](), decide.look
 
     def noted(coordinator: Any, store: Any, cluster: Any, job_id: str) -> Any:
         seen.append(job_id)
@@ -35,11 +34,11 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def watched(leader: ClusterLeader) -> Iterator[Callable[[], list[Reconciled]]]:
+def watched(leader: ClusterLeader) -> Iterator[Callable[[], list[ReconcileResult]]]:
     """Let the leader watch; return what begins that, and the list of what it reports."""
-    stop, reported, threads = threading.Event(), list[Reconciled](), list[threading.Thread]()
+    stop, reported, threads = threading.Event(), list[ReconcileResult](), list[threading.Thread]()
 
-    def begin() -> list[Reconciled]:
+    def begin() -> list[ReconcileResult]:
         threads.append(threading.Thread(target=leader.watch, args=(stop, reported.append)))
         threads[0].start()
         return reported
@@ -77,7 +76,7 @@ def test_jobs_that_are_led_are_not_looked_at_to_be_left_alone(
 
 
 def test_a_watching_leader_looks_at_the_one_of_many_that_loses_its_driver(
-    cluster: Cluster, coordinator: KazooCoordinator, watched: Callable[[], list[Reconciled]], looked: list[str]
+    cluster: Cluster, coordinator: KazooCoordinator, watched: Callable[[], list[ReconcileResult]], looked: list[str]
 ) -> None:
     leaderships = {name: cluster.led(name, coordinator) for name in MANY}
     reported = watched()
@@ -91,7 +90,7 @@ def test_a_watching_leader_looks_at_the_one_of_many_that_loses_its_driver(
 
 
 def test_a_watching_leader_cleans_up_after_the_one_of_many_that_has_ended(
-    cluster: Cluster, coordinator: KazooCoordinator, watched: Callable[[], list[Reconciled]]
+    cluster: Cluster, coordinator: KazooCoordinator, watched: Callable[[], list[ReconcileResult]]
 ) -> None:
     for name in MANY:
         cluster.led(name, coordinator)
@@ -106,7 +105,7 @@ def test_a_watching_leader_cleans_up_after_the_one_of_many_that_has_ended(
 def test_jobs_that_need_no_look_are_looked_at_after_a_while(
     cluster: Cluster,
     coordinator: KazooCoordinator,
-    watched: Callable[[], list[Reconciled]],
+    watched: Callable[[], list[ReconcileResult]],
     looked: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from airflow_provider_ha.checkpoints.working.layered.base import Base, BaseEntry, parse_base
+from airflow_provider_ha.checkpoints.areas.layered.base_file import Base, BaseEntry, parse_base
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.support.spark.component_jvm import ComponentJvm
 

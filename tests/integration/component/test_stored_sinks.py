@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
-from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from java.build_component import build
@@ -46,7 +46,7 @@ class Stage:
 
     @property
     def sink(self) -> FileSink:
-        return FileSink(self.request.output, Reach(self.s3.options()))
+        return FileSink(self.request.output, StorageAccess(self.s3.options()))
 
     def through(self, endpoint: str) -> Request:
         """Return the request of a driver that reaches S3 by way of a proxy."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from java.build_component import build
@@ -40,7 +40,7 @@ class Stage:
 
     @property
     def sink(self) -> FileSink:
-        return FileSink(self.request.output, Reach(hdfs=self.hdfs.options()))
+        return FileSink(self.request.output, StorageAccess(hdfs=self.hdfs.options()))
 
     def recover(self) -> Request:
         area = LinkedWorkArea(self.root / "work")

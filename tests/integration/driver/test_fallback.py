@@ -12,34 +12,33 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
-from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry, CheckpointKind, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.sources.input_files import MissingInputFiles
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.records import read_record
-from airflow_provider_ha.driver import fallback
-from airflow_provider_ha.driver.fallback import FallbackPlanner
-from airflow_provider_ha.driver.fallback_start import start_from_fallback
-from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.publisher import Provenance, Publisher
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.start_point import prepare_start
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.coordination.znode_records import read_record
+from airflow_provider_ha.driver.checkpointing import fallback
+from airflow_provider_ha.driver.checkpointing.fallback import FallbackPlanner
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.checkpointing.start_point import prepare_start, start_from_fallback
+from airflow_provider_ha.driver.members.run_writer import JobWriter
+from airflow_provider_ha.driver.queries.query_naming import StartLedger
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreUnknownError, StorageUnavailableError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, Status
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.written_query import WrittenQuery
@@ -332,7 +331,7 @@ def test_what_could_not_be_found_out_for_the_moment_is_asked_again(
     lost: LostRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that does not answer is an outage, and no reason to wake a person."""
-    away = InputFiles(missing={}, asked=frozenset(), error=StorageUnavailableError("S3 does not answer"))
+    away = MissingInputFiles(missing={}, asked=frozenset(), error=StorageUnavailableError("S3 does not answer"))
     external = ExternalQueries(ask_kafka=lambda *_: {}, ask_inputs=lambda _: away)
     monkeypatch.setattr(fallback, "external_queries", lambda *_: external)
     lost.empty_newest_entry()
@@ -404,7 +403,7 @@ def test_batches_that_a_function_has_finished_are_not_given_to_it_again_without_
 def test_batches_that_a_fenced_function_has_finished_need_no_decision(lost: LostRun) -> None:
     lost.publish()
     lost.damage_pin(2)
-    notes = GivenLog(lost.area.tree(lost.job.keys.given(QUERY)))
+    notes = ForeachBatchLog(lost.area.tree(lost.job.keys.given(QUERY)))
     notes.begin(1, 3)
     notes.finish(1, 3)
     lost.empty_newest_entry()

@@ -11,32 +11,30 @@ from typing import NoReturn
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.carried_records import carry
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fence_directory
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
-from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.restore.timeline import following
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.fence import fence_directory
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.pins import pin
-from airflow_provider_ha.checkpoints.working.unpublished_batches import carry
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
-from airflow_provider_ha.driver.housekeeping import Housekeeping
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.driver.members.housekeeping import Housekeeping
+from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, OperationKind, OperationState, RunResult
-from airflow_provider_ha.jobs.retention.earlier_life import has_earlier_life
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.journal import JobJournal, has_earlier_life
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 from tests.support.spark.recorded_job import QUERY, copy_live
@@ -244,7 +242,7 @@ def test_after_three_losses_a_restore_to_before_the_first_one_misses_no_removed_
         carry(LocalTree(fenced), LocalTree(live / after), {QUERY: 6})
         housekeeping(job, after).finish_earlier(1)
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
-    chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", NOON)
+    chosen = RestoreSource("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", NOON)
 
     last = LastDirectory(LinkedWorkArea(live.parent), "live/e4-new", epoch=4, run=1)
     facts = gather_facts(RestoreCase(chosen=chosen, at=NOON, root=LocalTree(job.pin_path(1)), last=last))
@@ -317,7 +315,9 @@ def _loop(job: Job, *, ready: bool = True) -> OperationsLoop:
     def unexpected(*_: object) -> NoReturn:
         raise AssertionError("nothing is to be done")
 
-    handlers = Handlers(lambda _: ready, unexpected, unexpected, unexpected, unexpected, unexpected, unexpected)
+    handlers = OperationHandlers(
+        lambda _: ready, unexpected, unexpected, unexpected, unexpected, unexpected, unexpected
+    )
     return OperationsLoop(
         coordinator=job.coordinator,
         paths=job.paths,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver.queries import StartedQuery
-from airflow_provider_ha.driver.stall_watch import look_at
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.queries.query_registry import StartedQuery
+from airflow_provider_ha.driver.queries.stall_watch import look_at
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.testing.waiting import wait_until
 
 

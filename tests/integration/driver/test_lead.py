@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.election import acquire
-from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.driver.lead import lead
-from airflow_provider_ha.jobs.host.driver_spec import DriverSpec, read_session
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.coordination.raw_socket import close_session
+from airflow_provider_ha.driver.members.driver_session import lead
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec, read_session
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, ManagedJob
 

@@ -9,12 +9,12 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.driver.lead import DriverSession, lead
+from airflow_provider_ha.driver.members.driver_session import DriverSession, lead
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState
 from tests.support.clusters import rebuild_helpers as helpers
 

@@ -11,21 +11,20 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retention import payload_archives
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store import payload_history
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.driver.cleaning import Cleaning
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.publish_loop import PublishLoop
-from airflow_provider_ha.driver.publisher import MAX_WAITING, Provenance, Publisher
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop, RemovalTurns
+from airflow_provider_ha.driver.checkpointing.publisher import MAX_WAITING, Provenance, Publisher
+from airflow_provider_ha.driver.script import Lifecycle
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.written_query import WrittenQuery, payload
@@ -108,7 +107,7 @@ class Recovered:
             clock=clock,
         )
         writer: Any = SimpleNamespace(set_state=lambda *_: None, publish_status=self._seen)
-        cleaning = Cleaning(self.checkpoints, self.job.leadership, clock, lambda: iter(()))
+        cleaning = RemovalTurns(self.checkpoints, self.job.leadership, clock, lambda: iter(()))
         return PublishLoop(
             publisher,
             writer,
@@ -179,7 +178,7 @@ def test_a_recovery_with_250_000_kept_payloads_publishes_within_two_intervals(
 def test_payloads_that_one_savepoint_keeps_become_few_archives(
     job: Job, local: tuple[ObjectStore, Fill], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(payload_archives, "MOST_PAYLOADS", 20)
+    monkeypatch.setattr(payload_history, "MOST_PAYLOADS", 20)
     driver = Recovered(job, *local, tmp_path, count=200, interval=0.0)
     before = {each.number for each in driver.checkpoints.payloads()}
 

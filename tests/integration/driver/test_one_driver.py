@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
-from airflow_provider_ha.engines.standalone_driver import StandaloneDriver
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
+from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
+from airflow_provider_ha.host.supervisor.one_driver import take_place
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
-from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.ticket import Ticket
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.submissions import SubmissionStarted
-from airflow_provider_ha.recovery.claim import note_not_launched, note_started
-from airflow_provider_ha.recovery.losses import failure_of
-from airflow_provider_ha.supervisor.one_driver import take_place
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.losses import failure_of
+from airflow_provider_ha.jobs.recovery.transactions import note_not_launched, note_started
+from airflow_provider_ha.jobs.runs.submissions import SubmissionStarted
 from tests.support.clusters import rebuild_helpers as helpers
 
 

@@ -21,11 +21,11 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
+from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import OperationFailedError, StorageUnavailableError
-from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
+from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
@@ -111,7 +111,7 @@ def stage(config: HaConfig, coordinator: Coordinator, proxy: FaultProxy) -> Iter
             paths=paths,
             leadership=leadership,
             lifecycle=Lifecycle(),
-            handlers=Handlers(lambda _: True, savepoint, lambda _: {}, ignore, ignore, cancel, lambda _: {}),
+            handlers=OperationHandlers(lambda _: True, savepoint, lambda _: {}, ignore, ignore, cancel, lambda _: {}),
             run=1,
             clock=SystemClock(),
             failed=errors.append,
@@ -208,7 +208,7 @@ def test_answer_to_an_operation_whose_node_was_removed_ends_no_driver(stage: Sta
         stage.coordinator.commit(Delete(stage.paths.operation(operation.operation_id)))
         return {}
 
-    stage.loop.handlers = Handlers(lambda _: True, removed, lambda _: {}, ignore, ignore, ignore, lambda _: {})
+    stage.loop.handlers = OperationHandlers(lambda _: True, removed, lambda _: {}, ignore, ignore, ignore, lambda _: {})
     stage.ask("gone")
     wait_until(lambda: stage.state("gone") is None, timeout=20, what="the node to be gone")
     stage.ask("next", OperationKind.DISPOSE, savepoint_id="any")
@@ -278,7 +278,7 @@ def _idle_loop(clock: Any) -> OperationsLoop:
         paths=None,  # type: ignore[arg-type]
         leadership=None,  # type: ignore[arg-type]
         lifecycle=Lifecycle(),
-        handlers=Handlers(lambda _: True, nothing, nothing, nothing, nothing, nothing, nothing),
+        handlers=OperationHandlers(lambda _: True, nothing, nothing, nothing, nothing, nothing, nothing),
         run=1,
         clock=clock,
         failed=nothing,

@@ -10,15 +10,15 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig, Retention
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
-from airflow_provider_ha.driver import past_attempts
-from airflow_provider_ha.driver.past_attempts import DIRECTORIES, PastAttempts, superfluous
+from airflow_provider_ha.driver.members import housekeeping
+from airflow_provider_ha.driver.members.housekeeping import DIRECTORIES, PastAttempts, superfluous
 from airflow_provider_ha.errors import LeadershipError
-from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.removed_runs import RemovedRuns
-from airflow_provider_ha.jobs.retention.past_runs import PastRuns
-from airflow_provider_ha.jobs.runs import RunStore, reads_of_run, view_of_run
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.removal.past_runs import PastRuns
+from airflow_provider_ha.jobs.removal.removal_records import RemovedRuns
+from airflow_provider_ha.jobs.runs.journal import JobJournal
+from airflow_provider_ha.jobs.runs.run_store import RunStore, reads_of_run, view_of_run
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
 
@@ -79,7 +79,7 @@ def known(job: Job) -> list[int]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep five attempts in ZooKeeper, as many as three restarts need."""
-    monkeypatch.setattr(past_attempts, "ATTEMPTS", 2)
+    monkeypatch.setattr(housekeeping, "ATTEMPTS", 2)
 
 
 def test_directories_of_submissions_that_are_over_go_but_the_last_ten(job: Job) -> None:
@@ -180,7 +180,7 @@ def test_what_is_not_proven_dead_is_not_forgotten(job: Job, few: None) -> None:
 
 def test_old_recoveries_and_generations_are_forgotten(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     epoch = job.leadership.epoch
-    monkeypatch.setattr(past_attempts, "ATTEMPTS", 0)
+    monkeypatch.setattr(housekeeping, "ATTEMPTS", 0)
     submitted(job, 1)
     for lost in (epoch - 1, epoch):
         job.coordinator.commit(Create(job.paths.recovery(lost)))

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig, Retention
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
-from airflow_provider_ha.driver.past_notes import clear_notes
+from airflow_provider_ha.driver.checkpointing.publish_loop import clear_notes
 from airflow_provider_ha.errors import LeadershipLostError
 from tests.support.clusters.aged_job import RETAINED_CHECKPOINTS, AgedJob
 

@@ -8,23 +8,23 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Claim
-from airflow_provider_ha.checkpoints.retention.runs_in_use import runs_in_use
+from airflow_provider_ha.checkpoints.store.claims import runs_in_use
+from airflow_provider_ha.checkpoints.store.removal import DeletionList
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig, Retention
-from airflow_provider_ha.control.administration.history import read_history
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
-from airflow_provider_ha.coordination.leases import hold
-from airflow_provider_ha.driver.past_attempts import ATTEMPTS
+from airflow_provider_ha.coordination.reader_leases import hold
+from airflow_provider_ha.driver.members.housekeeping import ATTEMPTS
 from airflow_provider_ha.errors import JobStateError, LeadershipError, RecordCorruptError
-from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
-from airflow_provider_ha.jobs.output_claims import OutputClaim, OutputClaims, clear_claims
-from airflow_provider_ha.jobs.removed_runs import RemovedRun, RemovedRunStore
-from airflow_provider_ha.jobs.retention import past_runs
-from airflow_provider_ha.jobs.retention.past_runs import PastRuns
-from airflow_provider_ha.jobs.runs import RunStore, reads_of_run, view_of_run
-from airflow_provider_ha.jobs.watchers import WhenKilled, claim, follow, follow_first
-from airflow_provider_ha.pointers.to_delete import ToDelete
+from airflow_provider_ha.jobs.removal import past_runs
+from airflow_provider_ha.jobs.removal.past_runs import PastRuns
+from airflow_provider_ha.jobs.removal.removal_records import RemovedRun, RemovedRunStore
+from airflow_provider_ha.jobs.run_history import read_history
+from airflow_provider_ha.jobs.runs.journal import JobJournal
+from airflow_provider_ha.jobs.runs.output_claims import OutputClaim, OutputClaims, clear_claims
+from airflow_provider_ha.jobs.runs.run_store import RunStore, reads_of_run, view_of_run
+from airflow_provider_ha.jobs.runs.watchers import KillPolicy, claim, follow, follow_first
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import NOON, Interrupted, a_result, a_run, a_start, a_submission, an_exit
 
@@ -55,7 +55,7 @@ def over(job: Job, *numbers: int, state: JobState = JobState.FINISHED, attempts:
 
 
 def watched(job: Job, task: str, run: int | None = None) -> None:
-    claim(job.coordinator, job.paths, task, ti_id="ti", when_killed=WhenKilled.DETACH)
+    claim(job.coordinator, job.paths, task, ti_id="ti", when_killed=KillPolicy.DETACH)
     if run is not None:
         follow(job.coordinator, job.paths, task, run)
 
@@ -174,7 +174,7 @@ def test_a_run_stays_until_what_it_has_claimed_is_given_up_and_removed(job: Job)
     over(job, 1, 2, 3, 4, 5)
     open_claim = Claim(run=1, epoch=1, adopted={}, at=NOON)
     given_up = open_claim.model_copy(update={"run": 2, "given_up": True})
-    entry = ToDelete(job.coordinator, job.paths, clock=SystemClock()).entry("claim-2")
+    entry = DeletionList(job.coordinator, job.paths, clock=SystemClock()).entry("claim-2")
     job.coordinator.commit(
         Create(job.paths.run_claim(1), open_claim.to_bytes()),
         Create(job.paths.run_claim(2), given_up.to_bytes()),
@@ -302,8 +302,8 @@ def test_a_task_whose_run_was_removed_follows_no_other(job: Job) -> None:
 
 
 def test_notes_fill_node_after_node_and_the_oldest_go(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_ha.jobs.removed_runs.PER_PART", 2)
-    monkeypatch.setattr("airflow_provider_ha.jobs.removed_runs.PARTS", 2)
+    monkeypatch.setattr("airflow_provider_ha.jobs.removal.removal_records.PER_PART", 2)
+    monkeypatch.setattr("airflow_provider_ha.jobs.removal.removal_records.PARTS", 2)
     over(job, *range(1, 10))
 
     clear(job)
@@ -425,7 +425,7 @@ def test_an_output_that_another_job_takes_at_this_moment_stays_its_own(job: Job)
 
 def test_leases_on_what_is_gone_go_once_they_have_expired(job: Job) -> None:
     job.add(1, 5)
-    listed = ToDelete(job.coordinator, job.paths, clock=SystemClock()).entry("checkpoint-2")
+    listed = DeletionList(job.coordinator, job.paths, clock=SystemClock()).entry("checkpoint-2")
     job.coordinator.commit(listed)
     for what in ("checkpoint-1", "checkpoint-2", "checkpoint-3", "savepoint-x", "claim-1"):
         hold(job.coordinator, job.paths, what, holder="reader", seconds=0, clock=SystemClock())

@@ -9,20 +9,25 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import COMMITS
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.progress_source import EitherProgress, PeriodicLook, ProgressSource, ReportedProgress
-from airflow_provider_ha.driver.publisher import Provenance, Publisher
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.trigger_figures import Trigger
-from airflow_provider_ha.driver.writer_notes import SinkSpec
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.checkpointing.progress import (
+    EitherProgress,
+    PeriodicProgress,
+    ProgressSource,
+    ReportedProgress,
+)
+from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.figures import QueryTrigger
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
@@ -105,7 +110,7 @@ def published(publisher: Publisher, checkpoints: int) -> list[int]:
 
 def test_reports_are_enough_to_publish_every_batch(job: Job, live: Path, query: Any) -> None:
     registry = registry_of(live, query)
-    source = EitherProgress(ReportedProgress(registry), PeriodicLook(SystemClock(), HOUR))
+    source = EitherProgress(ReportedProgress(registry), PeriodicProgress(SystemClock(), HOUR))
 
     cuts = published(publisher_of(job, live, registry, source), 4)
 
@@ -114,7 +119,7 @@ def test_reports_are_enough_to_publish_every_batch(job: Job, live: Path, query: 
 
 def test_every_batch_is_heard_once_with_its_figures(live: Path, query: Any) -> None:
     """Also those that ended between two looks."""
-    heard: list[Trigger] = []
+    heard: list[QueryTrigger] = []
     source = ReportedProgress(registry_of(live, query), lambda _, trigger: heard.append(trigger))
 
     def several_at_once() -> bool:
@@ -140,7 +145,7 @@ def test_every_batch_is_heard_once_with_its_figures(live: Path, query: Any) -> N
 def test_no_report_is_needed_to_publish(job: Job, live: Path, query: Any) -> None:
     wait_until(lambda: query._jsq.lastProgress() is not None, timeout=300, what="a first report")
     registry = registry_of(live, SILENT)
-    source = EitherProgress(ReportedProgress(registry), PeriodicLook(SystemClock(), 0.5))
+    source = EitherProgress(ReportedProgress(registry), PeriodicProgress(SystemClock(), 0.5))
 
     cuts = published(publisher_of(job, live, registry, source), 3)
 

@@ -9,23 +9,22 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import CheckpointKind, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
-from airflow_provider_ha.driver import publisher as publishing
-from airflow_provider_ha.driver.cleaning import Cleaning
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.publish_loop import PublishLoop
-from airflow_provider_ha.driver.publisher import Provenance, Publisher
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.driver.checkpointing import publisher as publishing
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop, RemovalTurns
+from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import CheckpointError, LeadershipError
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import AT, Job, led_job
@@ -191,7 +190,7 @@ def test_the_loop_removes_what_is_old_beside_its_ticks_and_at_its_end(job: Job, 
     job.checkpoints.subsume(job.leadership, 1)
     failed: list[BaseException] = []
     writer: Any = SimpleNamespace(set_state=lambda *_: None, publish_status=lambda _: None)
-    cleaning = Cleaning(job.checkpoints, job.leadership, SystemClock(), lambda: iter(()))
+    cleaning = RemovalTurns(job.checkpoints, job.leadership, SystemClock(), lambda: iter(()))
     loop = PublishLoop(
         publisher,
         writer,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import JobState
 from tests.support.clusters import submit_helpers

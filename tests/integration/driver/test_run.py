@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.jobs.history.progress_history import read_progress
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
+from airflow_provider_ha.jobs.progress_history import read_progress
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers
 from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, Stream, finished

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.coordination.records import read_record
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.stop_job import SCRIPT_END_SECONDS
+from airflow_provider_ha.coordination.znode_records import read_record
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode
+from airflow_provider_ha.driver.ending.stop_job import SCRIPT_END_SECONDS
 from airflow_provider_ha.jobs.model import Generation, JobState, OperationKind, OperationState
 from airflow_provider_ha.query_names import query_directory
 from airflow_provider_ha.testing.waiting import wait_until
@@ -65,7 +65,7 @@ def test_a_script_logs_as_it_sets_up_and_its_functions_for_the_end_are_called(jo
     finished(job.result(run))
     assert own.read_text().splitlines() == ["MINE DEBUG started", "MINE INFO done"]
     assert own.with_name("own.log.end").exists()
-    assert "INFO airflow_provider_ha.driver.publisher: checkpoint" in job.log(run)
+    assert "INFO airflow_provider_ha.driver.checkpointing.publisher: checkpoint" in job.log(run)
 
 
 def test_a_script_that_ends_well_after_a_signal_from_outside_is_started_again(job: ManagedJob, tmp_path: Path) -> None:

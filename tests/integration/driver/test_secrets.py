@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, S3Options
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.spec import JobSpec
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers
 from tests.support.s3.s3_server import real_server
@@ -118,7 +118,7 @@ def test_a_failed_run_leaves_no_secret_and_nothing_open(connection: HaConfig, pl
     options += ["--cluster-id", connection.cluster_id]
     if connection.work_root:
         options += ["--work-root", connection.work_root]
-    shown = CliRunner().invoke(app, [*options, "job", "show", "leaks"], obj=Target())
+    shown = CliRunner().invoke(app, [*options, "job", "show", "leaks"], obj=ClusterTarget())
     session = KazooCoordinator.connect(connection)
     nodes = everything(session, f"/{connection.root}/{connection.cluster_id}")
     session.close()

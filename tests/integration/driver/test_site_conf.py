@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.jobs.options.site_conf import keys_of, site_defaults
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.conf import keys_of, site_defaults
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
 

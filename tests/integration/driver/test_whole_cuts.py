@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import sink_log
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import CheckpointKind, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import sink_log
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.publisher import Provenance, Publisher
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.resting import RestingQuery
-from airflow_provider_ha.driver.savepoint_job import SavepointJob
-from airflow_provider_ha.driver.stop_job import MainThread, StopJob
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.checkpointing.savepoint_job import SavepointJob
+from airflow_provider_ha.driver.ending.stop_job import MainThread, StopJob
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import CheckpointError, OperationFailedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.names import short_name
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import JOB

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters import submit_helpers as helpers
@@ -55,7 +55,7 @@ def config(
     else:
         made = config.model_copy(update={"home_root": f"file://{tmp_path}/home"})
         files = LocalFileStore(made.work_path)
-        monkeypatch.setattr("airflow_provider_ha.checkpoints.working.open_work_area.open_files", lambda _: files)
+        monkeypatch.setattr("airflow_provider_ha.checkpoints.areas.open_work_area.open_files", lambda _: files)
     for name, value in variables_of(made).items():
         monkeypatch.setenv(name, value)
     return made

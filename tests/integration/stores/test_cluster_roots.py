@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import (
     CheckpointMissingError,
@@ -13,8 +13,8 @@ from airflow_provider_ha.errors import (
     ObjectMissingError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.storage.marker import MARKER, ClusterRoots, read_marker
-from airflow_provider_ha.storage.open import open_root, storage_uri
+from airflow_provider_ha.storage.open_storage import open_root, storage_uri
+from airflow_provider_ha.storage.roots import MARKER, ClusterRoots, read_marker
 
 
 WORKING = "jobs/flights/live/e1-a"

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.drills.drill import DrillRequest, drill
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.submission.prepare import upload
-from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOptions
-from airflow_provider_ha.coordination.leases import active
-from airflow_provider_ha.jobs.history.drills import DrillStore, DrillVerdict
+from airflow_provider_ha.coordination.reader_leases import active
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.submit.preparation import upload
+from airflow_provider_ha.jobs.verification.job_drill import DrillRequest, drill
+from airflow_provider_ha.jobs.verification.job_verification import PROOFS, ProofOptions
+from airflow_provider_ha.jobs.verification.verification_records import DrillStore, DrillVerdict
 from airflow_provider_ha.storage.blobs import put_blob
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.checkpoints.layered_files import SECOND

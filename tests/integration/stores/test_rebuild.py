@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.administration.tree import read_tree, walk
-from airflow_provider_ha.control.rebuild import RebuildPlan, plan_rebuild
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.fleet.znode_tree import read_tree, walk
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.jobs.rebuild.rebuild import RebuildPlan, plan_rebuild
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.checkpoints.recorded_in_store import files_of
 from tests.support.clusters.rebuild_helpers import Driver, drive, job, submit
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.adopted_cut import look
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.restore.directory_plan import look
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.errors import HaError
 
 
@@ -34,7 +34,7 @@ def run(words: list[str]) -> tuple[int, str, str]:
         except HaError as error:
             return 1, str(error), ""
         return 0, "", ""
-    done = CliRunner().invoke(app, words, obj=Target())
+    done = CliRunner().invoke(app, words, obj=ClusterTarget())
     unexpected = done.exception is not None and not isinstance(done.exception, SystemExit)
     return done.exit_code, done.output, repr(done.exception) if unexpected else ""
 

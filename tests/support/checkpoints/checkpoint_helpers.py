@@ -9,18 +9,18 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointRequest, SavepointStore
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs.run_start import start_of_run
+from airflow_provider_ha.jobs.runs.run_store import start_of_run
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.coordination_helpers import JOB, job_paths, lead
 from tests.support.clusters.jobs_helpers import a_leader
 from tests.support.spark.recorded_job import QUERY

@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove
-from airflow_provider_ha.checkpoints.working.layered.garbage import Search
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch, note_needs, remove
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.storage.file_store import FileStore, StoredFile
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from tests.support.checkpoints.executed import JOB, execute, take_over
@@ -72,10 +71,10 @@ class World:
                 at = path.stat().st_mtime - seconds
                 os.utime(path, (at, at))
 
-    def search(self, files: FileStore | None = None) -> Search:
+    def search(self, files: FileStore | None = None) -> GarbageSearch:
         """Search all of it."""
         store = files or self.files
-        found = Search(store, JOB.live, self.cuts, self.current, int(time.time() * 1000), kept=KEPT)
+        found = GarbageSearch(store, JOB.live, self.cuts, self.current, int(time.time() * 1000), kept=KEPT)
         for _ in found.steps():
             pass
         return found

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.closure import closure
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.spark.recorded_job import QUERY, recorded_job
 

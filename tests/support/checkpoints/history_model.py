@@ -21,13 +21,13 @@ from airflow_provider_ha.checkpoints.model import (
     RestorePlan,
     SinkKind,
 )
-from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
-from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.retention.collection import Bounds, Collection
-from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
-from airflow_provider_ha.checkpoints.retention.policy import floors
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.payload_collector import PayloadCollection, RemovalBounds
+from airflow_provider_ha.checkpoints.store.payload_history import PayloadHistory
+from airflow_provider_ha.checkpoints.store.retention_policy import floors
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.fake.memory_store import MemoryStore
@@ -118,11 +118,11 @@ class RecordedJob:
         self.keys = JobKeys(JOB)
         self.history = PayloadHistory(self.store, self.keys)
         self.leader = Leader(1)
-        self.collection = Collection(self.history, SystemClock())
+        self.collection = PayloadCollection(self.history, SystemClock())
         self.queries = {name: Timeline() for name in QUERIES}
         self.written: list[Checkpoint] = []
         self.retained: list[Checkpoint] = []
-        self.savepoints: list[Chosen] = []
+        self.savepoints: list[RestoreSource] = []
 
     def batch(self, query: str) -> None:
         """Plan a batch afresh and commit it."""
@@ -183,17 +183,17 @@ class RecordedJob:
             return
         cuts = [{name: part.batch for name, part in each.queries.items()} for each in self.cuts()]
         last = min(each.number for each in self.retained) - 1
-        self.collection.bounds = Bounds(last, floors(cuts))
+        self.collection.bounds = RemovalBounds(last, floors(cuts))
         self.store.left = dies_after
         try:
             for _ in self.collection.steps(self.leader):  # type: ignore[arg-type]
                 pass
         except Died:
-            self.collection = Collection(self.history, SystemClock())
+            self.collection = PayloadCollection(self.history, SystemClock())
         finally:
             self.store.left = None
 
-    def cuts(self) -> list[Chosen]:
+    def cuts(self) -> list[RestoreSource]:
         """Return everything that can be restored."""
         checkpoints = [
             self._chosen("checkpoint", str(each.number), each.queries, each.epoch, each.created_at)
@@ -201,7 +201,7 @@ class RecordedJob:
         ]
         return [*checkpoints, *self.savepoints]
 
-    def plan(self, chosen: Chosen, payloads: Any) -> RestorePlan:
+    def plan(self, chosen: RestoreSource, payloads: Any) -> RestorePlan:
         """Return the plan that restores *chosen* with what *payloads* record."""
         facts = gather_facts(RestoreCase(chosen=chosen, at=AT, root=LocalTree(Path("/nowhere")), payloads=payloads))
         return plan_restore(facts, RestoreChoices(job_id=JOB, source_job=JOB))
@@ -212,14 +212,16 @@ class RecordedJob:
 
     def _next_epoch(self, goes_on_from: dict[str, tuple[int, dict[int, BatchEntry]]]) -> None:
         self.leader = Leader(self.leader.epoch + 1)
-        self.collection = Collection(self.history, SystemClock())
+        self.collection = PayloadCollection(self.history, SystemClock())
         for name, (batch, carried) in goes_on_from.items():
             shown = self.queries[name].shown(batch) | carried
             known = {number: entry for number, entry in self.queries[name].entries.items() if number <= batch}
             self.queries[name] = Timeline(known, dict(sorted(shown.items())))
 
-    def _chosen(self, source: str, name: str, queries: dict[str, QueryCut], epoch: int, at: datetime = AT) -> Chosen:
-        return Chosen(source, name, "d", dict(queries), 1, epoch, "g", "4.2.0", at)
+    def _chosen(
+        self, source: str, name: str, queries: dict[str, QueryCut], epoch: int, at: datetime = AT
+    ) -> RestoreSource:
+        return RestoreSource(source, name, "d", dict(queries), 1, epoch, "g", "4.2.0", at)
 
 
 def _cut(batch: int, entries: dict[int, BatchEntry]) -> QueryCut:

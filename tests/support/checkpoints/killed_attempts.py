@@ -14,15 +14,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.savepoints.archive.export import export
-from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, SavepointDirectory, read_savepoint
-from airflow_provider_ha.checkpoints.savepoints.judge import judge
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.take import take
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.savepoints.archive import export, unpack
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import (
+    DirectoryLayout,
+    SavepointDirectory,
+    read_savepoint,
+)
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import judge
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.support.checkpoints.portable_helpers import QUERY, names_in, savepoint
 

@@ -12,14 +12,14 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.areas.external_directory import query_id
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, Owner
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.external_directory import query_id
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.checkpoints.killed_attempts import is_killed
 from tests.support.checkpoints.portable_helpers import QUERY, savepoint
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, write_batch

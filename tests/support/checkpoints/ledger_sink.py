@@ -6,10 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
-from airflow_provider_ha.checkpoints.connectors.sink_type import Conf, SinkType
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.sinks.sink_type import Conf, RestoreFindings, SinkCase, SinkType
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.errors import ConfigurationError
 
 
@@ -43,16 +42,16 @@ class LedgerSink(SinkType):
     def name(self, source: str, path: str | None) -> str | None:
         return f"{source}:{path}"
 
-    def named(self, said: str, reach: Reach) -> QuerySink | None:
+    def named(self, said: str, reach: StorageAccess) -> QuerySink | None:
         return self.sink("ledger", said.removeprefix("ledger:")) if said.startswith("ledger:") else None
 
     def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:
         return None if conf("ledger.locked") else (f"writes to {path} without a lock", "Set ledger.locked")
 
-    def memory(self, sink: QuerySink, reach: Reach) -> Ledger | None:
+    def memory(self, sink: QuerySink, reach: StorageAccess) -> Ledger | None:
         return Ledger(Path(sink.table)) if sink.table is not None else None
 
-    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
+    def judge(self, sink: QuerySink, case: SinkCase, findings: RestoreFindings) -> dict[int, str]:
         if case.top is not None and case.is_known and case.state.reached > case.top and not case.has_fresh_id:
             findings.add(Verdict.IMPOSSIBLE, f"the ledger {sink.table} would skip batch {case.state.reached}")
         return {}

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.take import take
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
 
 
 QUERY = "words"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 
 
 # Returns one of the checkpoints that a release wrote: release, shape.
 Recorded = Callable[[str, str], Path]
 
 
-def told(report: Report) -> dict[str, bool | None]:
+def told(report: VerificationReport) -> dict[str, bool | None]:
     """Return what was found and where, and whether it blocks."""
     return {f"{finding.code.value} {finding.path}": finding.blocks for finding in report.findings}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider_ha.checkpoints.working import open_work_area
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas import open_work_area
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.storage.file_store import FileStore
 from tests.support.checkpoints.layered_files import FIRST, SECOND

@@ -19,30 +19,29 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel, Field
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.spark.local_tree import path_on_this_host
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointRequest, SavepointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
-from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.driver.cleaning import Cleaning
-from airflow_provider_ha.driver.housekeeping import Housekeeping
-from airflow_provider_ha.driver.past_attempts import PastAttempts
-from airflow_provider_ha.driver.publisher import Provenance, Publisher
-from airflow_provider_ha.driver.start_point import prepare_start
-from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.driver.checkpointing.publish_loop import RemovalTurns
+from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.checkpointing.start_point import prepare_start
+from airflow_provider_ha.driver.members.housekeeping import Housekeeping, PastAttempts
 from airflow_provider_ha.jobs.model import Generation, LeaderInfo
 from airflow_provider_ha.jobs.observe import read_status
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.retention.past_runs import PastRuns
-from airflow_provider_ha.jobs.run_start import start_of_run
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.removal.past_runs import PastRuns
+from airflow_provider_ha.jobs.runs.journal import JobJournal
+from airflow_provider_ha.jobs.runs.run_store import RunStore, start_of_run
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.checkpoints.written_query import WrittenQuery
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_start, a_submission, an_exit
 from tests.support.spark.recorded_job import QUERY
@@ -269,7 +268,7 @@ class Driver:
             notes=lambda: iter(()),
             blobs=lambda: None,
         )
-        self.cleaning = Cleaning(checkpoints, self.leadership, of.clock, past.clear)
+        self.cleaning = RemovalTurns(checkpoints, self.leadership, of.clock, past.clear)
         self.query.commit()
         self.publisher.publish(CheckpointKind.PERIODIC)
         of.progress.recovery.append(time.perf_counter() - began)

@@ -22,7 +22,7 @@ import cramjam
 import xxhash
 import zstandard
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from tests.support.checkpoints.table_files import table
 
 
@@ -194,14 +194,14 @@ def looked_into(path: Path) -> tuple[str, int]:
 
 def main(directory: Path, name: str, kind: str) -> None:
     """Look into one file."""
-    from airflow_provider_ha.checkpoints.format.content import ContentCheck
-    from airflow_provider_ha.checkpoints.format.releases import release
-    from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
+    from airflow_provider_ha.checkpoints.spark.releases import release
+    from airflow_provider_ha.checkpoints.spark.state_content import ContentCheck
+    from airflow_provider_ha.checkpoints.spark.state_store import StateFile, StateFileKind
     from airflow_provider_ha.errors import CheckpointCorruptError
 
     check, problem = ContentCheck(LocalTree(directory), release("4.2.0")), ""
     try:
-        check(StateFile(name, (directory / name).stat().st_size, Kind(kind)))
+        check(StateFile(name, (directory / name).stat().st_size, StateFileKind(kind)))
     except CheckpointCorruptError as error:
         problem = error.reason
     # The usage that the system reports for a process begins with that of the process that started it: this does not.

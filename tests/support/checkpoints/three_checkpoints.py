@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.leases import ReaderLease, hold
-from airflow_provider_ha.driver.disposal_job import DisposalJob
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
-from airflow_provider_ha.driver.savepoint_job import SavepointJob
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.coordination.reader_leases import ReaderLease, hold
+from airflow_provider_ha.driver.checkpointing.savepoint_job import DisposalJob, SavepointJob
+from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.jobs.model import OperationState, StartKind, StartPoint
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from tests.conformance.stores.stage import job_of
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import a_result, a_run, lead, submit
@@ -62,7 +61,7 @@ def driver(job: Job, *, older: bool = False) -> Iterator[None]:
             paths=led.paths,
             leadership=led.leadership,
             lifecycle=lifecycle,
-            handlers=Handlers(bool, lambda _: {}, dispose, ignore, ignore, ignore, lambda _: {}),
+            handlers=OperationHandlers(bool, lambda _: {}, dispose, ignore, ignore, ignore, lambda _: {}),
             run=1,
             clock=SystemClock(),
             failed=ignore,

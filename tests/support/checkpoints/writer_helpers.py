@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider_ha.driver.queries.writer_notes import notes
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION
-from airflow_provider_ha.driver.writer_notes import notes
 
 
 class Conf(dict[str, str]):

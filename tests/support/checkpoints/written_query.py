@@ -8,10 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import Clock
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from tests.support.spark.recorded_job import QUERY
 
 

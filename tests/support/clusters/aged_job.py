@@ -18,27 +18,24 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.retention.runs_in_use import runs_in_use
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.claims import runs_in_use
+from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanCollection
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
-from airflow_provider_ha.coordination.election import Leadership, acquire
-from airflow_provider_ha.coordination.leases import LeaseRecord, hold
-from airflow_provider_ha.driver.cleaning import Cleaning
-from airflow_provider_ha.driver.housekeeping import Housekeeping
-from airflow_provider_ha.driver.lead import led_record
-from airflow_provider_ha.driver.past_attempts import PastAttempts
-from airflow_provider_ha.driver.past_notes import clear_notes
-from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.host.ticket import Ticket
-from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.reader_leases import LeaseRecord, hold
+from airflow_provider_ha.driver.checkpointing.publish_loop import RemovalTurns, clear_notes
+from airflow_provider_ha.driver.members.driver_session import led_record
+from airflow_provider_ha.driver.members.housekeeping import Housekeeping, PastAttempts
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import (
     Artifact,
     Blob,
@@ -55,16 +52,25 @@ from airflow_provider_ha.jobs.model import (
     RunResult,
     StartPoint,
 )
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.output_claims import OutputClaim, OutputClaims
-from airflow_provider_ha.jobs.retention.past_runs import PastRuns
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit, SubmissionStarted
-from airflow_provider_ha.jobs.watchers import FOLLOWED, FollowedRun, WatcherClaim, WhenKilled, claim, follow_first
-from airflow_provider_ha.pointers.orphan_collection import OrphanCollection
-from airflow_provider_ha.recovery.claim import new_submission
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.transactions import new_submission
+from airflow_provider_ha.jobs.removal.past_runs import PastRuns
+from airflow_provider_ha.jobs.runs.output_claims import OutputClaim, OutputClaims
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.runs.watchers import (
+    FOLLOWED,
+    FollowedRun,
+    KillPolicy,
+    WatcherClaim,
+    claim,
+    follow_first,
+)
+from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission, submit_run
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.engine_helpers import NothingToSee, handle
 
 
@@ -95,7 +101,7 @@ class HomeEngine(NothingToSee):
     def __init__(self, config: HaConfig) -> None:
         self._config = config
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         self.make_home(ticket.run, ticket.attempt)
         return handle()
 
@@ -170,7 +176,7 @@ class AgedJob:
     def _run(self, request: str) -> None:
         job, number = self.context, submit_run(self.context, request, self._prepared).run
         for task in (request, f"{request}.follow"):
-            claim(job.coordinator, job.paths, task, ti_id=task, when_killed=WhenKilled.DETACH)
+            claim(job.coordinator, job.paths, task, ti_id=task, when_killed=KillPolicy.DETACH)
         follow_first(job.coordinator, job.paths, f"{request}.follow", number)
         leadership = self._lead(number)
         directory = self._work(leadership, number)
@@ -207,7 +213,7 @@ class AgedJob:
         lease = LeaseRecord(lease_id=new_id(), holder="reader", expires_at=at)
         follower = f"{request}.follow"
         claims = {
-            name: WatcherClaim(holder=name, when_killed=WhenKilled.DETACH, nonce=new_id())
+            name: WatcherClaim(holder=name, when_killed=KillPolicy.DETACH, nonce=new_id())
             for name in (request, follower)
         }
         asked = Operation(
@@ -242,8 +248,8 @@ class AgedJob:
         claim = Recovery(lost_epoch=epoch, run=run, attempt=2, by="recover_jobs", at=self.clock.now())
         return Create(self.paths.recovery(epoch), claim.to_bytes())
 
-    def _prepared(self) -> Prepared:
-        return Prepared(self._graph(), StartPoint())
+    def _prepared(self) -> PreparedSubmission:
+        return PreparedSubmission(self._graph(), StartPoint())
 
     def _graph(self) -> Blob:
         graph = JobGraph(
@@ -337,13 +343,13 @@ class AgedJob:
             notes=partial(clear_notes, checkpoints, leadership, self.given),
             blobs=lambda: self._collect_blobs(leadership),
         )
-        cleaning = Cleaning(checkpoints, leadership, self.clock, past.clear)
+        cleaning = RemovalTurns(checkpoints, leadership, self.clock, past.clear)
         while not cleaning.turn(lambda: True):
             pass  # a turn ends after seconds: on a busy machine before all is done
 
-    def given(self, query: str) -> GivenLog:
+    def given(self, query: str) -> ForeachBatchLog:
         """Return the notes about a query."""
-        return GivenLog(self.area.tree(self.keys.given(query)))
+        return ForeachBatchLog(self.area.tree(self.keys.given(query)))
 
     def _collect_blobs(self, leadership: Leadership) -> None:
         job = self.context

@@ -8,22 +8,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileTimings
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
-from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.engines.engine import Observation, Running
-from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.jobs.failures import Failure
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.fleet.reconciler import ReconcileTimings
+from airflow_provider_ha.host.engines.engine import Observation, RunningSubmission
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Failure, SubmissionExit
 from tests.engine_helpers import NothingToSee, handle
 from tests.support.clusters.jobs_helpers import StandingClock
 
@@ -41,15 +41,15 @@ class RecordingEngine(NothingToSee):
         self.record = record
         self.says_running = False
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         line = f"{ticket.job_id} {ticket.attempt} {ticket.submission_id} {os.getpid()}\n"
         with self.record.open("a") as stream:
             stream.write(line)
         return _handle()
 
-    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
         if self.says_running or (handle is None and any(submission_id in line for line in self.lines())):
-            return Running(_handle())
+            return RunningSubmission(_handle())
         return super().observe(submission_id, handle)
 
     def lines(self) -> list[str]:
@@ -60,7 +60,7 @@ class RecordingEngine(NothingToSee):
         return [(line.split()[0], int(line.split()[1])) for line in self.lines()]
 
 
-def _handle() -> Handle:
+def _handle() -> DriverHandle:
     return handle(host=socket.gethostname(), pid=os.getpid())
 
 

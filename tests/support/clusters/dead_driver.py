@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
-from airflow_provider_ha._process.tree import Death
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
+from airflow_provider_ha.host.process_tree import Death
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import OperationKind
+from airflow_provider_ha.jobs.operations import operations
 from tests.fake.jobs import CONFIG, PATHS
 
 

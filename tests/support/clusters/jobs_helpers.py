@@ -8,15 +8,12 @@ from typing import Any
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.election import Leadership, acquire
-from airflow_provider_ha.coordination.node import Node
+from airflow_provider_ha.coordination.coordinator import Coordinator, Node, ReadResponse, Reads
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.reads import Reads, Seen
-from airflow_provider_ha.driver.lead import check_admission
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.driver.members.driver_session import check_admission
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Blob,
     JobState,
@@ -28,9 +25,17 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
     Status,
 )
-from airflow_provider_ha.jobs.runs import RunStore, RunView
-from airflow_provider_ha.jobs.status import JobStatus, Standing
-from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView
+from airflow_provider_ha.jobs.runs.submissions import (
+    DriverHandle,
+    Failure,
+    FailureKind,
+    Submission,
+    SubmissionExit,
+    SubmissionStarted,
+)
+from airflow_provider_ha.jobs.status import JobStatus, StandingDepth
 
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
@@ -60,7 +65,7 @@ def admit_attempt(job: JobRecords, run: int, attempt: int) -> None:
 
 
 def a_start() -> SubmissionStarted:
-    return SubmissionStarted(handle=Handle(engine="local", log_uri="file://host/driver.log"))
+    return SubmissionStarted(handle=DriverHandle(engine="local", log_uri="file://host/driver.log"))
 
 
 def an_exit(code: int = -9) -> SubmissionExit:
@@ -146,12 +151,12 @@ class Interrupted:
         self._read()
         return self._inner.children(path, **options)
 
-    def read(self, reads: Reads, **options: Any) -> Seen:
+    def read(self, reads: Reads, **options: Any) -> ReadResponse:
         """Read one after the other: between the requests of one round trip something may happen as well."""
         if options.get("watch") is not None:
             raise NotImplementedError("a watch on several nodes")
         nodes = {path: self.find(path) for path in reads.nodes}
-        return Seen(nodes, {path: self.children(path) for path in reads.lists})
+        return ReadResponse(nodes, {path: self.children(path) for path in reads.lists})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -173,7 +178,7 @@ MISTAKE = Failure(
 )
 
 
-def standing_of(job: JobStatus[Standing]) -> str:
+def standing_of(job: JobStatus[StandingDepth]) -> str:
     """Return the word of the golden table for the standing of a job."""
     if job.quarantined:
         return "in quarantine"

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import checkpoint_store
 from airflow_provider_ha.jobs.model import Generation
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.spark.recorded_job import QUERY, copy_live, recorded_job
 from tests.support.specs import changed

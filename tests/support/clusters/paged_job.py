@@ -7,11 +7,11 @@ from collections.abc import Callable
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.jobs_helpers import a_run, a_status, a_submission, lead
 
 

@@ -10,23 +10,19 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.pointer_scan import ScannedPointer
+from airflow_provider_ha.checkpoints.store.pointer_store import PayloadHandle, Payloads, PointerStore
+from airflow_provider_ha.checkpoints.store.removal import DeletionList, Remover
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Op, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Node, Op, ReadResponse, Reads, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.pointers.payloads import Handle, Payloads
-from airflow_provider_ha.pointers.removal import Remover
-from airflow_provider_ha.pointers.scan import ScannedPointer
-from airflow_provider_ha.pointers.store import PointerStore
-from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from tests.support.clusters.coordination_helpers import ignore, job_paths, lead
 
 
@@ -82,19 +78,19 @@ class Pointers:
         return JobKeys(self.paths.job_id)
 
     @property
-    def to_delete(self) -> ToDelete:
-        return ToDelete(self.coordinator, self.paths, clock=self.clock)
+    def to_delete(self) -> DeletionList:
+        return DeletionList(self.coordinator, self.paths, clock=self.clock)
 
     def store(self, coordinator: Any = None, objects: Any = None) -> PointerStore[Note]:
         """Return the store, optionally over a session or storage that misbehaves."""
         coordinator = coordinator or self.coordinator
-        payloads: Payloads[Note] = Payloads(objects or self.objects, lambda note: Handle(note.key, note.sha256))
+        payloads: Payloads[Note] = Payloads(objects or self.objects, lambda note: PayloadHandle(note.key, note.sha256))
         return PointerStore(
             coordinator,
             self.paths.checkpoints,
             Note,
             payloads=payloads,
-            to_delete=ToDelete(coordinator, self.paths, clock=self.clock),
+            to_delete=DeletionList(coordinator, self.paths, clock=self.clock),
         )
 
     def remover(self, coordinator: Any = None, objects: Any = None) -> Remover:
@@ -183,7 +179,7 @@ class Before:
         self._happen(path)
         return self._inner.find(path, **options)
 
-    def read(self, reads: Reads, **options: Any) -> Seen:
+    def read(self, reads: Reads, **options: Any) -> ReadResponse:
         self._happen(*reads.nodes)
         return self._inner.read(reads, **options)
 

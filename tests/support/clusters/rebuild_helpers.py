@@ -11,26 +11,27 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointRequest, SavepointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.submission.prepare import upload
-from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.election import Leadership, acquire
-from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.members.run_writer import JobWriter
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, StartPoint
-from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
+from airflow_provider_ha.jobs.submit.preparation import upload
+from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission, submit_run
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.engine_helpers import NothingToSee, handle
 from tests.support.clusters.submit_helpers import script
 
@@ -47,7 +48,7 @@ class NoEngine(NothingToSee):
     def __init__(self) -> None:
         self.launched: list[Ticket] = []
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         self.launched.append(ticket)
         return handle(host="gone")
 
@@ -69,8 +70,8 @@ def submit(context: JobContext, directory: Path, request_id: str = "dag.task.run
     """Submit a script as a new run and return its number."""
     wanted = JobSpec(job_id=context.job_id, request_id=request_id, application=str(script(directory)))
 
-    def prepare() -> Prepared:
-        return Prepared(graph=context.graphs.write_graph(upload(context, wanted)), start=StartPoint())
+    def prepare() -> PreparedSubmission:
+        return PreparedSubmission(graph=context.graphs.write_graph(upload(context, wanted)), start=StartPoint())
 
     return submit_run(context, request_id, prepare).run
 

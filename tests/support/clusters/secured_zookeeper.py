@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.coordination.ports import free_port
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, free_port
 
 
 SASL_USER, SASL_PASSWORD = "driver", "sasl-secret"

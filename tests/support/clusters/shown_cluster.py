@@ -23,11 +23,6 @@ from airflow_provider_ha.checkpoints.model import (
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.history.drills import Drill, DrilledQuery, DrillStore, DrillVerdict
-from airflow_provider_ha.jobs.history.last_verification import KeptFinding, LastVerification, write_last_verification
-from airflow_provider_ha.jobs.history.progress_history import ProgressHistory, ProgressPoint
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Artifact,
     Blob,
@@ -43,10 +38,29 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
     Status,
 )
-from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionLed, SubmissionStarted
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.progress_history import ProgressHistory, ProgressPoint
+from airflow_provider_ha.jobs.runs.submissions import (
+    DriverHandle,
+    Failure,
+    FailureKind,
+    Submission,
+    SubmissionExit,
+    SubmissionLed,
+    SubmissionStarted,
+)
+from airflow_provider_ha.jobs.verification.verification_records import (
+    Drill,
+    DrilledQuery,
+    DrillStore,
+    DrillVerdict,
+    FindingRecord,
+    LastVerification,
+    write_last_verification,
+)
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 HOSTILE = "<script>document.title='taken over'</script>"
@@ -122,7 +136,7 @@ class ShownJob:
         self.epoch += 1
         led = SubmissionLed(process="p", epoch=self.epoch, host=host, pid=4000 + self.epoch, at=at)
         started = SubmissionStarted(
-            handle=Handle(engine="local", log_uri=f"file://{host}/var/log/spark-ha/{self.job_id}/driver.log")
+            handle=DriverHandle(engine="local", log_uri=f"file://{host}/var/log/spark-ha/{self.job_id}/driver.log")
         )
         leader = LeaderInfo(
             epoch=self.epoch, run=self.run, attempt=self.attempt, host=host, pid=4000 + self.epoch, since=at
@@ -260,7 +274,7 @@ class ShownJob:
         )
         return self
 
-    def verify(self, at: datetime, *, problem: str = "", findings: Sequence[KeptFinding] = ()) -> ShownJob:
+    def verify(self, at: datetime, *, problem: str = "", findings: Sequence[FindingRecord] = ()) -> ShownJob:
         """Have the newest checkpoint verified."""
         found = LastVerification(
             job_id=self.job_id,
@@ -380,7 +394,8 @@ def write_cluster(
     for minutes in (61, 31, 1):
         orders.take_checkpoint(at - timedelta(minutes=minutes))
     orders.verify(
-        at - 9 * HOURS, findings=[KeptFinding(code="STATE_FALLBACK", file="revenue/state/0/0/283.delta", blocks=False)]
+        at - 9 * HOURS,
+        findings=[FindingRecord(code="STATE_FALLBACK", file="revenue/state/0/0/283.delta", blocks=False)],
     )
     orders.drill(at - 80 * HOURS, DrillVerdict.FAILED, reasons=("it took 32 s, and 30 s were allowed",))
     orders.drill(at - 10 * HOURS, DrillVerdict.PASSED)
@@ -390,8 +405,8 @@ def write_cluster(
     payments.take_checkpoint(at - timedelta(minutes=12))
     lost = "revenue/state/0/0/310.delta"
     found = [
-        KeptFinding(code="STATE_MISSING", file=lost, blocks=True),
-        KeptFinding(code="OF_A_LATER_RELEASE", file=odd),
+        FindingRecord(code="STATE_MISSING", file=lost, blocks=True),
+        FindingRecord(code="OF_A_LATER_RELEASE", file=odd),
     ]
     payments.verify(
         at - timedelta(minutes=5),

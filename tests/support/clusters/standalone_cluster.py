@@ -22,12 +22,12 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_ha._process import die_with_parent
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.ports import free_ports
-from airflow_provider_ha.engines.standalone import StandaloneEngine
-from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE, write_private
-from airflow_provider_ha.jobs.host.spark_release import installed_spark
+from airflow_provider_ha.coordination.embedded import free_ports
+from airflow_provider_ha.host import die_with_parent
+from airflow_provider_ha.host.engines.standalone import StandaloneEngine
+from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE, write_private
+from airflow_provider_ha.jobs.drivers.spark_release import installed_spark
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.masters_zookeeper import MastersZooKeeper

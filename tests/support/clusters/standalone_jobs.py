@@ -9,16 +9,16 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.submission.prepare import upload
-from airflow_provider_ha.control.submission.submission import Prepared, submit_run
-from airflow_provider_ha.engines.engine import Gone, Observation
-from airflow_provider_ha.engines.standalone import StandaloneEngine
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.host.engines.engine import GoneSubmission, Observation
+from airflow_provider_ha.host.engines.standalone import StandaloneEngine
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import StartPoint
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.runs import SubmissionView
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionExit
+from airflow_provider_ha.jobs.submit.preparation import upload
+from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission, submit_run
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.standalone_cluster import PATIENCE, StandaloneCluster, TestHost
@@ -56,8 +56,8 @@ class StandaloneJob:
             **given,
         )
 
-        def prepare() -> Prepared:
-            return Prepared(graph=self.job.graphs.write_graph(upload(self.job, request)), start=StartPoint())
+        def prepare() -> PreparedSubmission:
+            return PreparedSubmission(graph=self.job.graphs.write_graph(upload(self.job, request)), start=StartPoint())
 
         submit_run(self.job, request.request_id, prepare, engine=target.engine)
 
@@ -85,7 +85,7 @@ class StandaloneJob:
         )
 
     @property
-    def handle(self) -> Handle:
+    def handle(self) -> DriverHandle:
         started = self.newest.started
         assert started is not None
         return started.handle
@@ -113,10 +113,10 @@ class StandaloneJob:
         wait_until(up, timeout=PATIENCE, what="the driver")
         return host
 
-    def await_gone(self) -> Gone:
-        def gone() -> Gone | None:
+    def await_gone(self) -> GoneSubmission:
+        def gone() -> GoneSubmission | None:
             seen = self.observe()
-            return seen if isinstance(seen, Gone) else None
+            return seen if isinstance(seen, GoneSubmission) else None
 
         return wait_until(gone, timeout=PATIENCE, what="the proof of death")
 

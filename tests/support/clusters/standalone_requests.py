@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job_client import JobClient
 from tests.support.clusters.standalone_cluster import StandaloneCluster, can_make_hosts
 from tests.support.spark.driver_helpers import CONF
 

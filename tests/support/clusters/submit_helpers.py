@@ -14,18 +14,18 @@ import psutil
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.requests import SubmittedRun
-from airflow_provider_ha.control.job.spec import JobSpec
-from airflow_provider_ha.control.submission.prepare import upload
-from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.host.engines.local import LocalEngine
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import StartPoint
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.submissions import Submission
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.runs.submissions import Submission
+from airflow_provider_ha.jobs.submit.preparation import upload
+from airflow_provider_ha.jobs.submit.requests import SubmittedRun
+from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission, submit_run
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.specs import changed
 
 
@@ -53,7 +53,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.host.driver_spec import DriverSpec, write_session
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec, write_session
 spec = DriverSpec.read(Path(os.environ["SPARK_HA_DRIVER_SPEC"]))
 mode = os.environ["STAND_IN"]
 if mode == "die":
@@ -185,8 +185,8 @@ def submit(job: JobContext, application: Path, **values: object) -> SubmittedRun
     """Submit the stand-in, from nothing."""
     wanted = request(application, **values)  # type: ignore[arg-type]
 
-    def prepare() -> Prepared:
-        return Prepared(graph=job.graphs.write_graph(upload(job, wanted)), start=StartPoint())
+    def prepare() -> PreparedSubmission:
+        return PreparedSubmission(graph=job.graphs.write_graph(upload(job, wanted)), start=StartPoint())
 
     return submit_run(job, wanted.request_id, prepare)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store
-from airflow_provider_ha.control.submission.prepare import upload
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointRequest
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import checkpoint_store, savepoint_store
 from airflow_provider_ha.jobs.model import DrainedQuery, Generation, GraphPointer, RunResult
-from airflow_provider_ha.jobs.output_claims import OutputClaims
+from airflow_provider_ha.jobs.runs.output_claims import OutputClaims
+from airflow_provider_ha.jobs.submit.preparation import upload
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submission, lead
 from tests.support.spark.recorded_job import QUERY, recorded_job

@@ -10,16 +10,22 @@ from dataclasses import dataclass, field, replace
 import psutil
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.submission.launch import ensure_submitted
-from airflow_provider_ha.control.submission.recovery import recover
-from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
-from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.errors import JobStateError, OutcomeUnknownError, StorageUnavailableError
-from airflow_provider_ha.jobs.host.ticket import Ticket
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.recovery.restart import attempts_used
+from airflow_provider_ha.host.engines.engine import (
+    GoneSubmission,
+    Observation,
+    PendingSubmission,
+    RunningSubmission,
+    UnknownSubmission,
+)
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.host.engines.standalone import StandaloneEngine
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.recovery.restart_policy import attempts_used
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
+from airflow_provider_ha.jobs.submit.launch import ensure_submitted
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import PATIENCE, TestHost
 from tests.support.clusters.standalone_jobs import OPTIONS, StandaloneJob
@@ -94,7 +100,7 @@ class Scene:
         answer, seconds, left = found
         return Outcome(
             answer=words(answer),
-            proof=isinstance(answer, Gone),
+            proof=isinstance(answer, GoneSubmission),
             seconds=seconds,
             reported=reported,
             left=left,
@@ -103,18 +109,18 @@ class Scene:
 
     def dead(self) -> Outcome:
         """Wait for the proof of death and for the report; return what was seen."""
-        found = self.await_answer(Gone)
+        found = self.await_answer(GoneSubmission)
         self.expect(found[2] == 0, "A process lived on when its death was proven.")
         return self.outcome(found, self.await_end())
 
 
 def words(answer: Observation) -> str:
     """Return an answer in a word or two. Pure."""
-    if isinstance(answer, Gone):
+    if isinstance(answer, GoneSubmission):
         return answer.proof.partition(" is ")[2].partition(":")[0]
-    if isinstance(answer, Unknown):
+    if isinstance(answer, UnknownSubmission):
         return "ERROR" if " is ERROR" in answer.reason else "no answer"
-    return "SUBMITTED" if isinstance(answer, Pending) else "RUNNING"
+    return "SUBMITTED" if isinstance(answer, PendingSubmission) else "RUNNING"
 
 
 def started(job: StandaloneJob, options: HaOptions = OPTIONS) -> tuple[Scene, TestHost]:
@@ -129,7 +135,7 @@ def ordered_end(job: StandaloneJob) -> Outcome:
     scene = Scene(job)
     job.await_exit()
     scene.began = time.monotonic()
-    found = scene.await_answer(Gone)
+    found = scene.await_answer(GoneSubmission)
     scene.expect("FINISHED" in words(found[0]), "The masters do not say FINISHED.")
     return scene.outcome(found, reported=0.0)
 
@@ -170,7 +176,7 @@ def worker_frozen(job: StandaloneJob) -> Outcome:
     worker = _worker(host)
     scene.happen(lambda: worker.send_signal(signal.SIGSTOP))
     try:
-        found = scene.await_answer(Unknown)
+        found = scene.await_answer(UnknownSubmission)
     finally:
         worker.send_signal(signal.SIGCONT)
     scene.expect(found[2] > 0, "The driver ended although only its worker was frozen.")
@@ -181,7 +187,7 @@ def worker_killed(job: StandaloneJob) -> Outcome:
     """SIGKILL of the worker."""
     scene, host = started(job)
     scene.happen(_worker(host).kill)
-    found = scene.await_answer(Unknown)
+    found = scene.await_answer(UnknownSubmission)
     return scene.outcome(found, scene.await_end())
 
 
@@ -189,7 +195,7 @@ def host_lost(job: StandaloneJob) -> Outcome:
     """The host is lost, with its processes and its disk."""
     scene, host = started(job)
     scene.happen(host.lose)
-    found = scene.await_answer(Unknown)
+    found = scene.await_answer(UnknownSubmission)
     scene.expect(job.newest.exit is None, "The death of a host that is gone was proven.")
     return scene.outcome(found)
 
@@ -200,8 +206,8 @@ def master_lost(job: StandaloneJob) -> Outcome:
     active = job.cluster.active
     assert active is not None, "one leads"
     scene.happen(active.kill)
-    scene.expect(isinstance(job.observe(), Unknown), "Something was said while no master led.")
-    found = scene.await_answer(Running)
+    scene.expect(isinstance(job.observe(), UnknownSubmission), "Something was said while no master led.")
+    found = scene.await_answer(RunningSubmission)
     scene.expect(found[2] > 0, "The driver ended with its master.")
     return scene.outcome(found)
 
@@ -210,20 +216,20 @@ def two_launches(job: StandaloneJob) -> Outcome:
     """One submission is launched twice."""
     scene, _ = started(job)
     first = job.handle
-    launched: list[Handle] = []
+    launched: list[DriverHandle] = []
     scene.happen(lambda: launched.append(job.engine.launch(job.ticket)))
     seen: list[Observation] = []
 
     def ended() -> bool:
         found = job.engine.observe(job.submission_id, launched[0])
-        if isinstance(found, Gone):
+        if isinstance(found, GoneSubmission):
             seen.append(found)
         return bool(seen)
 
     wait_until(ended, timeout=PATIENCE, what="the end of the second driver")
     seconds = time.monotonic() - scene.began
     scene.expect(job.handle == first and job.newest.exit is None, "The second driver has taken the first one's place.")
-    scene.expect(job.observe() == Running(first), "The first driver does not run any more.")
+    scene.expect(job.observe() == RunningSubmission(first), "The first driver does not run any more.")
     return scene.outcome((seen[0], seconds, len(job.processes())))
 
 
@@ -235,7 +241,7 @@ class LosesTheAnswer(StandaloneEngine):
     def __init__(self, config: HaConfig) -> None:
         super().__init__(config, launch_seconds=PATIENCE)  # a busy machine starts two JVMs
 
-    def launch(self, ticket: Ticket) -> Handle:
+    def launch(self, ticket: Ticket) -> DriverHandle:
         super().launch(ticket)
         self.launched += 1
         raise OutcomeUnknownError("the answer was lost")
@@ -250,16 +256,16 @@ def answer_lost(job: StandaloneJob) -> Outcome:
     attempt = ensure_submitted(job.job, 1, by="another process")
     job.await_driver()
     scene.expect((attempt, engine.launched) == (1, 1), "It was launched again.")
-    return scene.outcome(scene.await_answer(Running))
+    return scene.outcome(scene.await_answer(RunningSubmission))
 
 
 def no_room(job: StandaloneJob) -> Outcome:
     """No worker has room for the driver; then the cluster is asked to end it."""
     job.submit(driver_memory="900g")
     scene = Scene(job)
-    scene.expect(isinstance(job.observe(), Pending), "A driver that waits is not pending.")
+    scene.expect(isinstance(job.observe(), PendingSubmission), "A driver that waits is not pending.")
     scene.happen(lambda: job.engine.terminate(job.handle))
-    return scene.outcome(scene.await_answer(Gone))
+    return scene.outcome(scene.await_answer(GoneSubmission))
 
 
 def masters_away(job: StandaloneJob, seconds: float) -> Outcome:
@@ -269,7 +275,7 @@ def masters_away(job: StandaloneJob, seconds: float) -> Outcome:
     end = time.monotonic() + seconds
     alive = True
     while alive and time.monotonic() < end:
-        alive = isinstance(job.observe(), Unknown) and bool(job.processes())
+        alive = isinstance(job.observe(), UnknownSubmission) and bool(job.processes())
         time.sleep(1.0)  # nothing is waited for: all this time nothing may change
     scene.expect(alive, "The driver ended, or something was said of it, while no master answered.")
     for refused, refuses in (
@@ -278,7 +284,7 @@ def masters_away(job: StandaloneJob, seconds: float) -> Outcome:
     ):
         scene.expect(_raises(refused, refuses), f"Without a master there is no {refused.__name__}.")
     _start_masters(job)
-    found = scene.await_answer(Running)
+    found = scene.await_answer(RunningSubmission)
     scene.expect(job.newest.submission.attempt == 1, "It was submitted again.")
     return scene.outcome(found)
 
@@ -331,7 +337,7 @@ def _recovered(scene: Scene, reported: float) -> Outcome:
     """Recover, now that a master leads; return what was seen."""
     recover(scene.job.job, by="test", wait=False)
     scene.job.await_driver()
-    return scene.outcome(scene.await_answer(Running), reported)
+    return scene.outcome(scene.await_answer(RunningSubmission), reported)
 
 
 def _start_masters(job: StandaloneJob) -> None:

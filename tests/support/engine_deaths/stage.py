@@ -13,8 +13,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.engines.standalone import StandaloneEngine
+from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.host.engines.standalone import StandaloneEngine
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.support.clusters.standalone_jobs import StandaloneJob

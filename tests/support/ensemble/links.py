@@ -14,7 +14,7 @@ import struct
 import threading
 from collections.abc import Callable
 
-from airflow_provider_ha.coordination.ports import is_free
+from airflow_provider_ha.coordination.embedded import is_free
 from airflow_provider_ha.coordination.raw_socket import hang_up, receive
 from airflow_provider_ha.testing._gate import Gate
 

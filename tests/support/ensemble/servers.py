@@ -15,8 +15,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
-from airflow_provider_ha.coordination.ports import free_ports
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask, free_ports
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.ensemble.links import Link
 

@@ -12,13 +12,15 @@ from typing import TypeVar
 from airflow_provider_ha.coordination.coordinator import (
     Coordinator,
     Create,
+    Node,
     Op,
     PathWatch,
+    ReadResponse,
+    Reads,
     SessionCredentials,
     SessionState,
+    missing,
 )
-from airflow_provider_ha.coordination.node import Node
-from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
     CoordinationError,
     NodeExistsError,
@@ -98,17 +100,17 @@ class FakeCoordinator(Coordinator):
             self.connection.watches.on_children(path, watch)
         return names or []
 
-    def read(self, reads: Reads, *, watch: PathWatch | None = None) -> Seen:
+    def read(self, reads: Reads, *, watch: PathWatch | None = None) -> ReadResponse:
         """Read all in one round trip; see :meth:`Coordinator.read`.
 
         Others may act before and after, but not in between: the requests reach a member together. On a real server a
         write may come in between; ``tests/contract/test_observe.py`` lets it, at each place.
         """
         if not reads.nodes and not reads.lists:
-            return Seen({}, {})
+            return ReadResponse({}, {})
         seen = self._read(
             reads.nodes + reads.lists,
-            lambda tree: Seen(
+            lambda tree: ReadResponse(
                 {path: tree.get(path) for path in reads.nodes},
                 {path: tree.children(path) or [] for path in reads.lists},
             ),

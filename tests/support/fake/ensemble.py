@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Delete, Op, SessionCredentials
-from airflow_provider_ha.coordination.node import Node
+from airflow_provider_ha.coordination.coordinator import Delete, Node, Op, SessionCredentials
 from tests.support.fake.clock import VirtualClock, to_milliseconds
 from tests.support.fake.coordinator import FakeCoordinator
 from tests.support.fake.faults import Faults, Outcome

@@ -12,8 +12,7 @@ from typing import Literal
 
 from typing_extensions import assert_never
 
-from airflow_provider_ha.coordination.coordinator import ANY_VERSION, Check, Create, Delete, Op, SetData
-from airflow_provider_ha.coordination.node import Node
+from airflow_provider_ha.coordination.coordinator import ANY_VERSION, Check, Create, Delete, Node, Op, SetData
 from airflow_provider_ha.errors import CoordinationError, NodeExistsError, NodeMissingError, VersionConflictError
 
 

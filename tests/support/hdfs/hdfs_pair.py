@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.config import HdfsOptions
-from airflow_provider_ha.coordination.ports import free_ports
+from airflow_provider_ha.coordination.embedded import free_ports
 from tests.support.hdfs import hdfs_server as single
 from tests.support.ivy import CACHE
 

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HdfsOptions
-from airflow_provider_ha.coordination.ports import free_ports
+from airflow_provider_ha.coordination.embedded import free_ports
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.ivy import CACHE, Wanted, jars
 

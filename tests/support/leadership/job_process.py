@@ -19,17 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from airflow_provider_ha._process.die_with_parent import die_with_parent
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.election import Leadership, acquire
-from airflow_provider_ha.coordination.lease import Moment
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.leadership import ClockReading, Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.driver.lead import check_admission
+from airflow_provider_ha.driver.members.driver_session import check_admission
 from airflow_provider_ha.errors import (
     CoordinationError,
     JobStateError,
@@ -38,12 +37,13 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
     OutcomeUnknownError,
 )
+from airflow_provider_ha.host.die_with_parent import die_with_parent
+from airflow_provider_ha.jobs.drivers.driver_spec import write_session
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.host.driver_spec import write_session
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.jobs_helpers import id_of
 from tests.support.leadership.history import History
 
@@ -145,7 +145,7 @@ class Driver:
         lease = leadership._lease
         acknowledge = lease.acknowledge
 
-        def noted(sent_at: Moment) -> None:
+        def noted(sent_at: ClockReading) -> None:
             acknowledge(sent_at)
             self.history.note("lease", epoch=self.epoch, until=lease.deadline)
 

@@ -13,10 +13,10 @@ from typing import Any
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SessionCredentials
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.jobs.drivers.driver_spec import read_session
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.host.driver_spec import read_session
 from airflow_provider_ha.jobs.model import GraphPointer
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.jobs_helpers import BLOB, submit
 from tests.support.leadership.history import Event, read

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import numbers, progress
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import numbers, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from tests.support.checkpoints.damage import (
     append,
     as_directory,

@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints import judge
-from airflow_provider_ha.checkpoints.savepoints import restore as on_this_host
-from airflow_provider_ha.checkpoints.savepoints import take as taking
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.pool.layout import PoolLayout, SavepointInPool
-from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
-from airflow_provider_ha.checkpoints.savepoints.pool.restore import restore_prefix
-from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.store.savepoints import creation as taking
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_report
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_restore as on_this_host
+from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace
+from airflow_provider_ha.checkpoints.store.savepoints.pool_layout import PoolLayout, SavepointInPool, restore_prefix
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
 
 
 def take(
     pool: Pool,
     name: str,
-    sources: Sequence[SavepointSource[Place]],
+    sources: Sequence[SavepointSource[PoolPlace]],
     *,
     holder: str,
     label: str = "",
@@ -34,7 +33,7 @@ def stored(pool: Pool, savepoint: Savepoint, holder: str = "a test") -> Savepoin
     return SavepointInPool(pool, savepoint.savepoint_id, savepoint, holder)
 
 
-def restore(pool: Pool, savepoint: Savepoint, target: Place, *, holder: str) -> None:
+def restore(pool: Pool, savepoint: Savepoint, target: PoolPlace, *, holder: str) -> None:
     """Make checkpoints of a savepoint in another prefix."""
     restore_prefix(stored(pool, savepoint, holder), target)
 
@@ -46,7 +45,7 @@ def fetch(pool: Pool, savepoint: Savepoint, target: Path, *, holder: str) -> Sav
 
 def check(pool: Pool, savepoint: Savepoint) -> None:
     """See that a savepoint is whole."""
-    judge.check(stored(pool, savepoint))
+    savepoint_report.check(stored(pool, savepoint))
 
 
 def tree_of(pool: Pool, savepoint: Savepoint, query: str) -> ObjectTree:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.storage.limits import S3Limits
-from airflow_provider_ha.storage.s3_reader import S3Reader
+from airflow_provider_ha.storage.s3_files import S3Reader
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, s3_proxy
 from tests.support.s3.s3_server import S3Access
 

@@ -19,7 +19,7 @@ import pytest
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import S3Options
-from airflow_provider_ha.coordination.ports import free_port
+from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.testing.waiting import wait_until

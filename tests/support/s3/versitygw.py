@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from airflow_provider_ha.coordination.ports import free_port
+from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.go_program import GoProgram
 

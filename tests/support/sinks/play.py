@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, Progress
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, Progress
 from airflow_provider_ha.jobs.model import JobState
 from tests.support.judged import Judged
 from tests.support.sinks.cells import Cell, Kill, Sink

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from tests.support.clusters import submit_helpers
 from tests.support.hdfs.hdfs_server import CLIENT, Hdfs, hdfs_server

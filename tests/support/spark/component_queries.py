@@ -201,9 +201,8 @@ class Epochs:
 
     def guards(self) -> dict[str, str]:
         """Return what the driver's checks say of sessions and queries."""
-        from airflow_provider_ha.driver.jvm.component import Component
-        from airflow_provider_ha.driver.jvm.release import check_driver, check_executors
-        from airflow_provider_ha.jobs.options.component_conf import MANAGER
+        from airflow_provider_ha.driver.jvm.component import Component, check_driver, check_executors
+        from airflow_provider_ha.jobs.options.conf import MANAGER
 
         check_driver(self.jvm)
         check_executors(self.spark)

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.drills.drill import DrillRequest, drill
-from airflow_provider_ha.control.verification.cut_proof import ProofOptions
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.jobs.verification.job_drill import DrillRequest, drill
+from airflow_provider_ha.jobs.verification.job_verification import ProofOptions
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.clusters.submit_helpers import context
 

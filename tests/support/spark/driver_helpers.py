@@ -13,22 +13,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.coordination.records import read_record
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.jobs.application.artifacts import fetch_application, upload_application
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, DriverSpec
-from airflow_provider_ha.jobs.host.ticket import Ticket
-from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Generation,
     GraphPointer,
@@ -41,11 +39,13 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
     Status,
 )
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.submissions import Submission
+from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.runs.submissions import Submission
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.uris import of_log, split
 from tests.support.spark.class_archive import java_options

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointRequest
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.job.stores import savepoint_store
-from airflow_provider_ha.jobs.moves import read_moved
-from airflow_provider_ha.recovery.conclude import brief_commit
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import savepoint_store
+from airflow_provider_ha.jobs.move.move_records import read_moved
+from airflow_provider_ha.jobs.recovery.transactions import brief_commit
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.spark.recorded_job import QUERY, recorded_job
 

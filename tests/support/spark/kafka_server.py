@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.coordination.ports import free_ports
+from airflow_provider_ha.coordination.embedded import free_ports
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.secured_zookeeper import make_certificates
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.open_work_area import open_files
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
+from airflow_provider_ha.checkpoints.areas.drain import drain_key
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_files
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
 from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.hdfs.hdfs_server import Hdfs

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog
 
 
 FILES = 400  # more than are read before the savepoints are taken

@@ -8,17 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
-from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.writer_notes import notes
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.queries.query_naming import StartLedger
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
+from airflow_provider_ha.driver.queries.query_start import QueryStarter, WriterCalls
+from airflow_provider_ha.driver.queries.writer_notes import notes
+from airflow_provider_ha.driver.script import Lifecycle
 from tests.support.checkpoints.writer_helpers import writer_of
 
 

@@ -137,11 +137,11 @@ def _writer(spark: Any, request: Request, *, noop: bool = False) -> Any:
 
 
 def _work(request: Request) -> dict[str, Any]:
-    from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
-    from airflow_provider_ha.checkpoints.connectors.places import Reach, output_place
-    from airflow_provider_ha.checkpoints.format.layout import progress
-    from airflow_provider_ha.checkpoints.restore.start import decide_start
-    from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+    from airflow_provider_ha.checkpoints.restore.replays import decide_start
+    from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
+    from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+    from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+    from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place
     from airflow_provider_ha.config import HdfsOptions, S3Options
 
     spark = _session(request)
@@ -149,7 +149,7 @@ def _work(request: Request) -> dict[str, Any]:
     gate.bind("j", 1, Path(request.checkpoint).parent.as_uri())
     gate.extend(int(float(Path("/proc/uptime").read_text(encoding="ascii").split()[0]) * 1000) + 900_000)
     place = LocalTree(Path(request.checkpoint))
-    sink = FileSink(output_place(request.output), Reach(S3Options(**request.s3), HdfsOptions(**request.hdfs)))
+    sink = FileSink(output_place(request.output), StorageAccess(S3Options(**request.s3), HdfsOptions(**request.hdfs)))
     steps = decide_start(progress(place), (), sink.reached())
     for step in steps:
         _writer(spark, request, noop=step.into == "noop").trigger(once=True).start().awaitTermination()

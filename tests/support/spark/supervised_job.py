@@ -15,20 +15,20 @@ from pathlib import Path
 
 import psutil
 
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.checkpoints.model import Verdict
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_offsets
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.control.job.requests import LATEST, IfLost
-from airflow_provider_ha.control.job.spec import JobSpec, Start
-from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, RunResult
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, Start
+from airflow_provider_ha.jobs.submit.requests import LATEST, LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
 from tests.support.clusters.variables import variables_of
@@ -83,7 +83,7 @@ class SupervisedJob:
         *,
         start_from: str = LATEST,
         accept: Iterable[Verdict] = (),
-        if_lost: IfLost | None = None,
+        if_lost: LostRunPolicy | None = None,
     ) -> None:
         """Submit any script as a new run."""
         conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from airflow_provider_ha.checkpoints.format.layout import Progress
-from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import StandaloneCluster, TestHost
 from tests.system.harness.cluster_servers import HOSTS, ClusterServers

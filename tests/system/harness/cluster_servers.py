@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.ports import free_port
+from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.testing.waiting import wait_until
 from java.build_component import NoJdkError, build
 from tests.support.clusters.standalone_cluster import (

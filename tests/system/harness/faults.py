@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from airflow_provider_ha.checkpoints.format.layout import Progress
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.observer import JobObserver, exists, progress, rows_in
 

@@ -12,20 +12,20 @@ from urllib.parse import unquote, urlsplit
 import psutil
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from airflow_provider_ha.checkpoints.format import layout
-from airflow_provider_ha.checkpoints.format.layout import Progress
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
-from airflow_provider_ha.checkpoints.trees.files import FileGoneError, names, read_text
-from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.spark import checkpoint_layout
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress
+from airflow_provider_ha.checkpoints.spark.files import FileGoneError, names, read_text
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.observe import read_status
-from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.jobs.runs.run_store import decode
+from airflow_provider_ha.jobs.runs.submissions import SubmissionStarted
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.jobs.submissions import SubmissionStarted
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
@@ -118,7 +118,7 @@ class JobObserver:
 
     def _files_read(self) -> dict[str, int]:
         directory = self.directory()
-        return {name: files_committed(directory / name) for name in layout.queries(directory)}
+        return {name: files_committed(directory / name) for name in checkpoint_layout.queries(directory)}
 
     def _driver(self) -> DriverProcesses | None:
         view = self.snapshot().run
@@ -143,7 +143,7 @@ def undisturbed(look: Callable[[], T]) -> T:
 def progress(directory: Tree) -> dict[str, Progress]:
     """Return how far each query below a working directory is."""
     now = directory.fresh()
-    return {query: layout.progress(now / query) for query in layout.queries(now)}
+    return {query: checkpoint_layout.progress(now / query) for query in checkpoint_layout.queries(now)}
 
 
 def files_committed(checkpoint: Tree) -> int:
@@ -152,7 +152,7 @@ def files_committed(checkpoint: Tree) -> int:
     Spark logs the files of a batch before it plans the batch: only those up to the log offset of the last committed
     batch count.
     """
-    committed = layout.progress(checkpoint).committed
+    committed = checkpoint_layout.progress(checkpoint).committed
     return len(_files(checkpoint, after=-1, until=_log_offset(checkpoint, committed)))
 
 
@@ -170,12 +170,12 @@ def _log_offset(checkpoint: Tree, batch: int) -> int:
     """Return the position in the log of the file source that a batch ends with; -1 before the first batch."""
     if batch < 0:
         return -1
-    last_line = read_text(checkpoint / layout.OFFSETS, str(batch)).splitlines()[-1]
+    last_line = read_text(checkpoint / checkpoint_layout.OFFSETS, str(batch)).splitlines()[-1]
     return int(json.loads(last_line)["logOffset"])
 
 
 def _files(checkpoint: Tree, *, after: int, until: int) -> set[Path]:
-    log = (checkpoint / f"{layout.SOURCES}/0").fresh()
+    log = (checkpoint / f"{checkpoint_layout.SOURCES}/0").fresh()
     numbers = {int(name.partition(".")[0]): name for name in names(log) if name[0].isdigit()}
     compacted = max((number for number, name in numbers.items() if name.endswith(".compact")), default=0)
     entries = (

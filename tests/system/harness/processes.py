@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from airflow_provider_ha.jobs.host.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE
 
 
 MARKER = "SPARK_HA_DEMO_HOME"

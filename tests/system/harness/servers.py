@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import httpx
 
 from airflow_provider_ha.config import ENVIRONMENT, HaConfig
-from airflow_provider_ha.coordination.ports import free_port
+from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
 from tests.system.harness.rest import AirflowApi

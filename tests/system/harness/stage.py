@@ -7,8 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.feeder import Feeder

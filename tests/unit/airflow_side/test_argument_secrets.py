@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_ha.operators import _argument_secrets
+from airflow_provider_ha.operators import _parameters
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 
@@ -20,8 +20,8 @@ ARGUMENTS = ["--password={{ secret }}", "--since", "now"]
 @pytest.fixture
 def masked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    monkeypatch.setattr(_argument_secrets.ArgumentSecrets, "log", logging.getLogger("task"), raising=False)
-    monkeypatch.setattr(_argument_secrets, "mask_secret", found.append)
+    monkeypatch.setattr(_parameters.ArgumentSecrets, "log", logging.getLogger("task"), raising=False)
+    monkeypatch.setattr(_parameters, "mask_secret", found.append)
     return found
 
 

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
+from airflow_provider_ha.airflow_side.page.clusters import BoundedCalls, OverTimeError
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.plugins._bounded import Bounded, OverTimeError
 
 
-def bounded(*, seconds: float = 30.0, at_once: int = 2) -> Bounded:
-    return Bounded("ZooKeeper", next_step="Check it", seconds=seconds, at_once=at_once)
+def bounded(*, seconds: float = 30.0, at_once: int = 2) -> BoundedCalls:
+    return BoundedCalls("ZooKeeper", next_step="Check it", seconds=seconds, at_once=at_once)
 
 
 def test_an_answer_and_an_error_come_through() -> None:

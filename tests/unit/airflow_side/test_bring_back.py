@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import CheckpointKind, Verdict
-from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.plugins._bring_back import (
-    Choice,
-    Way,
+from airflow_provider_ha.airflow_side.page.recovery import (
+    RecoveryMethod,
+    RestoreChoice,
     effects_on_sinks,
+    recovery_outcome,
     restore_command,
     restore_conf,
     same_job,
 )
-from airflow_provider_ha.plugins._brought_back import brought_back
-from airflow_provider_ha.views.checkpoints import CheckpointListView, CheckpointRow
-from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistoryView
+from airflow_provider_ha.api.documents.checkpoints import CheckpointListView, CheckpointRow
+from airflow_provider_ha.api.documents.history import EpochView, HistoryView, RunHistoryView
+from airflow_provider_ha.checkpoints.model import CheckpointKind, Verdict
+from airflow_provider_ha.jobs.model import StartKind
 from tests.support.clusters.jobs_helpers import NOON
 
 
@@ -102,16 +102,16 @@ def checkpoints(*taken: tuple[int, int]) -> CheckpointListView:
 def test_the_outcome_says_how_far_the_job_is_and_whether_to_wait(
     state: str, found: HistoryView, taken: tuple[tuple[int, int], ...], sentence: str, final: bool
 ) -> None:
-    made = brought_back(state, ["restore"], [ASKED], found, checkpoints(*taken))
+    made = recovery_outcome(state, ["restore"], [ASKED], found, checkpoints(*taken))
 
     assert sentence in made.sentence
     assert made.final is final
 
 
 def test_the_failure_of_the_dag_or_of_the_run_is_a_failure() -> None:
-    assert brought_back("failed", [], [ASKED], history(), checkpoints()).failed
-    assert brought_back("success", [], [ASKED], history(epoch(5), state="FAILED"), checkpoints()).failed
-    assert not brought_back("success", [], [ASKED], history(epoch(5), state="FINISHED"), checkpoints()).failed
+    assert recovery_outcome("failed", [], [ASKED], history(), checkpoints()).failed
+    assert recovery_outcome("success", [], [ASKED], history(epoch(5), state="FAILED"), checkpoints()).failed
+    assert not recovery_outcome("success", [], [ASKED], history(epoch(5), state="FINISHED"), checkpoints()).failed
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_failure_of_the_dag_or_of_the_run_is_a_failure() -> None:
 def test_a_restore_that_worked_did_so_also_when_the_task_that_follows_it_fails_later(
     found: HistoryView, taken: tuple[tuple[int, int], ...], sentence: str
 ) -> None:
-    made = brought_back("failed", ["follow"], [ASKED], found, checkpoints(*taken))
+    made = recovery_outcome("failed", ["follow"], [ASKED], found, checkpoints(*taken))
 
     assert sentence in made.sentence
     assert "The DAG run has failed since: task follow; the restore itself worked." in made.sentence
@@ -137,7 +137,7 @@ def test_a_restore_that_worked_did_so_also_when_the_task_that_follows_it_fails_l
 
 
 def test_a_recovery_that_worked_is_called_one() -> None:
-    made = brought_back("failed", [], [ASKED], history(epoch(5)), checkpoints((8, 5)), way=Way.RECOVER)
+    made = recovery_outcome("failed", [], [ASKED], history(epoch(5)), checkpoints((8, 5)), way=RecoveryMethod.RECOVER)
 
     assert "The DAG run has failed since: it; the recovery itself worked." in made.sentence
 
@@ -154,7 +154,7 @@ def test_a_recovery_that_worked_is_called_one() -> None:
 def test_a_run_of_a_dag_that_failed_is_waited_for_while_it_may_still_come_up(
     found: HistoryView, final: bool, failed: bool
 ) -> None:
-    made = brought_back("failed", ["restore"], [ASKED], found, checkpoints())
+    made = recovery_outcome("failed", ["restore"], [ASKED], found, checkpoints())
 
     assert made.sentence.endswith("The DAG run has failed: task restore.")
     assert (made.final, made.failed, made.run) == (final, failed, 2)
@@ -173,7 +173,7 @@ def later_runs(oldest: int) -> HistoryView:
 def test_what_came_before_all_runs_that_are_read_is_not_known_any_more(state: str, how: str) -> None:
     asked_at = NOON - timedelta(days=1)
 
-    made = brought_back(state, ["restore"], [ASKED], later_runs(30), checkpoints((8, 5)), asked_at=asked_at)
+    made = recovery_outcome(state, ["restore"], [ASKED], later_runs(30), checkpoints((8, 5)), asked_at=asked_at)
 
     assert made.sentence.startswith(f"The DAG run {how}. Whether it started a run of the job is no longer known: ")
     assert "run 30" in made.sentence
@@ -184,20 +184,20 @@ def test_what_came_before_all_runs_that_are_read_is_not_known_any_more(state: st
     ("oldest", "asked_at"), [(1, NOON - timedelta(days=1)), (30, NOON + timedelta(seconds=1)), (30, None)]
 )
 def test_a_request_that_would_be_among_the_runs_that_are_read_has_led_to_none(oldest: int, asked_at: Any) -> None:
-    made = brought_back("failed", ["restore"], [ASKED], later_runs(oldest), checkpoints(), asked_at=asked_at)
+    made = recovery_outcome("failed", ["restore"], [ASKED], later_runs(oldest), checkpoints(), asked_at=asked_at)
 
     assert made.sentence == "The DAG run has failed: task restore did. Its log has the reason."
     assert made.failed
 
 
 def test_another_run_whose_request_begins_alike_is_not_taken_for_it() -> None:
-    made = brought_back("running", [], [ASKED[:-1]], history(epoch(5)), checkpoints((8, 5)))
+    made = recovery_outcome("running", [], [ASKED[:-1]], history(epoch(5)), checkpoints((8, 5)))
 
     assert made.run is None
 
 
 def test_the_dag_and_the_command_get_what_was_chosen() -> None:
-    choice = Choice("latest", (Verdict.LOSS_POSSIBLE, Verdict.DUPLICATES_POSSIBLE), "restart")
+    choice = RestoreChoice("latest", (Verdict.LOSS_POSSIBLE, Verdict.DUPLICATES_POSSIBLE), "restart")
 
     conf = restore_conf("prod", "flights", 3, choice, "checkpoint-7", "team")
 
@@ -208,16 +208,16 @@ def test_the_dag_and_the_command_get_what_was_chosen() -> None:
         "spark-ha restore flights --start-from checkpoint-7 --accept-verdict DUPLICATES_POSSIBLE "
         "--accept-verdict LOSS_POSSIBLE --if-lost restart --force"
     )
-    assert restore_conf("prod", "flights", 3, Choice(), "checkpoint-7", None)["if_lost"] is None
+    assert restore_conf("prod", "flights", 3, RestoreChoice(), "checkpoint-7", None)["if_lost"] is None
 
 
 def test_only_the_latest_may_be_replaced_by_an_older_one() -> None:
-    assert Choice().request("flights", "r").fallback
-    assert not Choice("checkpoint-7").request("flights", "r").fallback
+    assert RestoreChoice().request("flights", "r").fallback
+    assert not RestoreChoice("checkpoint-7").request("flights", "r").fallback
 
 
 def test_a_dag_run_belongs_to_the_job_of_its_cluster() -> None:
-    conf = restore_conf("prod", "flights", 3, Choice(), "checkpoint-7", None)
+    conf = restore_conf("prod", "flights", 3, RestoreChoice(), "checkpoint-7", None)
 
     assert same_job(conf, "prod", "flights")
     assert not same_job(conf, "test", "flights")
@@ -249,14 +249,14 @@ def test_a_job_whose_queries_nothing_has_seen_is_promised_nothing() -> None:
 @pytest.mark.parametrize(
     ("way", "replayed", "begins"),
     [
-        (Way.RESTORE, 1, "Restored. 1 batch was executed again. Run 2 is led by worker-1"),
-        (Way.RESTORE, 0, "Restored. No batches were executed again. Run 2"),
-        (Way.RECOVER, 3, "Recovered. 3 batches were executed again. Run 2"),
-        (Way.RECOVER, None, "Recovered. Run 2"),
+        (RecoveryMethod.RESTORE, 1, "Restored. 1 batch was executed again. Run 2 is led by worker-1"),
+        (RecoveryMethod.RESTORE, 0, "Restored. No batches were executed again. Run 2"),
+        (RecoveryMethod.RECOVER, 3, "Recovered. 3 batches were executed again. Run 2"),
+        (RecoveryMethod.RECOVER, None, "Recovered. Run 2"),
     ],
 )
-def test_a_job_that_is_back_is_told_so_first(way: Way, replayed: int | None, begins: str) -> None:
-    made = brought_back("running", [], [ASKED], history(epoch(5)), checkpoints((8, 5)), way=way, replayed=replayed)
+def test_a_job_that_is_back_is_told_so_first(way: RecoveryMethod, replayed: int | None, begins: str) -> None:
+    made = recovery_outcome("running", [], [ASKED], history(epoch(5)), checkpoints((8, 5)), way=way, replayed=replayed)
 
     assert (made.done, made.sentence.startswith(begins)) == (True, True), made.sentence
 
@@ -272,7 +272,7 @@ def test_a_job_that_is_back_is_told_so_first(way: Way, replayed: int | None, beg
 def test_a_job_without_a_leader_or_a_new_checkpoint_is_not_back(
     found: HistoryView, taken: tuple[tuple[int, int], ...]
 ) -> None:
-    made = brought_back("running", [], [ASKED], found, checkpoints(*taken))
+    made = recovery_outcome("running", [], [ASKED], found, checkpoints(*taken))
 
     assert (made.done, "Restored" in made.sentence) == (False, False)
 
@@ -284,8 +284,10 @@ def test_a_job_without_a_leader_or_a_new_checkpoint_is_not_back(
 )
 def test_a_job_that_is_back_by_other_means_than_the_plan_is_not_called_restored(state: str, found: HistoryView) -> None:
     """What the plan has promised of rows is not said of it."""
-    made = brought_back(state, [], [ASKED], found, checkpoints((8, 5)), way=Way.RESTORE)
-    planned = brought_back("running", [], [ASKED], history(epoch(5)), checkpoints((8, 5)), way=Way.RESTORE)
+    made = recovery_outcome(state, [], [ASKED], found, checkpoints((8, 5)), way=RecoveryMethod.RESTORE)
+    planned = recovery_outcome(
+        "running", [], [ASKED], history(epoch(5)), checkpoints((8, 5)), way=RecoveryMethod.RESTORE
+    )
 
     assert (made.done, made.restored, planned.restored) == (True, False, True)
     assert made.sentence.startswith("Recovered. ")

@@ -6,9 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_provider_ha.jobs.history.progress_history import ProgressPoint
-from airflow_provider_ha.plugins._charts import Charts, charts_of
-from airflow_provider_ha.plugins._timeline import Axis
+from airflow_provider_ha.airflow_side.page.charts import Axis, Charts, charts_of
+from airflow_provider_ha.jobs.progress_history import ProgressPoint
 
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from airflow_provider_ha.airflow_side.compat import NEWEST, OLDEST, RANGE, require_supported
+from airflow_provider_ha.airflow_side.compat.sdk import AirflowFailException
 from airflow_provider_ha.cli.airflow_entry import log_to_stderr
-from airflow_provider_ha.compat import NEWEST, OLDEST, RANGE, require_supported
-from airflow_provider_ha.compat.sdk import AirflowFailException
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.operators import _run
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from airflow_provider_ha.compat import READS_CONNECTIONS_IN_LOOP
+from airflow_provider_ha.airflow_side.compat import READS_CONNECTIONS_IN_LOOP
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks import spark_ha

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("airflow")
 
-from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.declared import options_of
+from airflow_provider_ha.jobs.options.declaration import options_of
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
@@ -215,7 +215,7 @@ def test_every_operator_and_sensor_is_tried() -> None:
     import pkgutil
 
     from airflow_provider_ha import operators, sensors
-    from airflow_provider_ha.compat.sdk import BaseOperator
+    from airflow_provider_ha.airflow_side.compat.sdk import BaseOperator
 
     found = {
         thing

@@ -9,15 +9,13 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from airflow_provider_ha.compat.stats import Carrier, carrier
-from airflow_provider_ha.jobs import metrics
-from airflow_provider_ha.jobs.metrics import COMMON_LABELS, METRICS, Emitter, Metric
+from airflow_provider_ha.airflow_side.job_samples import Carrier, Sample, SampledJob, carrier, samples, stat_of
+from airflow_provider_ha.jobs import metric_names
+from airflow_provider_ha.jobs.metric_names import COMMON_LABELS, METRICS, Emitter, Metric
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, QueryStatus
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.triggers._samples import ReadJob, samples
-from airflow_provider_ha.triggers._stat_names import Sample, stat_of
 from tests.docs.statsd_mappings import FILE, mappings
 from tests.support.clusters.jobs_helpers import (
     NOON,
@@ -51,7 +49,7 @@ def running(leader: LeaderInfo | None = None, *submissions: SubmissionView) -> J
 
 
 def told(snapshot: JobStatus, options: HaOptions | None = None) -> dict[tuple[Metric, tuple[str, ...]], float]:
-    found = list(samples(ReadJob(snapshot=snapshot, options=options), LATER))
+    found = list(samples(SampledJob(snapshot=snapshot, options=options), LATER))
     assert len({(each.metric, each.labels) for each in found}) == len(found)
     return {(each.metric, each.labels): each.value for each in found}
 
@@ -65,9 +63,9 @@ def test_only_what_the_list_says_is_told() -> None:
 def test_a_figure_that_no_driver_has_reported_is_left_out() -> None:
     values = told(running())
 
-    assert values[metrics.BATCH_NUMBER, ("rows",)] == 7
-    assert values[metrics.COMMIT_AGE, ("rows",)] == 60
-    assert not {metrics.LAG, metrics.INPUT_RATE, metrics.CHECKPOINT_AGE, metrics.ATTEMPTS_LIMIT} & {
+    assert values[metric_names.BATCH_NUMBER, ("rows",)] == 7
+    assert values[metric_names.COMMIT_AGE, ("rows",)] == 60
+    assert not {metric_names.LAG, metric_names.INPUT_RATE, metric_names.CHECKPOINT_AGE, metric_names.ATTEMPTS_LIMIT} & {
         m for m, _ in values
     }
 
@@ -77,7 +75,7 @@ def test_a_run_that_is_over_has_a_state_and_nothing_else() -> None:
     assert over.run is not None
     values = told(replace(over, run=replace(over.run, result=a_result(JobState.FAILED))))
 
-    assert {metric for metric, _ in values} == {metrics.JOB_STATE, metrics.JOB_STALLED}
+    assert {metric for metric, _ in values} == {metric_names.JOB_STATE, metric_names.JOB_STALLED}
     assert [state for (_, state), value in values.items() if value == 1.0] == [("FAILED",)]
 
 
@@ -90,27 +88,27 @@ def test_the_figures_of_a_leader_that_is_gone_are_not_those_of_the_next_one() ->
 def test_a_lost_job_has_no_figures_and_its_age_goes_on() -> None:
     values = told(replace(running(a_leader(), submitted(1, dead=True)), leader=None))
 
-    assert values[metrics.JOB_STATE, ("LOST",)] == 1.0
+    assert values[metric_names.JOB_STATE, ("LOST",)] == 1.0
     assert not [labels for _, labels in values if "rows" in labels]
-    assert (metrics.LEADER_SINCE, ()) not in values
+    assert (metric_names.LEADER_SINCE, ()) not in values
 
 
 def test_a_recovery_is_told_in_the_phases_that_records_have() -> None:
     leader = a_leader(2, attempt=2).model_copy(update={"since": NOON + timedelta(minutes=3, seconds=4)})
     values = told(running(leader, submitted(1, dead=True), submitted(2, minutes=3)), HaOptions(restart_attempts=5))
 
-    phases = {labels: value for (metric, labels), value in values.items() if metric is metrics.RECOVERY}
+    phases = {labels: value for (metric, labels), value in values.items() if metric is metric_names.RECOVERY}
     assert phases == {("submit",): 120.0, ("lead",): 4.0}
-    assert values[metrics.RESTARTS, ("killed",)] == 1
-    assert values[metrics.ATTEMPTS_USED, ()] == 1
-    assert values[metrics.ATTEMPTS_LIMIT, ()] == 5
+    assert values[metric_names.RESTARTS, ("killed",)] == 1
+    assert values[metric_names.ATTEMPTS_USED, ()] == 1
+    assert values[metric_names.ATTEMPTS_LIMIT, ()] == 5
 
 
 def test_the_first_leader_of_a_run_has_recovered_nothing() -> None:
-    assert metrics.RECOVERY not in {metric for metric, _ in told(running())}
+    assert metric_names.RECOVERY not in {metric for metric, _ in told(running())}
 
 
-LAG = Sample(metrics.LAG, 4.0, ("rows",))
+LAG = Sample(metric_names.LAG, 4.0, ("rows",))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +125,7 @@ def test_a_value_says_which_job_it_is_of(carrier: Carrier, stat: tuple[str, dict
 
 @pytest.mark.parametrize("carrier", [Carrier.TAGS, Carrier.NAMES])
 def test_a_name_that_airflow_would_refuse_is_shortened_and_stays_one_of_its_own(carrier: Carrier) -> None:
-    lag = Sample(metrics.LAG, 4.0, ("q" * 128,))
+    lag = Sample(metric_names.LAG, 4.0, ("q" * 128,))
 
     found = {str(stat_of(lag, "prod", f"{'j' * 127}{end}", carrier)) for end in "ab"}
 

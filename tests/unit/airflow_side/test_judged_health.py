@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.documents.events import cluster_event
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
-from airflow_provider_ha.jobs.history.drills import Drill, DrillVerdict
+from airflow_provider_ha.fleet.notify.health_rules import HealthLimits, JobHealth, judge_health, of_leaders
+from airflow_provider_ha.fleet.notify.notices import GRANTED, LEADER, NO_LEADER, STALLED, Condition
 from airflow_provider_ha.jobs.model import (
     AcceptedLoss,
     JobState,
@@ -19,13 +21,11 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
     Status,
 )
-from airflow_provider_ha.triggers._judged_health import Bounds, JobHealth, judge_health, of_leaders
-from airflow_provider_ha.triggers._notices import GRANTED, LEADER, NO_LEADER, STALLED, Condition
-from airflow_provider_ha.views.events import cluster_event
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillVerdict
 
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=timezone.utc)
-BOUNDS = Bounds(checkpoint_grace=60.0, checkpoint_age=600.0, stall_grace=30.0)
+BOUNDS = HealthLimits(checkpoint_grace=60.0, checkpoint_age=600.0, stall_grace=30.0)
 HANGS = "query 'counts' has been in one trigger after batch 5 for 600 s (Processing new data)"
 
 
@@ -74,7 +74,7 @@ def a_drill(**changed: Any) -> Drill:
 LIVE = JobHealth(run=2, made_at=ago(9000), status=a_status(), checkpoint=a_checkpoint())
 
 
-def wrong(health: JobHealth, bounds: Bounds = BOUNDS) -> dict[str, Condition]:
+def wrong(health: JobHealth, bounds: HealthLimits = BOUNDS) -> dict[str, Condition]:
     """Return what is wrong, each of which makes an event."""
     found = {kind: each for kind, each in judge_health(health, bounds, NOW).items() if each.kind}
     for kind, each in found.items():

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.jobs.failures import Failure
-from airflow_provider_ha.jobs.submissions import SubmissionExit
-from airflow_provider_ha.triggers._judged_health import JobHealth, of_leaders
-from airflow_provider_ha.triggers._judged_stalls import stalls_again
-from airflow_provider_ha.triggers._notices import LEADER, NO_LEADER, STALLED, Condition, Notices
+from airflow_provider_ha.fleet.notify.health_rules import JobHealth, of_leaders, stalls_again
+from airflow_provider_ha.fleet.notify.notices import LEADER, NO_LEADER, STALLED, Condition, Notices
+from airflow_provider_ha.jobs.runs.submissions import Failure, SubmissionExit
 from tests.unit.airflow_side.test_judged_health import HANGS, LIVE, a_status, ago, wrong
 
 

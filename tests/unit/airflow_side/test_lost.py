@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError
 from airflow_provider_ha.operators import _run
-from airflow_provider_ha.operators._lost import after_loss
+from airflow_provider_ha.operators._run import after_loss
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from tests.support.airflow_exceptions import AirflowFailException
 from tests.support.clusters.airflow_helpers import context

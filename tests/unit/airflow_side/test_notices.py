@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.triggers._notices import (
+from airflow_provider_ha.fleet.notify.notices import (
     CHECKPOINT_FAILING,
     GRANTED,
     INTERIM,

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_ha.compat.sdk import BaseNotifier
-from airflow_provider_ha.notifications.message import compose, compose_all
-from airflow_provider_ha.notifications.spark_ha import SparkHaNotifier
-from airflow_provider_ha.views.events import CLUSTER_EVENTS
+from airflow_provider_ha.airflow_side.compat.sdk import BaseNotifier
+from airflow_provider_ha.airflow_side.notifications import SparkHaNotifier, compose, compose_all
+from airflow_provider_ha.api.documents.events import CLUSTER_EVENTS
 
 
 AT = datetime(2026, 3, 1, 3, 0, tzinfo=timezone.utc)

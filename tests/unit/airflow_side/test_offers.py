@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.airflow_side.page.buttons import JobAction, menu_of, offer, offers, saved_cancel
+from airflow_provider_ha.airflow_side.page.recovery import recovery_buttons
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.plugins._bring_back import returns
-from airflow_provider_ha.plugins._offers import Action, menu_of, offer, offers, saved_cancel
 from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_status, a_submission, an_exit
 
 
-ASKS = [Action.SAVEPOINT, Action.STOP, Action.DRAIN, Action.CANCEL]
+ASKS = [JobAction.SAVEPOINT, JobAction.STOP, JobAction.DRAIN, JobAction.CANCEL]
 
 
 def a_job(state: JobState = JobState.RUNNING, *, checkpoint: int | None = 7) -> JobStatus:
@@ -33,7 +33,7 @@ def a_job(state: JobState = JobState.RUNNING, *, checkpoint: int | None = 7) -> 
     return made
 
 
-def enabled(snapshot: JobStatus) -> list[Action]:
+def enabled(snapshot: JobStatus) -> list[JobAction]:
     return [each.action for each in offers(snapshot) if not each.refused]
 
 
@@ -42,44 +42,44 @@ def enabled(snapshot: JobStatus) -> list[Action]:
     [
         (a_job(), ASKS),
         (a_job(JobState.STARTING), ASKS),
-        (a_job(JobState.STOPPING), [Action.CANCEL]),
-        (a_job(JobState.LOST), [Action.STOP, Action.CANCEL]),
-        (a_job(JobState.LOST, checkpoint=None), [Action.CANCEL]),
+        (a_job(JobState.STOPPING), [JobAction.CANCEL]),
+        (a_job(JobState.LOST), [JobAction.STOP, JobAction.CANCEL]),
+        (a_job(JobState.LOST, checkpoint=None), [JobAction.CANCEL]),
         (a_job(JobState.FINISHED), []),
         (a_job(JobState.FAILED), []),
         (JobStatus(job_id="flights"), []),
     ],
 )
-def test_a_job_has_the_buttons_that_fit_its_state(snapshot: JobStatus, actions: list[Action]) -> None:
+def test_a_job_has_the_buttons_that_fit_its_state(snapshot: JobStatus, actions: list[JobAction]) -> None:
     assert enabled(snapshot) == actions
     for each in offers(snapshot):
         assert bool(each.effects) != bool(each.refused), "it says what will happen, or why not"
 
 
 def test_release_is_offered_to_a_job_in_quarantine_only() -> None:
-    assert Action.RELEASE not in [each.action for each in offers(a_job())]
-    assert "not in quarantine" in offer(a_job(), Action.RELEASE).refused
+    assert JobAction.RELEASE not in [each.action for each in offers(a_job())]
+    assert "not in quarantine" in offer(a_job(), JobAction.RELEASE).refused
 
     released = offers(a_job(), "the graph is gone")[-1]
 
-    assert (released.action, released.refused) == (Action.RELEASE, "")
+    assert (released.action, released.refused) == (JobAction.RELEASE, "")
     assert "because the graph is gone." in released.effects[0]
 
 
 def test_what_a_stop_does_depends_on_the_driver() -> None:
-    assert "takes a checkpoint" in offer(a_job(), Action.STOP).effects[0]
-    assert "ends at once, FINISHED with checkpoint 7" in offer(a_job(JobState.LOST), Action.STOP).effects[0]
+    assert "takes a checkpoint" in offer(a_job(), JobAction.STOP).effects[0]
+    assert "ends at once, FINISHED with checkpoint 7" in offer(a_job(JobState.LOST), JobAction.STOP).effects[0]
 
 
 def test_a_cancel_says_what_a_restore_goes_on_from() -> None:
-    assert "checkpoint 7" in offer(a_job(), Action.CANCEL).effects[1]
-    assert "nothing" in offer(replace(a_job(), checkpoint_numbers=()), Action.CANCEL).effects[1]
+    assert "checkpoint 7" in offer(a_job(), JobAction.CANCEL).effects[1]
+    assert "nothing" in offer(replace(a_job(), checkpoint_numbers=()), JobAction.CANCEL).effects[1]
 
 
 def test_a_cancel_with_a_savepoint_says_that_the_job_goes_on_when_the_savepoint_fails() -> None:
     shown = saved_cancel(a_job())
 
-    assert (shown.action, shown.refused) == (Action.CANCEL, "")
+    assert (shown.action, shown.refused) == (JobAction.CANCEL, "")
     assert shown.command == "spark-ha job cancel flights --savepoint"
     assert "copies a consistent state" in shown.effects[0]
     assert "When the savepoint fails, the run does not end" in shown.effects[1]
@@ -126,7 +126,7 @@ def test_each_button_names_the_command_that_does_the_same() -> None:
 def test_a_state_has_one_primary_button_and_dangerous_ones_are_apart(
     snapshot: JobStatus, quarantined: str | None, primary: str | None
 ) -> None:
-    buttons: list[Any] = [*offers(snapshot, quarantined), *returns(snapshot, quarantined)]
+    buttons: list[Any] = [*offers(snapshot, quarantined), *recovery_buttons(snapshot, quarantined)]
 
     menu = menu_of(buttons, "QUARANTINED" if quarantined else snapshot.state.value)
 
@@ -140,7 +140,7 @@ def test_a_state_has_one_primary_button_and_dangerous_ones_are_apart(
 def test_the_reason_of_several_disabled_buttons_is_told_once() -> None:
     snapshot = a_job(JobState.FAILED)
 
-    menu = menu_of([*offers(snapshot), *returns(snapshot)], "FAILED")
+    menu = menu_of([*offers(snapshot), *recovery_buttons(snapshot)], "FAILED")
 
     [(reason, titles)] = menu.refused.items()
     assert reason == "Run 1 is FAILED."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import wtforms  # type: ignore[import-untyped]
 
 from airflow_provider_ha.get_provider_info import get_provider_info
-from airflow_provider_ha.hooks._form import form_widgets
+from airflow_provider_ha.hooks._connection import form_widgets
 
 
 KINDS = {

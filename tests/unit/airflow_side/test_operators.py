@@ -9,20 +9,17 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, OutputMode
-from airflow_provider_ha.jobs.options.declared import read
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.operators._base import as_flag
-from airflow_provider_ha.operators._failures import airflow_errors
-from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.jobs.options.declaration import read
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.operators._base import airflow_errors, as_flag, request_id, table
 from airflow_provider_ha.operators._operation import open_operation_id
-from airflow_provider_ha.operators._tables import table
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
-from airflow_provider_ha.pointers.ownership import ClaimMode
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.jobs_helpers import NOON

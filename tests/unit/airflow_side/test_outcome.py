@@ -7,12 +7,11 @@ from threading import Event
 
 import pytest
 
-from airflow_provider_ha.control.submission.lost_run import SUPERVISOR_SECONDS
+from airflow_provider_ha.airflow_side.page.actions import ACT_SECONDS, RequestState, send
+from airflow_provider_ha.airflow_side.page.clusters import BoundedCalls, OverTimeError
 from airflow_provider_ha.errors import HaError, JobStateError, NotConnectedError, OutcomeUnknownError
-from airflow_provider_ha.plugins._actions import ACT_SECONDS
-from airflow_provider_ha.plugins._bounded import Bounded, OverTimeError
-from airflow_provider_ha.plugins._outcome import Sent, send
-from airflow_provider_ha.recovery.conclude import LOCK_SECONDS
+from airflow_provider_ha.jobs.recovery.lost_runs import SUPERVISOR_SECONDS
+from airflow_provider_ha.jobs.recovery.transactions import LOCK_SECONDS
 from airflow_provider_ha.timings import Timings
 
 
@@ -31,7 +30,7 @@ def failing(error: HaError) -> None:
 def test_a_request_that_is_answered_is_known() -> None:
     done = Event()
 
-    assert send(Bounded("ZooKeeper", next_step=""), done.set, seconds=30) is Sent.ANSWERED
+    assert send(BoundedCalls("ZooKeeper", next_step=""), done.set, seconds=30) is RequestState.ANSWERED
     assert done.is_set()
 
 
@@ -42,23 +41,23 @@ def test_a_request_that_takes_longer_is_not_known_and_goes_on(hangs: Event) -> N
         hangs.wait(60)
         done.set()
 
-    assert send(Bounded("ZooKeeper", next_step=""), ask, seconds=0.1) is Sent.UNKNOWN
+    assert send(BoundedCalls("ZooKeeper", next_step=""), ask, seconds=0.1) is RequestState.UNKNOWN
     hangs.set()
     assert done.wait(30)
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknownError("no answer"), NotConnectedError("no server")])
 def test_a_request_whose_connection_breaks_is_not_known(error: HaError) -> None:
-    assert send(Bounded("ZooKeeper", next_step=""), lambda: failing(error), seconds=30) is Sent.UNKNOWN
+    assert send(BoundedCalls("ZooKeeper", next_step=""), lambda: failing(error), seconds=30) is RequestState.UNKNOWN
 
 
 def test_a_request_that_is_refused_says_why() -> None:
     with pytest.raises(JobStateError, match="no run"):
-        send(Bounded("ZooKeeper", next_step=""), lambda: failing(JobStateError("no run")), seconds=30)
+        send(BoundedCalls("ZooKeeper", next_step=""), lambda: failing(JobStateError("no run")), seconds=30)
 
 
 def test_a_request_that_found_no_free_thread_was_not_sent(hangs: Event) -> None:
-    bounded, sent = Bounded("ZooKeeper", next_step="", seconds=0.1, at_once=1), Event()
+    bounded, sent = BoundedCalls("ZooKeeper", next_step="", seconds=0.1, at_once=1), Event()
     with pytest.raises(OverTimeError):
         bounded.call(lambda: hangs.wait(60))
 

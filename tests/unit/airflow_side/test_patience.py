@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.triggers._time_limit import within
-from airflow_provider_ha.triggers._waiter import Waiter
+from airflow_provider_ha.fleet.notify.session import Waiter, within
 
 
 def test_the_result_comes_back() -> None:

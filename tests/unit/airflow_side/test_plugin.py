@@ -9,11 +9,11 @@ from importlib.metadata import entry_points
 import pytest
 from airflow.configuration import conf
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_1_PLUS
-from airflow_provider_ha.links.page_urls import has_pages
-from airflow_provider_ha.plugins import spark_ha
-from airflow_provider_ha.plugins._clusters import Clusters
-from airflow_provider_ha.plugins.spark_ha import SparkHaPlugin
+from airflow_provider_ha.airflow_side import plugin
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_1_PLUS
+from airflow_provider_ha.airflow_side.page.clusters import Clusters
+from airflow_provider_ha.airflow_side.page_urls import has_pages
+from airflow_provider_ha.airflow_side.plugin import SparkHaPlugin
 from tests.support.mounted_page import Page
 
 
@@ -26,7 +26,7 @@ ON_3_1 = pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow shows the pa
 
 @pytest.fixture
 def client() -> Page:
-    from airflow_provider_ha.plugins._app import create_app  # Airflow 3.0 has not all that it imports
+    from airflow_provider_ha.airflow_side.page.app import create_app  # Airflow 3.0 has not all that it imports
 
     return Page(create_app(Clusters(names=lambda: ["spark_ha_default"])))
 
@@ -38,10 +38,10 @@ def test_it_is_found_by_its_entry_point() -> None:
 
 
 def test_a_process_that_mounts_no_pages_builds_none() -> None:
-    heavy = ("kazoo", "boto3", "jinja2.loaders", "airflow_provider_ha.plugins._app", "airflow_provider_ha.control")
+    heavy = ("kazoo", "boto3", "jinja2.loaders", "airflow_provider_ha.airflow_side.page.app", "airflow_provider_ha.api")
     program = (
         "import sys\n"
-        "import airflow_provider_ha.plugins.spark_ha as module\n"
+        "import airflow_provider_ha.airflow_side.plugin as module\n"
         "module.SparkHaPlugin().external_views\n"
         f"print(sorted(set({heavy!r}) & set(sys.modules) - {{'jinja2.loaders'}}))"
     )
@@ -57,7 +57,7 @@ def test_pages_need_airflow_3_1(release: str, has: bool) -> None:
 
 
 def test_airflow_3_0_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_ha, "airflow_version", "3.0.6")
+    monkeypatch.setattr(plugin, "airflow_version", "3.0.6")
 
     assert (SparkHaPlugin().fastapi_apps, SparkHaPlugin().external_views) == ([], [])
 
@@ -65,7 +65,7 @@ def test_airflow_3_0_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_airflow_outside_the_range_gets_nothing_and_is_told_the_range() -> None:
     program = (
         "import airflow; airflow.__version__ = '3.4.0'\n"
-        "from airflow_provider_ha.plugins.spark_ha import SparkHaPlugin\n"
+        "from airflow_provider_ha.airflow_side.plugin import SparkHaPlugin\n"
         "print((SparkHaPlugin().fastapi_apps, SparkHaPlugin().external_views))"
     )
 
@@ -91,10 +91,10 @@ def test_the_navigation_leads_below_the_path_of_airflow(
     base_url: str, href: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conf, "get", lambda *_, **__: base_url)
-    spark_ha._views.cache_clear()
+    plugin._views.cache_clear()
 
     views = {view["destination"]: view for view in SparkHaPlugin().external_views}
-    spark_ha._views.cache_clear()
+    plugin._views.cache_clear()
 
     assert views["nav"]["href"] == href
     assert views["dag"]["href"] == f"{href}?dag={{DAG_ID}}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from airflow_provider_ha.api.documents.restore_plan import plan_figures, selection_view
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     Candidate,
@@ -14,11 +15,9 @@ from airflow_provider_ha.checkpoints.model import (
     SinkKind,
     Verdict,
 )
-from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource, Selection
 from airflow_provider_ha.operators.plan_restore import plan_text
 from airflow_provider_ha.operators.select_checkpoint import candidates_table
-from airflow_provider_ha.views.plan import plan_figures
-from airflow_provider_ha.views.selection import selection_view
 from tests.support.clusters.jobs_helpers import NOON
 
 
@@ -36,7 +35,7 @@ SELECTION = Selection(
         ),
         Candidate(source="checkpoint-7", number=7, cut={"q": 7}, created_at=NOON, accepted=True),
     ),
-    chosen=Chosen(
+    chosen=RestoreSource(
         source="checkpoint",
         source_id="7",
         directory="pins/7",

@@ -17,7 +17,7 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 from packaging.version import Version
 
-from airflow_provider_ha.compat import AIRFLOW
+from airflow_provider_ha.airflow_side.compat import AIRFLOW
 from airflow_provider_ha.errors import NotConnectedError, StorageUnavailableError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator

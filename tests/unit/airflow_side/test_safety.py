@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.airflow_side.page.clusters import ReadResult
+from airflow_provider_ha.airflow_side.page.job_data import BAD, CALM, GOOD, WARN, SafetyFacts, safety_of
+from airflow_provider_ha.api.documents.checkpoints import CheckpointRow
+from airflow_provider_ha.api.documents.history import DrillListView, DrillView
+from airflow_provider_ha.api.documents.job import job_view
+from airflow_provider_ha.api.documents.verdict import LastVerificationView
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.jobs.failures import Failure
-from airflow_provider_ha.jobs.history.drills import DrillVerdict
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
-from airflow_provider_ha.jobs.presence import Watched
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.recovery.losses import LastFailure, Losses
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.runs.watchers import WatchStatus
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.plugins._bounded import Answer
-from airflow_provider_ha.plugins._safety import BAD, CALM, GOOD, WARN, Seen, safety_of
-from airflow_provider_ha.recovery.losses import LastFailure, Losses
-from airflow_provider_ha.views.checkpoints import CheckpointRow
-from airflow_provider_ha.views.drills import DrillListView, DrillView
-from airflow_provider_ha.views.job import job_view
-from airflow_provider_ha.views.last_verification import LastVerificationView
+from airflow_provider_ha.jobs.verification.verification_records import DrillVerdict
 from tests.support.clusters.jobs_helpers import (
     NOON,
     a_leader,
@@ -60,7 +60,7 @@ def a_job(
         last = LastFailure(
             attempt=3, at=NOON, reason="", failure=Failure(), times=0, since=None, in_a_row=max(1, loops), log=""
         )
-    return job_view(snapshot, Losses(attempts=3, last=last, next_attempt_at=None), Watched(tasks=("task submit",)))
+    return job_view(snapshot, Losses(attempts=3, last=last, next_attempt_at=None), WatchStatus(tasks=("task submit",)))
 
 
 NEWEST = CheckpointRow(
@@ -80,12 +80,12 @@ def drilled(verdict: DrillVerdict, *, hours: int = 1) -> DrillListView:
     return drills
 
 
-HEALTHY = Seen(
+HEALTHY = SafetyFacts(
     job=a_job(),
     quarantine="",
     newest=NEWEST,
-    verification=Answer(verified()),
-    drills=Answer(drilled(DrillVerdict.PASSED)),
+    verification=ReadResult(verified()),
+    drills=ReadResult(drilled(DrillVerdict.PASSED)),
 )
 
 
@@ -100,11 +100,16 @@ def test_an_idle_healthy_job_with_a_proven_checkpoint_is_safe_and_nothing_alarms
 
 @pytest.mark.parametrize(
     "verification",
-    [Answer(None), Answer(verified(restorable=None)), Answer(verified("checkpoint-3")), Answer(problem="away")],
+    [
+        ReadResult(None),
+        ReadResult(verified(restorable=None)),
+        ReadResult(verified("checkpoint-3")),
+        ReadResult(problem="away"),
+    ],
     ids=["never", "no answer", "an older one", "storage is away"],
 )
-def test_what_was_not_proven_is_not_called_safe(verification: Answer[Any]) -> None:
-    found = safety_of(replace(HEALTHY, verification=verification, drills=Answer(None)))
+def test_what_was_not_proven_is_not_called_safe(verification: ReadResult[Any]) -> None:
+    found = safety_of(replace(HEALTHY, verification=verification, drills=ReadResult(None)))
 
     assert "Safe" not in found.safe
     assert found.level == (WARN if verification.problem else CALM)
@@ -114,9 +119,9 @@ def test_what_was_not_proven_is_not_called_safe(verification: Answer[Any]) -> No
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"verification": Answer(verified("checkpoint-3", restorable=False, problem="a file is cut"))},
+        ({"verification": ReadResult(verified("checkpoint-3", restorable=False, problem="a file is cut"))},
          "NOT RESTORABLE: checkpoint-3: a file is cut"),
-        ({"drills": Answer(drilled(DrillVerdict.FAILED))},
+        ({"drills": ReadResult(drilled(DrillVerdict.FAILED))},
          "The last restore drill FAILED: savepoint-s1: a file is gone"),
     ],
 )  # fmt: skip
@@ -180,7 +185,7 @@ def test_a_query_that_no_driver_has_reported_makes_the_answer_unknown() -> None:
 
 
 def test_a_run_that_failed_is_not_sent_back_to_what_cannot_be_restored() -> None:
-    found = safety_of(replace(HEALTHY, job=a_job(JobState.FAILED), verification=Answer(verified(restorable=False))))
+    found = safety_of(replace(HEALTHY, job=a_job(JobState.FAILED), verification=ReadResult(verified(restorable=False))))
 
     assert found.to_do == "Repair the cause, then restore the job: the plan shows from what."
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.jobs.runs.run_store import RunView
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.sensors._baseline import Baseline, baseline_of, first
+from airflow_provider_ha.sensors._base import Baseline, baseline_of, first_baseline
 from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
 from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException
@@ -20,8 +20,8 @@ from tests.support.clusters.jobs_helpers import a_result, a_run
 def test_a_retry_keeps_the_number_of_the_first_execution() -> None:
     store = StateStore()
 
-    first(context(task_state_store=store), Baseline(checkpoint=5, ended_run=0))
-    again = first(context(task_state_store=store), Baseline(checkpoint=9, ended_run=2))
+    first_baseline(context(task_state_store=store), Baseline(checkpoint=5, ended_run=0))
+    again = first_baseline(context(task_state_store=store), Baseline(checkpoint=9, ended_run=2))
 
     assert again == Baseline(checkpoint=5, ended_run=2)
 

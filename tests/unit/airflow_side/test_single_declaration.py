@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 pytest.importorskip("airflow")
 
 from airflow_provider_ha.cli.option_group import takes as takes_words
-from airflow_provider_ha.control.job.spec import JobSpec, RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.declared import option, options_of, parameter_texts, read, spread
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.operators._options import given_options, parameters_of, takes, wrong_options
+from airflow_provider_ha.jobs.options.declaration import option, options_of, parameter_texts, read, spread
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
+from airflow_provider_ha.operators._parameters import given_options, parameters_of, takes, wrong_options
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from tests.docs.options_page import page
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_ha.control.job.spec import SparkPlace
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.hooks._spark_connection import place_of, read_place
-from airflow_provider_ha.jobs.options.declared import read
-from airflow_provider_ha.jobs.options.resources import Resources
+from airflow_provider_ha.hooks._connection import place_of, read_place
+from airflow_provider_ha.jobs.options.declaration import read
+from airflow_provider_ha.jobs.options.job_options import Resources
+from airflow_provider_ha.jobs.options.job_spec import SparkPlace
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 
 

@@ -10,23 +10,27 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, BaseOperatorLink
 
-from airflow_provider_ha.compat import AIRFLOW_V_3_2_PLUS
-from airflow_provider_ha.errors import NotConnectedError
-from airflow_provider_ha.get_provider_info import get_provider_info
-from airflow_provider_ha.jobs.host.spark_page import live_page, web_page
-from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
-from airflow_provider_ha.links.known_run import XCOM_KEY, KnownRun, known_run, note_run
-from airflow_provider_ha.links.operator_links import (
+from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_2_PLUS
+from airflow_provider_ha.airflow_side.links import (
+    XCOM_KEY,
     SparkHaDriverLogLink,
     SparkHaJobLink,
     SparkHaJobsLink,
     SparkHaSparkUiLink,
+    TaskRun,
+    known_run,
+    note_run,
+    report_facts,
+    report_run,
 )
-from airflow_provider_ha.links.page_urls import job_of
-from airflow_provider_ha.operators._known_run import tell, tell_run
+from airflow_provider_ha.airflow_side.page_urls import job_of
+from airflow_provider_ha.errors import NotConnectedError
+from airflow_provider_ha.get_provider_info import get_provider_info
+from airflow_provider_ha.jobs.drivers.driver_log import live_page, web_page
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from tests.support.clusters.airflow_helpers import context
@@ -85,7 +89,7 @@ def test_airflow_is_told_of_every_link() -> None:
 @pytest.mark.usefixtures("base_url")
 def test_links_lead_below_the_path_of_airflow() -> None:
     task = follow("a/b c")
-    note_run(task, KnownRun(7))
+    note_run(task, TaskRun(7))
 
     links = [link.get_link(task, ti_key=Instance()) for link in task.operator_extra_links]
 
@@ -128,7 +132,7 @@ def test_a_task_for_all_jobs_leads_to_their_list() -> None:
 @pytest.mark.usefixtures("without_page")
 def test_an_airflow_without_the_page_gets_what_the_task_knows() -> None:
     task = follow()
-    note_run(task, KnownRun(7, log_page="http://worker:8081/logPage", spark_ui="http://driver:4040"))
+    note_run(task, TaskRun(7, log_page="http://worker:8081/logPage", spark_ui="http://driver:4040"))
 
     links = [link.get_link(task, ti_key=Instance()) for link in task.operator_extra_links]
 
@@ -171,7 +175,7 @@ def client(snapshot: JobStatus | NotConnectedError, history_server: str | None =
 
 
 def a_job(*, leader: bool = True, ended: bool = False, ui: str = "http://driver:4040") -> JobStatus:
-    handle = Handle(engine="standalone", ui_uri="http://worker:8081/logPage")
+    handle = DriverHandle(engine="standalone", ui_uri="http://worker:8081/logPage")
     submitted = SubmissionView(a_submission(1), started=SubmissionStarted(handle=handle))
     status = a_status(JobState.RUNNING, epoch=4, run=2).model_copy(update={"spark_ui": ui, "application_id": "app-1"})
     return JobStatus(
@@ -186,7 +190,7 @@ def a_job(*, leader: bool = True, ended: bool = False, ui: str = "http://driver:
 def told(snapshot: JobStatus | NotConnectedError, *, run: int = 2, history: str | None = None) -> tuple[Any, Any]:
     """Return the XCom and what the links know."""
     task, given = follow(), context()
-    tell_run(task, given, client(snapshot, history), run, operation_id="o")
+    report_run(task, given, client(snapshot, history), run, operation_id="o")
     return given["ti"].xcom[XCOM_KEY], known_run(task)
 
 
@@ -194,7 +198,7 @@ def test_a_task_tells_its_run_and_epoch_as_soon_as_there_is_one() -> None:
     xcom, known = told(a_job())
 
     assert xcom == {"job_id": "flights", "run": 2, "attempt": 1, "epoch": 4, "operation_id": "o", "conn_id": CONN}
-    assert known == KnownRun(2, "http://worker:8081/logPage", "http://driver:4040")
+    assert known == TaskRun(2, "http://worker:8081/logPage", "http://driver:4040")
 
 
 def test_the_epoch_of_another_run_is_not_told() -> None:
@@ -253,7 +257,7 @@ def test_what_cannot_be_told_fails_no_task() -> None:
     task, given = follow(), context()
     given["ti"].xcom_push = down
 
-    tell(task, given, {"run": 3})
+    report_facts(task, given, {"run": 3})
 
     assert told(NotConnectedError("ZooKeeper is down"))[0] == {
         "job_id": "flights",
@@ -261,4 +265,4 @@ def test_what_cannot_be_told_fails_no_task() -> None:
         "operation_id": "o",
         "conn_id": CONN,
     }
-    assert known_run(task) == KnownRun(3)
+    assert known_run(task) == TaskRun(3)

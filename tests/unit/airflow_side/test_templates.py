@@ -16,8 +16,8 @@ from airflow.sdk import BaseOperator, BaseSensorOperator
 import airflow_provider_ha.operators
 import airflow_provider_ha.sensors
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.declared import read
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.declaration import read
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "operators.md"

@@ -6,13 +6,22 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from airflow_provider_ha.airflow_side.page.charts import (
+    Axis,
+    Mark,
+    Timeline,
+    TimeSpan,
+    axis_of,
+    fitting,
+    timeline,
+    verdicts_of,
+)
+from airflow_provider_ha.api.documents.checkpoints import CheckpointRow
+from airflow_provider_ha.api.documents.history import EpochView, HistoryView, RunHistoryView
+from airflow_provider_ha.api.documents.restore_plan import PlanView, plan_view
+from airflow_provider_ha.api.documents.savepoints import SavepointRow
 from airflow_provider_ha.checkpoints.model import Candidate, CheckpointKind, RestorePlan, Verdict
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.plugins._timeline import Axis, Mark, Span, Timeline, axis_of, fitting, timeline, verdicts_of
-from airflow_provider_ha.views.checkpoints import CheckpointRow
-from airflow_provider_ha.views.history import EpochView, HistoryView, RunHistoryView
-from airflow_provider_ha.views.plan import PlanView, plan_view
-from airflow_provider_ha.views.savepoints import SavepointRow
 
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
@@ -193,33 +202,33 @@ def a_plan(source_job: str, *candidates: Candidate) -> PlanView:
 
 
 def test_the_axis_of_all_there_is_begins_with_the_first_epoch() -> None:
-    found = axis_of(Span.ALL, history(epoch(1, 300, 200), epoch(2, 40, None)), now=NOON)
+    found = axis_of(TimeSpan.ALL, history(epoch(1, 300, 200), epoch(2, 40, None)), now=NOON)
 
     assert found == Axis(NOON - 300 * MINUTE, NOON)
 
 
 def test_the_axis_of_a_job_without_an_epoch_is_not_empty() -> None:
-    found = axis_of(Span.ALL, HistoryView(job_id="flights", runs=(), left_out=0, unreadable=()), now=NOON)
+    found = axis_of(TimeSpan.ALL, HistoryView(job_id="flights", runs=(), left_out=0, unreadable=()), now=NOON)
 
     assert [left for left, _ in found.ticks] == [0, 25, 50, 75, 100]
     assert found.begin < found.end
 
 
 @pytest.mark.parametrize(
-    ("began", "ended", "span"), [(10, None, Span.RUN), (2000, 1990, Span.RUN), (1500, None, Span.DAY)]
+    ("began", "ended", "span"), [(10, None, TimeSpan.RUN), (2000, 1990, TimeSpan.RUN), (1500, None, TimeSpan.DAY)]
 )
-def test_a_page_begins_with_the_time_that_the_run_fills(began: int, ended: int | None, span: Span) -> None:
+def test_a_page_begins_with_the_time_that_the_run_fills(began: int, ended: int | None, span: TimeSpan) -> None:
     (run,) = history().runs
     run = run.model_copy(update={"created_at": before(began), "ended_at": before(ended)})
     found = HistoryView(job_id="flights", runs=(run,), left_out=0, unreadable=())
 
     assert fitting(found, now=NOON) is span
-    axis = axis_of(Span.RUN, found, now=NOON)
+    axis = axis_of(TimeSpan.RUN, found, now=NOON)
     assert (axis.begin, axis.position(before(ended) or NOON) > 95) == (before(began), True)
 
 
 def test_a_job_without_a_run_has_an_axis() -> None:
     none = HistoryView(job_id="flights", runs=(), left_out=0, unreadable=())
 
-    assert fitting(none, now=NOON) is Span.DAY
-    assert axis_of(Span.RUN, none, now=NOON).end == NOON
+    assert fitting(none, now=NOON) is TimeSpan.DAY
+    assert axis_of(TimeSpan.RUN, none, now=NOON).end == NOON

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import Failure
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.triggers._newer import hopeless_event
 from airflow_provider_ha.triggers.checkpoint import checkpoint_event
-from airflow_provider_ha.triggers.job import restarts_since, run_event
+from airflow_provider_ha.triggers.job import hopeless_event, restarts_since, run_event
 from airflow_provider_ha.triggers.job_status import status_event
 from airflow_provider_ha.triggers.leader import leader_event
 from airflow_provider_ha.triggers.operation import operation_event

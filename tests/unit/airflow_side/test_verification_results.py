@@ -8,25 +8,24 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step
+from airflow_provider_ha.api.documents.verdict import SHOWN_FINDINGS, directory_verdict
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.findings import Finding
-from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Report
+from airflow_provider_ha.checkpoints.verify.proof_result import Proof, ProofOutcome, StepResult
+from airflow_provider_ha.checkpoints.verify.verification_report import BatchVerdict, Finding, VerificationReport
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.operators._durations import seconds_of
-from airflow_provider_ha.views.verdict import SHOWN_FINDINGS, directory_verdict
+from airflow_provider_ha.operators._parameters import seconds_of
 
 
-def report(*, startable: bool | None, restorable: tuple[int, ...] = (), findings: int = 0) -> Report:
+def report(*, startable: bool | None, restorable: tuple[int, ...] = (), findings: int = 0) -> VerificationReport:
     found = tuple(
         Finding(Code.STATE_MISSING, f"state/0/{n}/9.delta", 8, "a secret", "x", True) for n in range(findings)
     )
     batches = tuple(BatchVerdict(batch, ()) for batch in restorable)
-    return Report(startable=startable, restorable=list(restorable), findings=found, batches=batches)
+    return VerificationReport(startable=startable, restorable=list(restorable), findings=found, batches=batches)
 
 
-def spark_said(outcome: Outcome, of: Report) -> Proof:
-    return Proof("/data/counts", 8, of, Step(outcome, "so it is"), Step(Outcome.NOT_ASKED))
+def spark_said(outcome: ProofOutcome, of: VerificationReport) -> Proof:
+    return Proof("/data/counts", 8, of, StepResult(outcome, "so it is"), StepResult(ProofOutcome.NOT_ASKED))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,7 @@ def spark_said(outcome: Outcome, of: Report) -> Proof:
         (report(startable=None), "unknown", None),
     ],
 )
-def test_the_verdict_on_a_directory(found: Report, verdict: str, restorable: bool | None) -> None:
+def test_the_verdict_on_a_directory(found: VerificationReport, verdict: str, restorable: bool | None) -> None:
     result = directory_verdict("/data/counts", found)
 
     assert (result.verdict.value, result.restorable) == (verdict, restorable)
@@ -47,12 +46,12 @@ def test_the_verdict_on_a_directory(found: Report, verdict: str, restorable: boo
 @pytest.mark.parametrize(
     ("outcome", "verdict"),
     [
-        (Outcome.PROVEN, "startable"),
-        (Outcome.REFUTED, "not_restorable"),
-        (Outcome.UNKNOWN, "unknown"),
+        (ProofOutcome.PROVEN, "startable"),
+        (ProofOutcome.REFUTED, "not_restorable"),
+        (ProofOutcome.UNKNOWN, "unknown"),
     ],
 )
-def test_spark_has_the_last_word(outcome: Outcome, verdict: str) -> None:
+def test_spark_has_the_last_word(outcome: ProofOutcome, verdict: str) -> None:
     found = report(startable=True, restorable=(8,))
 
     result = directory_verdict("/data/counts", found, spark_said(outcome, found))

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retention import payload_archives
+from airflow_provider_ha.checkpoints.store import payload_history
 from tests.support.checkpoints.history_model import RecordedJob, steps_of
 
 
@@ -29,7 +29,7 @@ def life(seed: int) -> list[tuple[str, int, int]]:
 def test_plans_of_archived_history_are_those_of_all_that_was_ever_recorded(
     seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(payload_archives, "MOST_PAYLOADS", 3)
+    monkeypatch.setattr(payload_history, "MOST_PAYLOADS", 3)
     archived = replayed = 0
     for seed in seeds:
         job = RecordedJob()

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord
 from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.external_state import Surroundings
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalState
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchRecord
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.unit.checkpoints.test_plan import facts, plan
 
@@ -25,7 +25,7 @@ def noted(known: QueryFacts, *epochs: tuple[int, int]) -> QueryFacts:
         epoch: ForeachBatchRecord(epoch=epoch, run=1, begun=begun, finished=finished)
         for epoch, (begun, finished) in enumerate(epochs, 1)
     }
-    return replace(known, epochs=frozenset(notes), around=Surroundings(given=notes))
+    return replace(known, epochs=frozenset(notes), around=ExternalState(given=notes))
 
 
 def discarded(made: RestorePlan) -> list[int]:

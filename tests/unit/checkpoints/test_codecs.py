@@ -11,9 +11,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ha.checkpoints.format import codecs
-from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
-from airflow_provider_ha.checkpoints.format.codecs import decode
+from airflow_provider_ha.checkpoints.spark import byte_stream
+from airflow_provider_ha.checkpoints.spark.byte_stream import StreamCorruptError, UnsupportedFormatError, decode
 from tests.support.checkpoints.state_files import LZ4_END, lz4_block, lz4_stream, lzf_stream, snappy_stream
 
 
@@ -128,7 +127,7 @@ def test_a_snappy_block_that_claims_more_than_snappy_can_pack_is_refused() -> No
 def test_a_snappy_block_that_is_larger_than_we_hold_is_left_alone() -> None:
     block = bytes(cramjam.snappy.compress_raw(bytes(33 << 20)))
     stream = snappy_stream(b"x")[:16] + struct.pack(">I", len(block)) + block
-    with pytest.raises(NotLookedIntoError, match="34603008 bytes"):
+    with pytest.raises(UnsupportedFormatError, match="34603008 bytes"):
         decoded(stream)
 
 
@@ -140,8 +139,8 @@ def test_a_zstandard_frame_that_claims_a_window_of_two_gigabytes_is_refused() ->
 def test_a_zstandard_stream_that_unpacks_without_end_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = zstandard.ZstdCompressor().compress(bytes(8 << 20))
     assert len(decoded(stream)) == 8 << 20  # below the limit, with any ratio
-    monkeypatch.setattr(codecs, "_ZSTD_ALWAYS", 1 << 20)
-    with pytest.raises(NotLookedIntoError, match=f"it has {len(stream)} bytes and unpacks to more than 1048576"):
+    monkeypatch.setattr(byte_stream, "_ZSTD_ALWAYS", 1 << 20)
+    with pytest.raises(UnsupportedFormatError, match=f"it has {len(stream)} bytes and unpacks to more than 1048576"):
         decoded(stream)
 
 

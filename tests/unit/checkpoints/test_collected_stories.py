@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove
+from airflow_provider_ha.checkpoints.areas.layered.garbage import note_needs, remove
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.errors import CheckpointMissingError, ObjectExistsError
 from tests.support.checkpoints.collected import DAY, World
 from tests.support.checkpoints.executed import JOB, LAST

@@ -7,10 +7,10 @@ from itertools import islice
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.restore.recorded import read_records
-from airflow_provider_ha.checkpoints.retention import payload_archives
-from airflow_provider_ha.checkpoints.retention.collection import Bounds
-from airflow_provider_ha.checkpoints.retention.payload_archives import chunks, parse_name
+from airflow_provider_ha.checkpoints.restore.query_records import read_records
+from airflow_provider_ha.checkpoints.store import payload_history
+from airflow_provider_ha.checkpoints.store.payload_collector import RemovalBounds
+from airflow_provider_ha.checkpoints.store.payload_history import chunks, parse_name
 from airflow_provider_ha.errors import LeadershipLostError, StorageError, StorageUnavailableError
 from tests.support.checkpoints.history_model import RecordedJob
 
@@ -18,7 +18,7 @@ from tests.support.checkpoints.history_model import RecordedJob
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> RecordedJob:
     """A job with twelve checkpoints, and a savepoint of the first one; ten payloads have no pointer."""
-    monkeypatch.setattr(payload_archives, "MOST_PAYLOADS", 4)
+    monkeypatch.setattr(payload_history, "MOST_PAYLOADS", 4)
     made = RecordedJob()
     for number in range(12):
         made.batch("a")
@@ -42,10 +42,10 @@ def test_payloads_of_superseded_checkpoints_become_full_archives(job: RecordedJo
 
 
 def test_large_payloads_fill_an_archive_by_their_bytes() -> None:
-    half = payload_archives.MOST_BYTES // 2
+    half = payload_history.MOST_BYTES // 2
 
-    assert list(chunks([half, half, 1, payload_archives.MOST_BYTES, 1])) == [slice(0, 2), slice(2, 4)]
-    assert list(chunks([payload_archives.MOST_BYTES])) == []
+    assert list(chunks([half, half, 1, payload_history.MOST_BYTES, 1])) == [slice(0, 2), slice(2, 4)]
+    assert list(chunks([payload_history.MOST_BYTES])) == []
 
 
 def test_payloads_that_an_archive_holds_go_when_its_writer_died_before(job: RecordedJob) -> None:
@@ -172,7 +172,7 @@ def test_what_is_known_of_payloads_does_not_outlive_them(job: RecordedJob) -> No
 
 def test_a_pass_reads_one_payload_of_an_epoch_that_is_needed(job: RecordedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """[review B3] Fails when a new driver reads every payload to find that none may go."""
-    monkeypatch.setattr(payload_archives, "MOST_PAYLOADS", 100)
+    monkeypatch.setattr(payload_history, "MOST_PAYLOADS", 100)
     read, asked = job.store.read, list[str]()
     job.store.read = lambda key: asked.append(key) or read(key)  # type: ignore[func-returns-value,method-assign]
 
@@ -182,7 +182,7 @@ def test_a_pass_reads_one_payload_of_an_epoch_that_is_needed(job: RecordedJob, m
 
 
 def test_a_pass_can_be_interrupted_after_every_step(job: RecordedJob) -> None:
-    job.collection.bounds = Bounds(10, {"a": 0})
+    job.collection.bounds = RemovalBounds(10, {"a": 0})
     steps = job.collection.steps(job.leader)  # type: ignore[arg-type]
 
     taken = sum(1 for _ in islice(steps, 1000))

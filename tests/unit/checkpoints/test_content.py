@@ -11,11 +11,11 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from airflow_provider_ha.checkpoints.format.content import ChecksumMismatchError, ContentCheck
-from airflow_provider_ha.checkpoints.format.releases import release
-from airflow_provider_ha.checkpoints.format.rocksdb import chains
-from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile, Store
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.releases import release
+from airflow_provider_ha.checkpoints.spark.rocksdb import chains
+from airflow_provider_ha.checkpoints.spark.state_content import ChecksumMismatchError, ContentCheck
+from airflow_provider_ha.checkpoints.spark.state_store import StateFile, StateFileKind, StateStore
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.support.checkpoints.state_files import (
     END,
@@ -43,7 +43,7 @@ METADATA = {"metadata": [b"v1\n{}"]}
 def check(path: Path, spark: str = "4.2.0") -> ContentCheck:
     """Look into one file of a store."""
     made = ContentCheck(LocalTree(path.parent.parent), release(spark))
-    made(StateFile(f"{path.parent.name}/{path.name}", path.stat().st_size, Kind(kind_of(path))))
+    made(StateFile(f"{path.parent.name}/{path.name}", path.stat().st_size, StateFileKind(kind_of(path))))
     return made
 
 
@@ -141,7 +141,7 @@ def test_a_file_that_claims_absurd_sizes_is_a_finding_and_takes_no_memory(claim:
 def test_a_zip_whose_inner_metadata_is_huge_is_a_finding(tmp_path: Path) -> None:
     huge = zip_stream({"CURRENT": [b"MANIFEST-1\n"], "metadata": [b"v1\n", *repeat(b"[" * MB, 9)]})
     write(tmp_path / "state/0/0/1.zip", huge)
-    (chain,) = chains(Store.open(LocalTree(tmp_path), "state/0/0"), 1, None)
+    (chain,) = chains(StateStore.open(LocalTree(tmp_path), "state/0/0"), 1, None)
     with pytest.raises(CheckpointCorruptError, match="unpacks to more than 8388608 bytes"):
         chain()
 
@@ -285,7 +285,7 @@ def test_a_file_is_looked_into_once(tmp_path: Path) -> None:
     path = write(tmp_path / "1.delta", [lz4_stream(pairs((b"a", b"1")))])
     made, file = (
         ContentCheck(LocalTree(tmp_path), release("4.2.0")),
-        StateFile("1.delta", path.stat().st_size, Kind.DELTA),
+        StateFile("1.delta", path.stat().st_size, StateFileKind.DELTA),
     )
     for _ in range(2):
         with pytest.raises(CheckpointCorruptError, match="ended prematurely"):

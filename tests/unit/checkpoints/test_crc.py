@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ha.checkpoints.format import crc
+from airflow_provider_ha.checkpoints.spark import checksums
 
 
 def hadoop_file(data: bytes, chunk: int = 512) -> bytes:
@@ -23,7 +23,7 @@ def hadoop_file(data: bytes, chunk: int = 512) -> bytes:
 
 def hadoop_problem(data: bytes, recorded: bytes, *cuts: int) -> str:
     """Sum *data* up in the pieces between *cuts*."""
-    sums = crc.HadoopSums(lambda offset, length: recorded[offset : offset + length])
+    sums = checksums.HadoopSums(lambda offset, length: recorded[offset : offset + length])
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     for begin, end in itertools.pairwise(edges):
         sums.add(data[begin:end])
@@ -32,7 +32,7 @@ def hadoop_problem(data: bytes, recorded: bytes, *cuts: int) -> str:
 
 def spark_problem(data: bytes, recorded: bytes) -> str:
     """Sum *data* up in two pieces."""
-    total = crc.SparkSum(recorded)
+    total = checksums.SparkSum(recorded)
     total.add(data[:3])
     total.add(data[3:])
     return total.problem()
@@ -45,7 +45,7 @@ def spark_file(**changes: object) -> bytes:
 
 
 def test_crc32c_has_the_check_value_of_its_standard() -> None:
-    assert crc.crc32c(b"123456789") == 0xE3069283
+    assert checksums.crc32c(b"123456789") == 0xE3069283
 
 
 def test_a_spark_checksum_that_fits_is_no_problem() -> None:
@@ -100,7 +100,7 @@ def test_a_damaged_hadoop_checksum_file_says_why(recorded: bytes, reason: str) -
 
 
 def test_a_hadoop_checksum_file_that_claims_huge_chunks_makes_nobody_hold_them() -> None:
-    sums = crc.HadoopSums(lambda offset, length: (b"crc\0" + b"\xff" * 4)[offset : offset + length])
+    sums = checksums.HadoopSums(lambda offset, length: (b"crc\0" + b"\xff" * 4)[offset : offset + length])
     piece = bytes(1 << 20)
     tracemalloc.start()
     for _ in range(50):
@@ -113,6 +113,6 @@ def test_a_hadoop_checksum_file_that_claims_huge_chunks_makes_nobody_hold_them()
 
 def test_a_content_that_differs_was_changed_and_a_checksum_file_that_differs_says_nothing() -> None:
     recorded = hadoop_file(b"x" * 600)
-    assert crc.was_changed(b"y" * 600, recorded)
-    assert not crc.was_changed(b"x" * 600, recorded[:-1] + bytes([recorded[-1] ^ 1]))
-    assert not crc.was_changed(b"x" * 600, b"crc")
+    assert checksums.was_changed(b"y" * 600, recorded)
+    assert not checksums.was_changed(b"x" * 600, recorded[:-1] + bytes([recorded[-1] ^ 1]))
+    assert not checksums.was_changed(b"x" * 600, b"crc")

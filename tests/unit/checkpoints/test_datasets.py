@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.datasets import (
+from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.sources.source_registry import (
     DatasetName,
     place_name,
     read_by,
     topic_name,
     written_by,
 )
-from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
 
 
 @pytest.mark.parametrize(

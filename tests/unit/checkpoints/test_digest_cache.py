@@ -18,18 +18,20 @@ import google_crc32c
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.savepoints import directory as directories
-from airflow_provider_ha.checkpoints.savepoints import transfer
-from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE, DigestCache, KnownDigests
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, SavepointDirectory, read_savepoint
-from airflow_provider_ha.checkpoints.savepoints.judge import judge
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
-from airflow_provider_ha.checkpoints.savepoints.take import take
-from airflow_provider_ha.checkpoints.savepoints.transfer import Transfer
-from airflow_provider_ha.checkpoints.trees import links
-from airflow_provider_ha.checkpoints.trees.copying import copy_file
-from airflow_provider_ha.checkpoints.trees.digests import digest_of
+from airflow_provider_ha.checkpoints.spark import atomic
+from airflow_provider_ha.checkpoints.spark.digests import copy_file, digest_of
+from airflow_provider_ha.checkpoints.store.savepoints import file_transfer
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_directory as directories
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take
+from airflow_provider_ha.checkpoints.store.savepoints.file_transfer import CACHE, CachedDigests, DigestCache, Transfer
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import write_manifest
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import (
+    DirectoryLayout,
+    SavepointDirectory,
+    read_savepoint,
+)
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import judge
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, names_in, write_batch
 from tests.support.spark import corpus
@@ -61,7 +63,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
         counted.sizes.append(found.size)
         return found
 
-    monkeypatch.setattr(transfer, "digest_of", counting)
+    monkeypatch.setattr(file_transfer, "digest_of", counting)
     return counted
 
 
@@ -217,7 +219,7 @@ def test_nor_is_one_of_a_device_with_another_clock(tmp_path: Path) -> None:
         known.learn(name, SimpleNamespace(**mine, st_dev=device), "0" * 64)  # type: ignore[arg-type]  # what is used
     known.save()
 
-    assert list(KnownDigests.from_bytes((tmp_path / CACHE).read_bytes(), source="").files) == ["here"]
+    assert list(CachedDigests.from_bytes((tmp_path / CACHE).read_bytes(), source="").files) == ["here"]
 
 
 def test_a_digest_is_not_believed_for_a_file_of_another_device(live: Path, tmp_path: Path) -> None:
@@ -239,11 +241,11 @@ def test_what_is_digested_is_the_link_not_what_came_to_the_name_since(
     source.write_bytes(b"state")
 
     def then_replaced(source: Path, target: Path) -> bool:
-        done = links.linked(source, target)
+        done = atomic.linked(source, target)
         renamed_over(source)
         return done
 
-    monkeypatch.setattr(transfer, "linked", then_replaced)
+    monkeypatch.setattr(file_transfer, "linked", then_replaced)
 
     made = Transfer(link=True, cache=cache(tmp_path))("4.delta", source, tmp_path / "linked")
 
@@ -295,7 +297,7 @@ def test_the_cache_forgets_what_is_in_no_savepoint_of_the_query_any_more(live: P
     linked(live, tmp_path / "one", batch=1)
     linked(live, tmp_path / "two", batch=2)
 
-    known = KnownDigests.from_bytes((tmp_path / CACHE).read_bytes(), source="").files
+    known = CachedDigests.from_bytes((tmp_path / CACHE).read_bytes(), source="").files
 
     assert set(known) == {
         f"{query}/{name}" for query in (QUERY, "other") for name in ("metadata", "commits/2", "offsets/1", "offsets/2")
@@ -358,7 +360,7 @@ def test_a_manifest_has_the_sizes_of_the_files_that_came(
             (tmp_path / "aside").rename(source)
         return copy_file(source, target)
 
-    monkeypatch.setattr(transfer, "copy_file", after_another_attempt)
+    monkeypatch.setattr(file_transfer, "copy_file", after_another_attempt)
 
     made = take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
-from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.areas.batch_log import readable
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     QueryCut,
@@ -19,14 +18,15 @@ from airflow_provider_ha.checkpoints.model import (
     SinkKind,
     Verdict,
 )
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
-from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
-from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.batch_log import readable
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import Partition, PartitionOffsets
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
 
@@ -59,7 +59,7 @@ def plan(
     cut = QueryCut(batch=CUT, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), entries=entries, sources=sources)
     facts = gather_facts(
         RestoreCase(
-            chosen=Chosen("checkpoint", "2", "pins/2", {QUERY: cut}, 1, 1, "graph", "4.2.0", NOW),
+            chosen=RestoreSource("checkpoint", "2", "pins/2", {QUERY: cut}, 1, 1, "graph", "4.2.0", NOW),
             at=NOW,
             directories={QUERY: directory},
             adopted={QUERY: adopted_by_path(directory)},

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.restore.plan_of_directory import plan_directory, sink_at
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.restore.directory_plan import plan_directory, sink_at
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.working.fence import fence_directory, resolve
+from airflow_provider_ha.checkpoints.areas.linked_work_area import fence_directory, resolve
 from airflow_provider_ha.errors import CheckpointMissingError
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.format.fence_record import FenceRecord, parse_fence
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.areas.batch_log import record
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import FenceRecord, Progress, parse_fence, progress
+from airflow_provider_ha.checkpoints.spark.closure import closure
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.batch_log import record
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.checkpoints.layered_files import FIRST, LayeredFiles
 from tests.support.checkpoints.portable_helpers import QUERY
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.closure import checksum_files
-from airflow_provider_ha.checkpoints.trees import files, memory_bounds, object_tree
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.spark import files, object_tree
+from airflow_provider_ha.checkpoints.spark.closure import checksum_files
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.errors import CheckpointCorruptError
-from airflow_provider_ha.storage.reading import Listed
+from airflow_provider_ha.storage.file_store import ListedObject
 
 
 def _read(directory: Path, name: str) -> bytes:
@@ -102,7 +102,7 @@ def test_a_file_that_is_larger_than_spark_writes_it_is_refused_before_it_is_read
 
 
 def test_a_file_that_grows_while_it_is_read_is_bounded_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_bounds, "LARGEST", 40_000)
+    monkeypatch.setattr(files, "LARGEST", 40_000)
     (tmp_path / "log").write_bytes(b"x" * 100_000)
     seen = iter([100])  # what it had when it was opened
     monkeypatch.setattr(LocalTree, "_open", lambda *_: (os.open(tmp_path / "log", os.O_RDONLY), next(seen)))
@@ -114,7 +114,7 @@ def test_a_file_that_grows_while_it_is_read_is_bounded_as_well(tmp_path: Path, m
 def test_a_directory_with_more_names_than_a_checkpoint_needs_is_not_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_bounds, "NAMES", 3)
+    monkeypatch.setattr(files, "NAMES", 3)
     for name in "abcd":
         (tmp_path / name).touch()
 
@@ -133,13 +133,13 @@ class Objects:
     def __init__(self, **sizes: int) -> None:
         self._sizes = sizes
 
-    def list(self, prefix: str) -> Iterator[Listed]:
-        return (Listed(key, size, "e") for key, size in self._sizes.items() if key.startswith(prefix))
+    def list(self, prefix: str) -> Iterator[ListedObject]:
+        return (ListedObject(key, size, "e") for key, size in self._sizes.items() if key.startswith(prefix))
 
     def read(self, key: str) -> bytes:
         raise AssertionError(key)
 
-    def read_range(self, item: Listed, offset: int, length: int) -> bytes:
+    def read_range(self, item: ListedObject, offset: int, length: int) -> bytes:
         raise AssertionError((item, offset, length))
 
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format import records
-from airflow_provider_ha.checkpoints.format.sst_block import Handle, index_entries
-from airflow_provider_ha.checkpoints.format.state import StateReader
-from airflow_provider_ha.checkpoints.format.store_files import Store
-from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
-from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark import files, state_records
+from airflow_provider_ha.checkpoints.spark.closure import StateReader
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.rocksdb import ZipCorruptError, read_members
+from airflow_provider_ha.checkpoints.spark.sst_block import BlockHandle, index_entries
+from airflow_provider_ha.checkpoints.spark.state_store import StateStore
 from tests.support.checkpoints.state_files import END, pairs, zip_stream
 
 
@@ -26,11 +25,11 @@ MORE = b"\xff" * 8
 def test_a_changelog_may_hold_every_type_of_record(kind: int) -> None:
     content = CHANGELOG_2 + bytes([kind]) + pairs(ITEM) + b"\0"
 
-    assert records.check_changelog([content]) == 1
+    assert state_records.check_changelog([content]) == 1
 
 
 def test_nothing_behind_the_terminator_is_a_record() -> None:
-    assert records.check_map([pairs(ITEM) + END + MORE]) == 1
+    assert state_records.check_map([pairs(ITEM) + END + MORE]) == 1
 
 
 def test_the_blocks_of_an_index_may_become_smaller() -> None:
@@ -40,7 +39,7 @@ def test_the_blocks_of_an_index_may_become_smaller() -> None:
 
     found = list(index_entries(first + second + no_restarts, first_keys=False))
 
-    assert found == [Handle(0, 100), Handle(found[0].end, 60)]
+    assert found == [BlockHandle(0, 100), BlockHandle(found[0].end, 60)]
 
 
 @pytest.mark.parametrize(("length", "accepted"), [(255, True), (256, False)])
@@ -57,7 +56,7 @@ def test_a_member_has_a_name_that_a_file_system_takes(length: int, accepted: boo
 
 @pytest.mark.parametrize("stray", ["x.delta", "².delta", "1-2.delta"])
 def test_a_name_that_is_no_number_is_no_version(stray: str, tmp_path: Path) -> None:
-    store = Store(LocalTree(tmp_path), "state/0/0", frozenset({"1.delta", "2.delta", stray}))
+    store = StateStore(LocalTree(tmp_path), "state/0/0", frozenset({"1.delta", "2.delta", stray}))
 
     assert store.unbroken_from("delta", 2) == 1
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.input_files import (
+from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
+from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
+from airflow_provider_ha.checkpoints.restore.timeline import merge
+from airflow_provider_ha.checkpoints.sources.input_files import (
     MEASURED_AT_MOST,
     judge_files,
     judge_unasked,
     look_for,
     measure,
 )
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
-from airflow_provider_ha.checkpoints.restore.judgement import Judgement
-from airflow_provider_ha.checkpoints.restore.timeline import merge
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from tests.support.checkpoints.portable_helpers import changed_at
 
 
@@ -51,7 +51,7 @@ def test_a_clock_of_whole_seconds_replaces_nothing(file: Path) -> None:
 def test_a_file_that_was_replaced_is_impossible_to_replay_as_one_that_is_gone(file: Path, timestamp: int) -> None:
     os.utime(file, ns=(0, 1_700_000_000_250_000_000))
     recorded = entry(file.as_uri(), timestamp)
-    found, judgement = look_for([recorded]), Judgement("q")
+    found, judgement = look_for([recorded]), PlanFindings("q")
 
     judge_files(found.missing, [recorded], judgement, found.replaced)
 
@@ -61,7 +61,7 @@ def test_a_file_that_was_replaced_is_impossible_to_replay_as_one_that_is_gone(fi
 
 def test_a_file_that_is_gone_is_impossible_to_replay(tmp_path: Path) -> None:
     recorded = entry((tmp_path / "gone.json").as_uri(), 1)
-    found, judgement = look_for([recorded]), Judgement("q")
+    found, judgement = look_for([recorded]), PlanFindings("q")
 
     judge_files(found.missing, [recorded], judgement, found.replaced)
 
@@ -81,7 +81,7 @@ def test_a_file_on_a_name_node_that_is_not_configured_is_unknown(monkeypatch: py
 @pytest.mark.parametrize("scheme", ["gs", "abfss", "dbfs"])
 def test_a_file_on_a_file_system_that_cannot_be_asked_is_unknown(scheme: str) -> None:
     recorded = entry(f"{scheme}://place/in/a.json", 1)
-    found, judgement = look_for([recorded]), Judgement("q")
+    found, judgement = look_for([recorded]), PlanFindings("q")
 
     judge_unasked([recorded], found.asked, judgement)
 
@@ -94,7 +94,7 @@ def test_a_file_of_the_same_time_and_another_length_was_replaced(file: Path) -> 
     same = look_for([recorded])
     file.write_text("{}, {}")
     os.utime(file, ns=(0, time * 1_000_000))
-    found, judgement = look_for([recorded]), Judgement("q")
+    found, judgement = look_for([recorded]), PlanFindings("q")
 
     judge_files(found.missing, [recorded], judgement, found.replaced)
 
@@ -110,7 +110,7 @@ def test_a_batch_is_measured_where_its_files_are_those_that_spark_has_seen(file:
         *entry((tmp_path / "gone.json").as_uri(), 1).sources["0"],
     ]
 
-    found = measure(BatchEntry(batch=0, offsets="", sources={"0": tuple(lines), "1": ()}), Reach())
+    found = measure(BatchEntry(batch=0, offsets="", sources={"0": tuple(lines), "1": ()}), StorageAccess())
 
     assert found == {"0": (2, None, None), "1": ()}
 
@@ -118,7 +118,7 @@ def test_a_batch_is_measured_where_its_files_are_those_that_spark_has_seen(file:
 def test_a_batch_of_very_many_files_is_not_measured(file: Path) -> None:
     line = entry(file.as_uri(), changed_at(file)).sources["0"]
 
-    assert measure(BatchEntry(batch=0, offsets="", sources={"0": line * (MEASURED_AT_MOST + 1)}), Reach()) == {}
+    assert measure(BatchEntry(batch=0, offsets="", sources={"0": line * (MEASURED_AT_MOST + 1)}), StorageAccess()) == {}
 
 
 def test_a_record_without_lengths_takes_those_of_another_record_of_its_batch() -> None:

@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.counted_source import CountedSource
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
-from airflow_provider_ha.checkpoints.connectors.places import LOCAL
-from airflow_provider_ha.checkpoints.connectors.source_type import SourceFacts
-from airflow_provider_ha.checkpoints.connectors.sources import inputs_of, judge_inputs, kafka_topics
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput, Verdict
-from airflow_provider_ha.checkpoints.restore.judgement import Judgement
+from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import PartitionOffsets
+from airflow_provider_ha.checkpoints.sources.source_registry import inputs_of, judge_inputs, kafka_topics
+from airflow_provider_ha.checkpoints.sources.source_type import CountedSource, SourceFacts
+from airflow_provider_ha.checkpoints.spark.places import LOCAL
 
 
 def entry(batch: int, *offsets: object, version: int = 1, files: dict[str, int] | None = None) -> BatchEntry:
@@ -70,7 +69,7 @@ def test_what_only_the_source_understands_has_no_figure_unless_it_has_read_nothi
 )
 @pytest.mark.parametrize("is_replayed", [True, False])
 def test_a_source_that_cannot_be_asked_is_unknown_with_a_replay_and_without(offset: object, is_replayed: bool) -> None:
-    judgement = Judgement("q")
+    judgement = PlanFindings("q")
 
     judge_inputs(inputs_of(entry(4, offset), [entry(5, offset)] if is_replayed else [], SourceFacts({})), judgement)
 

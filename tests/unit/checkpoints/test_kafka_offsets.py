@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import (
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import (
     PartitionOffsets,
     parse_kafka_offset,
     partitions_after,

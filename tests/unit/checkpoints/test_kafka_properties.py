@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
-from airflow_provider_ha.checkpoints.connectors.kafka_properties import read_properties
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import held_offsets, read_properties
 from airflow_provider_ha.errors import ConfigurationError
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ha.checkpoints.working.layered.base import Base, BaseEntry, parse_base
+from airflow_provider_ha.checkpoints.areas.layered.base_file import Base, BaseEntry, parse_base
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

@@ -9,12 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.layered.collector import REMOVALS_PER_PROOF, remove, time_of
-from airflow_provider_ha.checkpoints.working.layered.garbage import GRACE, SLOT_GRACE, Garbage, Why
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.layered.purging import is_table
-from airflow_provider_ha.checkpoints.working.layered.tree import MARKER, REMOVED
+from airflow_provider_ha.checkpoints.areas.layered.garbage import (
+    GRACE,
+    REMOVALS_PER_PROOF,
+    SLOT_GRACE,
+    Garbage,
+    GarbageReason,
+    remove,
+    time_of,
+)
+from airflow_provider_ha.checkpoints.areas.layered.layered_tree import MARKER, REMOVED
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.areas.layered.needs import is_table
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
@@ -197,7 +204,7 @@ def test_a_directory_is_left_alone_for_a_day_after_it_is_over(world: World) -> N
     world.execute(LAST)
     world.remove_others()
 
-    assert not [item for item in world.search().garbage if item.why is Why.OVER]
+    assert not [item for item in world.search().garbage if item.why is GarbageReason.OVER]
 
 
 def replaced_and_over(world: World) -> None:
@@ -252,7 +259,7 @@ def test_what_was_not_written_to_its_end_goes_after_a_day(world: World) -> None:
     old = time.time() - GRACE.total_seconds() - 60
     os.utime(world.root / FIRST / QUERY / f"{PREPARED}old", (old, old))
 
-    assert [item.key for item in world.search().garbage if item.why is Why.UNFINISHED] == [
+    assert [item.key for item in world.search().garbage if item.why is GarbageReason.UNFINISHED] == [
         f"{FIRST}/{QUERY}/{PREPARED}old"
     ]
 
@@ -377,7 +384,7 @@ def test_a_leader_that_is_deposed_in_the_middle_stops_after_so_many() -> None:
         if proofs > 1:
             raise FencedError("another epoch owns the job")
 
-    garbage = [Garbage(str(number), 1, Why.PURGED) for number in range(REMOVALS_PER_PROOF * 3)]
+    garbage = [Garbage(str(number), 1, GarbageReason.PURGED) for number in range(REMOVALS_PER_PROOF * 3)]
     with pytest.raises(FencedError):
         for _ in remove(Files(), garbage, prove):  # type: ignore[arg-type]
             pass

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.working.layered.inheritance import Cut, belongs, is_own
+from airflow_provider_ha.checkpoints.areas.layered.takeover import InheritedCut, belongs, is_own
 
 
-CUT = Cut(planned=9, committed=8, logged={"sources/0": 12})
+CUT = InheritedCut(planned=9, committed=8, logged={"sources/0": 12})
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_a_file_is_inherited_when_it_belongs_to_the_cut(name: str, inherited: bo
 
 @pytest.mark.parametrize("name", ["state/0/_metadata/metadata", "state/0/3/1.zip", "commits/0", "offsets/1"])
 def test_of_a_query_that_has_committed_nothing_no_state_is_inherited(name: str) -> None:
-    assert not belongs(name, Cut(planned=0, committed=-1))
+    assert not belongs(name, InheritedCut(planned=0, committed=-1))
 
 
 def test_of_a_query_that_has_planned_nothing_only_its_id_is_inherited() -> None:
     names = ["metadata", "offsets/0", "commits/0", "sources/0/0", "state/0/0/1.zip"]
 
-    assert [name for name in names if belongs(name, Cut(planned=-1, committed=-1))] == ["metadata"]
+    assert [name for name in names if belongs(name, InheritedCut(planned=-1, committed=-1))] == ["metadata"]
 
 
 @pytest.mark.parametrize(

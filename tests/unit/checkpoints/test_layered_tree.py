@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import sink_log
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.areas.layered.base_file import FILE, Base, BaseEntry
+from airflow_provider_ha.checkpoints.areas.pins import sink_directory
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import sink_log
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.layered.base import FILE, Base, BaseEntry
-from airflow_provider_ha.checkpoints.working.pins import sink_directory
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ConfigurationError
 from tests.support.checkpoints.layered_files import FIRST, JOB, SECOND, THIRD, LayeredFiles
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.links import flush_tree, linked
+from airflow_provider_ha.checkpoints.spark.atomic import flush_tree, linked
 
 
 def test_a_link_makes_the_directory_that_it_lies_in(tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ import google_crc32c
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.savepoints.archive.export import export
-from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
-from airflow_provider_ha.checkpoints.savepoints.directory import SavepointDirectory, read_savepoint
-from airflow_provider_ha.checkpoints.savepoints.judge import judge
-from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.store.savepoints.archive import export, unpack
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import write_manifest
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import SavepointDirectory, read_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import judge
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.support.checkpoints.portable_helpers import QUERY, savepoint
 

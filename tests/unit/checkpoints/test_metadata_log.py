@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.format.metadata_log import parse_commits, parse_offsets, read_offsets
-from airflow_provider_ha.checkpoints.trees.files import FileGoneError
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.files import FileGoneError
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import (
+    CompactibleLog,
+    parse_commits,
+    parse_offsets,
+    read_offsets,
+)
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SavepointPointer
-from airflow_provider_ha.checkpoints.retention.listing import Listing
-from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
+from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
+from airflow_provider_ha.checkpoints.store.pointer_store import PointerListing
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import named_savepoint
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, RecordCorruptError
 from airflow_provider_ha.names import SAVEPOINT_ID_LIMIT, check_name, check_savepoint_id
-from airflow_provider_ha.pointers.scan import Unreadable
 from airflow_provider_ha.storage.keys import JobKeys
 
 
@@ -38,10 +38,10 @@ class Store:
             savepoint_id=savepoint_id, directory="d", manifest_sha256="0", cut={}, created_at=NOON, label=label, size=0
         )
 
-    def list(self) -> Listing[SavepointPointer]:
+    def list(self) -> PointerListing[SavepointPointer]:
         readable = [name for name, label in self.savepoints.items() if label is not None]
-        broken = [Unreadable(name, "broken") for name, label in self.savepoints.items() if label is None]
-        return Listing(tuple(self.pointer(name) for name in readable), tuple(broken))
+        broken = [UnreadableRecord(name, "broken") for name, label in self.savepoints.items() if label is None]
+        return PointerListing(tuple(self.pointer(name) for name in readable), tuple(broken))
 
 
 def named(word: str, **savepoints: str | None) -> str:

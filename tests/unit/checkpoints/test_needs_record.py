@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.layered.collector import note_needs
+from airflow_provider_ha.checkpoints.areas.layered.garbage import note_needs
+from airflow_provider_ha.checkpoints.spark.closure import closure
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import FencedError
 from tests.support.checkpoints.collected import DAY, FIRST, KEPT, SECOND, THIRD, World
 from tests.support.checkpoints.executed import LAST

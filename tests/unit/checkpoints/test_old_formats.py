@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.codecs import decode
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
+from airflow_provider_ha.checkpoints.spark.byte_stream import decode
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import Depth, verify
 from tests.support.checkpoints.damage import remove
 from tests.support.checkpoints.old_formats import BATCHES, RELEASES, damages_of, partition_of, write_checkpoint
 from tests.support.checkpoints.state_files import END, lz4_stream, pairs

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ha.checkpoints.working.paused_gc import paused_gc
+from airflow_provider_ha.checkpoints.areas.layered.takeover import paused_gc
 
 
 @pytest.fixture(autouse=True)

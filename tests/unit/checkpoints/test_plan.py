@@ -9,20 +9,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
-from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkState
+from airflow_provider_ha.checkpoints.areas.batch_log import readable
+from airflow_provider_ha.checkpoints.areas.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, Unknown
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalState, UnknownFact
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
-from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
-from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
-from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.batch_log import readable
-from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
+from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, not_accepted, plan_restore
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchRecord
+from airflow_provider_ha.checkpoints.sinks.sink_type import SinkState
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import PartitionOffsets
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.jobs.model import DrainedQuery
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
 
@@ -55,7 +54,7 @@ def facts(sink: QuerySink, *recorded: int, sink_max: int = -1, planned_to: int |
 def plan(
     known: QueryFacts, drained: DrainedQuery | None = None, *, same_output: bool = True, **options: Any
 ) -> RestorePlan:
-    chosen = Chosen(
+    chosen = RestoreSource(
         source="checkpoint",
         source_id="3",
         directory="pins/3",
@@ -183,7 +182,7 @@ def test_for_another_output_it_does_not_matter_what_a_later_run_has_written(sink
 
 
 def test_a_replay_whose_input_is_gone_is_impossible() -> None:
-    known = replace(facts(FILE, 5, sink_max=5), around=Surroundings(missing={5: ("/in/5.json",)}))
+    known = replace(facts(FILE, 5, sink_max=5), around=ExternalState(missing={5: ("/in/5.json",)}))
 
     made = plan(known)
 
@@ -226,7 +225,7 @@ def kafka(earliest: int, latest: int = 120) -> QueryFacts:
     cut = BatchEntry(batch=4, offsets=f"v1\n{{}}\n{KAFKA_CUT}")
     recorded = {4: cut, 5: BatchEntry(batch=5, offsets=f"v1\n{{}}\n{KAFKA_REPLAY}")}
     known = facts(FILE, 5, sink_max=5)
-    around = Surroundings(kafka={("orders", 0): PartitionOffsets(earliest, latest)})
+    around = ExternalState(kafka={("orders", 0): PartitionOffsets(earliest, latest)})
     return replace(known, cut=known.cut.model_copy(update={"entries": (cut,)}), history=recorded, around=around)
 
 
@@ -254,7 +253,7 @@ def test_a_topic_that_was_made_again_has_other_rows() -> None:
 
 
 def test_a_partition_that_is_gone_may_be_lost_with_everything_in_it() -> None:
-    made = plan(replace(kafka(100), around=Surroundings(kafka={})))
+    made = plan(replace(kafka(100), around=ExternalState(kafka={})))
 
     assert made.verdict is Verdict.LOSS_POSSIBLE
     assert made.reasons == (
@@ -263,7 +262,7 @@ def test_a_partition_that_is_gone_may_be_lost_with_everything_in_it() -> None:
 
 
 def test_what_is_not_known_is_judged_as_a_loss_and_stops_until_its_query_is_named() -> None:
-    known = replace(kafka(100), around=Surroundings(unknown=(Unknown("no broker answered", "Start Kafka"),)))
+    known = replace(kafka(100), around=ExternalState(unknown=(UnknownFact("no broker answered", "Start Kafka"),)))
 
     stopped, named = plan(known), plan(known, accept_unverified={"q"})
 
@@ -276,16 +275,16 @@ def test_a_source_that_forgets_may_lose_rows() -> None:
     known = facts(FILE, sink_max=4)
     cut = BatchEntry(batch=4, offsets="v1\n{}\n17")
     known = replace(
-        known, cut=known.cut.model_copy(update={"entries": (cut,)}), history={4: cut}, around=Surroundings()
+        known, cut=known.cut.model_copy(update={"entries": (cut,)}), history={4: cut}, around=ExternalState()
     )
 
     assert plan(known).verdict is Verdict.LOSS_POSSIBLE
-    assert plan(replace(known, around=Surroundings(initial={"0": "1795307983407"}))).verdict is Verdict.SAFE
+    assert plan(replace(known, around=ExternalState(initial={"0": "1795307983407"}))).verdict is Verdict.SAFE
 
 
 def delta(reached: int, *recorded: int, gone: bool = False) -> QueryFacts:
     table = SinkState(reached=reached, gone=gone)
-    return replace(facts(DELTA, *recorded), sink=table, around=Surroundings(sink_gone=gone, table_batch=reached))
+    return replace(facts(DELTA, *recorded), sink=table, around=ExternalState(sink_gone=gone, table_batch=reached))
 
 
 @pytest.mark.parametrize("reached", [4, 5, 6])
@@ -328,7 +327,7 @@ def noted(known: QueryFacts, *begun: int) -> QueryFacts:
     notes = {
         epoch: ForeachBatchRecord(epoch=epoch, begun=batch, finished=batch - 1) for epoch, batch in enumerate(begun, 1)
     }
-    return replace(known, around=Surroundings(given=notes))
+    return replace(known, around=ExternalState(given=notes))
 
 
 def test_a_planned_batch_that_the_fenced_function_was_never_given_cannot_be_lost() -> None:
@@ -408,7 +407,7 @@ def plan_of(
 ) -> RestorePlan:
     known = facts(QuerySink(kind=SinkKind.OTHER))
     directory = AdoptedCheckpoint(path="/elsewhere/q", query_id="id", planned=5, committed=4)
-    chosen = Chosen(source, "3", "pins/3", {"q": known.cut}, 1, 1, "g", "4.2.0", NOW)
+    chosen = RestoreSource(source, "3", "pins/3", {"q": known.cut}, 1, 1, "g", "4.2.0", NOW)
     return plan_restore(
         RestoreFacts(
             chosen=chosen,

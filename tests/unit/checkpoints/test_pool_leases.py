@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.pool.leases import SECONDS, SWEEP, USE, PoolLease, lease
+from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import SECONDS, SWEEP, USE, PoolLease, lease
 from airflow_provider_ha.errors import StorageUnavailableError
 from tests.fake.memory_store import MemoryStore
 from tests.support.clusters.pointer_helpers import Wall

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.order import stages
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import stages
 from airflow_provider_ha.checkpoints.verify.restorable import restorable_at
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 

@@ -17,8 +17,7 @@ import pytest
 import zstandard
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, QueryCut, QuerySink, Savepoint, SinkKind
-from airflow_provider_ha.checkpoints.savepoints.archive.export import export
-from airflow_provider_ha.checkpoints.savepoints.archive.unpack import MANIFEST_BYTES, unpack
+from airflow_provider_ha.checkpoints.store.savepoints.archive import MANIFEST_BYTES, export, unpack
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     ConfigurationError,

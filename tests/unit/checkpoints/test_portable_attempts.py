@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt, file_attempt
+from airflow_provider_ha.checkpoints.spark.atomic import directory_attempt, file_attempt
 from airflow_provider_ha.errors import ConfigurationError, ObjectExistsError, StorageUnavailableError
 from tests.support.checkpoints import killed_attempts
 from tests.support.checkpoints.portable_helpers import names_in, steps_survived

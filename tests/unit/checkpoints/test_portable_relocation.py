@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, SavepointDirectory
-from airflow_provider_ha.checkpoints.savepoints.judge import judge
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.take import take
-from airflow_provider_ha.checkpoints.working.relocation import checked_by, relocate
+from airflow_provider_ha.checkpoints.areas.relocation import checked_by, relocate
+from airflow_provider_ha.checkpoints.store.savepoints.creation import take
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout, SavepointDirectory
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import judge
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, ObjectExistsError
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, names_in, savepoint
 

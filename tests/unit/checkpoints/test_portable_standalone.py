@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints import directory as directories
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, SavepointDirectory, read_savepoint
-from airflow_provider_ha.checkpoints.savepoints.judge import judge
-from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
-from airflow_provider_ha.checkpoints.savepoints.take import ATTEMPTS, take
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_directory as directories
+from airflow_provider_ha.checkpoints.store.savepoints.creation import ATTEMPTS, take
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import write_manifest
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import (
+    DirectoryLayout,
+    SavepointDirectory,
+    read_savepoint,
+)
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import judge
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,

@@ -6,13 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkError
-from airflow_provider_ha.checkpoints.proof.decision import Decision, decide
-from airflow_provider_ha.checkpoints.proof.refusals import decisive_error, is_refusal
-from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step, sentences
-from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, StateReading
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
+from airflow_provider_ha.checkpoints.verify.proof_protocol import (
+    Application,
+    ProofEvent,
+    ProofMessage,
+    ProofRequest,
+    SparkError,
+    StateReading,
+    decisive_error,
+    is_refusal,
+)
+from airflow_provider_ha.checkpoints.verify.proof_result import (
+    Proof,
+    ProofDecision,
+    ProofOutcome,
+    StepResult,
+    decide,
+    sentences,
+)
+from airflow_provider_ha.checkpoints.verify.verification_report import BatchVerdict, Reason, VerificationReport
 
 
 LEFT = StateReading(operator=0, store="left-keyToNumValues", partitions=2)
@@ -39,17 +52,17 @@ def request(*readings: StateReading, application: Application | None = None) -> 
     )
 
 
-def loaded(reading: StateReading, *rows: int) -> Answer:
-    return Answer(event=Event.LOADED, reading=reading, rows=rows)
+def loaded(reading: StateReading, *rows: int) -> ProofMessage:
+    return ProofMessage(event=ProofEvent.LOADED, reading=reading, rows=rows)
 
 
-def refused(*errors: SparkError, reading: StateReading | None = None) -> Answer:
-    return Answer(event=Event.REFUSED, reading=reading, errors=errors)
+def refused(*errors: SparkError, reading: StateReading | None = None) -> ProofMessage:
+    return ProofMessage(event=ProofEvent.REFUSED, reading=reading, errors=errors)
 
 
-def proof(decision: Decision, *, restorable: bool = True) -> Proof:
+def proof(decision: ProofDecision, *, restorable: bool = True) -> Proof:
     reasons = () if restorable else (Reason(Code.STATE_MISSING, "state/0/0/9.delta", "it is not there"),)
-    report = Report(
+    report = VerificationReport(
         startable=restorable,
         restorable=[8] if restorable else [],
         findings=(),
@@ -61,10 +74,14 @@ def proof(decision: Decision, *, restorable: bool = True) -> Proof:
 
 
 def test_what_loaded_every_store_and_started_is_proven() -> None:
-    answers = [loaded(LEFT, 2, 3), loaded(RIGHT, 0, 1), Answer(event=Event.STARTED, query="counts", operators=(6,))]
+    answers = [
+        loaded(LEFT, 2, 3),
+        loaded(RIGHT, 0, 1),
+        ProofMessage(event=ProofEvent.STARTED, query="counts", operators=(6,)),
+    ]
     decision = decide(request(LEFT, RIGHT, application=SCRIPT), answers, "")
 
-    assert (decision.loading.outcome, decision.starting.outcome) == (Outcome.PROVEN, Outcome.PROVEN)
+    assert (decision.loading.outcome, decision.starting.outcome) == (ProofOutcome.PROVEN, ProofOutcome.PROVEN)
     assert decision.started is not None
     assert (decision.started.batch, decision.started.state_rows) == (9, (6,))
     assert proof(decision).proven is True
@@ -74,7 +91,7 @@ def test_what_loaded_every_store_and_started_is_proven() -> None:
 def test_without_an_application_it_is_loaded_and_says_that_it_was_not_started() -> None:
     decision = decide(request(LEFT), [loaded(LEFT, 1, 1)], "")
 
-    assert decision.starting == Step(Outcome.NOT_ASKED, "no application was named")
+    assert decision.starting == StepResult(ProofOutcome.NOT_ASKED, "no application was named")
     assert proof(decision).proven is True
     assert "started: not tried (no application was named)" in list(sentences(proof(decision)))
 
@@ -82,7 +99,7 @@ def test_without_an_application_it_is_loaded_and_says_that_it_was_not_started() 
 def test_without_state_there_is_nothing_to_load() -> None:
     decision = decide(request(), [], "")
 
-    assert decision.loading.outcome is Outcome.NOTHING
+    assert decision.loading.outcome is ProofOutcome.NOTHING
     assert "loaded: the checkpoint holds no state" in list(sentences(proof(decision)))
 
 
@@ -99,7 +116,7 @@ def test_one_store_that_spark_refuses_refutes_and_says_what_spark_said() -> None
 def test_a_refused_load_is_not_started() -> None:
     decision = decide(request(LEFT, application=SCRIPT), [refused(*DAMAGED, reading=LEFT)], "")
 
-    assert decision.starting == Step(Outcome.NOT_ASKED, "its state could not be loaded")
+    assert decision.starting == StepResult(ProofOutcome.NOT_ASKED, "its state could not be loaded")
 
 
 def test_a_query_that_spark_fails_refutes() -> None:
@@ -120,7 +137,7 @@ def test_a_child_that_died_before_it_answered_leaves_the_question_open(ending: s
     (finding,) = decision.findings
 
     assert proof(decision).proven is None
-    assert decision.loading == Step(Outcome.UNKNOWN, ending)
+    assert decision.loading == StepResult(ProofOutcome.UNKNOWN, ending)
     assert (finding.code, finding.blocks) == (Code.NOT_PROVEN, None)
 
 
@@ -146,28 +163,31 @@ def test_a_partition_that_spark_did_not_see_is_not_loaded() -> None:
 
 def test_a_query_that_committed_has_loaded_what_a_reader_could_not_read() -> None:
     unreadable = SparkError(error_class="STDS_FAILED_TO_READ_STATE_SCHEMA", message="Failed to read the state schema.")
-    answers = [refused(unreadable, reading=LEFT), Answer(event=Event.STARTED, query="counts", operators=(4,))]
+    answers = [
+        refused(unreadable, reading=LEFT),
+        ProofMessage(event=ProofEvent.STARTED, query="counts", operators=(4,)),
+    ]
     decision = decide(request(LEFT, application=SCRIPT), answers, "")
 
-    assert decision.loading.outcome is Outcome.UNKNOWN
+    assert decision.loading.outcome is ProofOutcome.UNKNOWN
     assert proof(decision).proven is True
 
 
 def test_a_script_that_never_starts_the_query_leaves_the_question_open() -> None:
     said = "query 'counts' was not started: app.py has ended; it starts other"
     decision = decide(
-        request(LEFT, application=SCRIPT), [loaded(LEFT, 1, 1), Answer(event=Event.UNABLE, reason=said)], ""
+        request(LEFT, application=SCRIPT), [loaded(LEFT, 1, 1), ProofMessage(event=ProofEvent.UNABLE, reason=said)], ""
     )
 
-    assert decision.loading.outcome is Outcome.PROVEN
-    assert decision.starting == Step(Outcome.UNKNOWN, said)
+    assert decision.loading.outcome is ProofOutcome.PROVEN
+    assert decision.starting == StepResult(ProofOutcome.UNKNOWN, said)
     assert proof(decision).proven is None
 
 
 def test_a_batch_that_is_not_restorable_is_refuted_unasked() -> None:
-    step = Step(Outcome.NOT_ASKED, "the verification says that it is not restorable")
+    step = StepResult(ProofOutcome.NOT_ASKED, "the verification says that it is not restorable")
 
-    assert proof(Decision(step, step, (), None, ()), restorable=False).proven is False
+    assert proof(ProofDecision(step, step, (), None, ()), restorable=False).proven is False
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
-from airflow_provider_ha.checkpoints.proof.readings import options, readings, state_by_id
-from airflow_provider_ha.checkpoints.proof.request import StateReading
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.drain import plan_empty_batch
+from airflow_provider_ha.checkpoints.areas.drain import plan_empty_batch
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_offsets
+from airflow_provider_ha.checkpoints.verify.proof_protocol import StateReading, options, readings, state_by_id
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 

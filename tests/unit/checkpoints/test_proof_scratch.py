@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
-from airflow_provider_ha.checkpoints.proof.scratch import PREFIX, _remove_dead, check_space, scratch
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.proof_copy import PREFIX, _remove_dead, check_space, copy_closure, scratch
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from tests.support.checkpoints.portable_helpers import QUERY, all_names, checkpoint
 

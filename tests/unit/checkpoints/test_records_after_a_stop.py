@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory, read_records
-from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, read_records
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from tests.support.clusters.jobs_helpers import NOON
 
 
 CUT = QueryCut(batch=9, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
-CHOSEN = Chosen("savepoint", "s", "savepoints/s", {"q": CUT}, 3, 5, "graph", "4.2.0", NOON)
+CHOSEN = RestoreSource("savepoint", "s", "savepoints/s", {"q": CUT}, 3, 5, "graph", "4.2.0", NOON)
 STOPPED = Checkpoint(
     job_id="orders",
     number=4,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory, QueryRecords, read_records
-from airflow_provider_ha.checkpoints.restore.run_starts import RunStart
-from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, QueryRecords, read_records
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.restore.timeline import RunStart
 from tests.support.clusters.jobs_helpers import NOON
 
 
@@ -44,7 +44,9 @@ OF_SECOND = payload(5, 2, cut(2, 0, 1, 2, 3, timeline="second"))
 
 def records(tmp_path: Path, of: Checkpoint, *payloads: Checkpoint, planned: int = -1) -> QueryRecords:
     """What is known for the cut of a payload; the directory of run 2 is there, and plans one batch or none."""
-    chosen = Chosen("checkpoint", str(of.number), str(of.pin), of.queries, of.run, of.epoch, "graph", "4.2.0", NOON)
+    chosen = RestoreSource(
+        "checkpoint", str(of.number), str(of.pin), of.queries, of.run, of.epoch, "graph", "4.2.0", NOON
+    )
     directory = tmp_path / "live" / "last" / "q" / "offsets"
     directory.mkdir(parents=True)
     if planned >= 0:

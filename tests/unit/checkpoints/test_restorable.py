@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
-from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.restorable import all_of, damage, restorable_at
+from airflow_provider_ha.checkpoints.verify.verification_report import BatchVerdict, Finding, Reason, VerificationReport
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
-def found(*codes: Code) -> Report:
+def found(*codes: Code) -> VerificationReport:
     findings = tuple(Finding(code, "offsets/7", 7, "input/output error") for code in codes)
-    return Report(startable=None, restorable=[], findings=findings)
+    return VerificationReport(startable=None, restorable=[], findings=findings)
 
 
 @pytest.fixture

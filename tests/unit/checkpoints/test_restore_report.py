@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
+from airflow_provider_ha.api.documents.restore_plan import plan_view
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     GivenBatches,
@@ -18,10 +19,9 @@ from airflow_provider_ha.checkpoints.model import (
     SourceInput,
     Verdict,
 )
-from airflow_provider_ha.cli.restore_options import by_query
-from airflow_provider_ha.cli.restore_report import print_plan
+from airflow_provider_ha.cli.restore import print_plan
+from airflow_provider_ha.cli.spec_options import by_query
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.views.plan import plan_view
 
 
 PARTITION = KafkaPartition(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, SavepointPointer
-from airflow_provider_ha.checkpoints.retention.policy import (
+from airflow_provider_ha.checkpoints.store.retention_policy import (
     SavepointRetention,
     floors,
     max_age_of,
@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.retention.policy import (
     superfluous,
     superfluous_savepoints,
 )
-from airflow_provider_ha.driver.savepoint_job import retention_of
+from airflow_provider_ha.driver.checkpointing.savepoint_job import retention_of
 from airflow_provider_ha.errors import ConfigurationError
 
 

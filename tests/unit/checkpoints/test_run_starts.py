@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.restore.run_starts import KnownRuns, RunStart
+from airflow_provider_ha.checkpoints.restore.timeline import KnownRuns, RunStart
 
 
 BEGAN_ANEW = RunStart()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
-from airflow_provider_ha.checkpoints.connectors.places import local_path
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import local_path
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     ConfigurationError,

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.connectors.sink_names import name_by_sink
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.sinks.sink_registry import name_by_sink
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
-from airflow_provider_ha.driver.query_name import name_query
-from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.cli.session import ClusterTarget
+from airflow_provider_ha.driver.queries.query_naming import name_query
+from airflow_provider_ha.driver.queries.writer_notes import notes
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.checkpoints.writer_helpers import writer_of
 
@@ -54,7 +54,7 @@ def test_the_plan_of_a_checkpoint_says_it(tmp_path: Path) -> None:
     directory, out = checkpoint(tmp_path / QUERY), tmp_path / "out"
     name = started_as("json", str(out))
 
-    told = CliRunner().invoke(app, ["checkpoint", "plan", str(directory), "--sink", str(out)], obj=Target())
+    told = CliRunner().invoke(app, ["checkpoint", "plan", str(directory), "--sink", str(out)], obj=ClusterTarget())
 
     line = f"{QUERY}: a script that gives it no name starts it as {name}; adopt it as that (--start-from {name}=...)"
     assert line in " ".join(told.stdout.split())

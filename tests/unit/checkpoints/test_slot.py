@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.fence_record import FenceRecord, fence_at
-from airflow_provider_ha.checkpoints.format.layout import Progress
+from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, write_started
+from airflow_provider_ha.checkpoints.areas.layered.takeover import ATTEMPTS, next_entry, occupy
+from airflow_provider_ha.checkpoints.areas.work_area import Successor
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.working.layered.slot import ATTEMPTS, next_entry, occupy
-from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries, write_started
-from airflow_provider_ha.checkpoints.working.work_area import Successor
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import FenceRecord, Progress, fence_at
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from tests.support.checkpoints.layered_files import FIRST, LayeredFiles

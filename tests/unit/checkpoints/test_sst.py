@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError
-from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
-from airflow_provider_ha.checkpoints.format.sst import check_table
-from airflow_provider_ha.checkpoints.trees.files import opened
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.byte_stream import UnsupportedFormatError
+from airflow_provider_ha.checkpoints.spark.checksums import SinglePass
+from airflow_provider_ha.checkpoints.spark.files import opened
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.sst_table import check_table
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.support.checkpoints.state_files import write
 from tests.support.checkpoints.table_files import block_of, index_block, table, varint, xxh3_of
@@ -40,7 +40,7 @@ def problem(tmp_path: Path, pieces: Iterable[bytes]) -> str:
 
 
 def unknown(tmp_path: Path, pieces: Iterable[bytes]) -> str:
-    with pytest.raises(NotLookedIntoError) as caught:
+    with pytest.raises(UnsupportedFormatError) as caught:
         check(tmp_path, pieces)
     return str(caught.value)
 

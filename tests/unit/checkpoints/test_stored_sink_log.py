@@ -8,13 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, SEEDING, FileSinkLog, log_of_files
-from airflow_provider_ha.checkpoints.connectors.places import output_place
-from airflow_provider_ha.checkpoints.connectors.stored_sink_log import StoredSinkLog
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
-from airflow_provider_ha.checkpoints.working.pins import sink_files
+from airflow_provider_ha.checkpoints.areas.pins import sink_files
+from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, SEEDING, FileSinkLog, StoredSinkLog, log_of_files
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.spark.places import output_place
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     ConfigurationError,

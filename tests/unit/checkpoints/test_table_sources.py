@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.delta import LOG
-from airflow_provider_ha.checkpoints.connectors.iceberg import METADATA
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, QuerySources, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, look_at_sources
-from airflow_provider_ha.checkpoints.restore.judgement import Judgement
-from airflow_provider_ha.checkpoints.restore.plan import judge_sources
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.restore.plan import PlanFindings, judge_sources
+from airflow_provider_ha.checkpoints.sinks.delta import LOG
+from airflow_provider_ha.checkpoints.sinks.iceberg import METADATA
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 
 
 ID = "320444f8-a70b-4321-9e81-6ffd2c568da3"
@@ -67,7 +66,7 @@ def iceberg_table(
 
 def judged(
     place: Path | None, cut: object, replay: object | None = None, *, begins: bool = False
-) -> tuple[Judgement, Any]:
+) -> tuple[PlanFindings, Any]:
     """Judge a cut of a query that reads one table.
 
     :param place: Where the driver has noted the table; ``None`` for nowhere.
@@ -86,13 +85,13 @@ def judged(
     around = look_at_sources(
         "q", LocalTree(Path("/nowhere")), cut=at, entries=entries, external=ExternalQueries(lambda *_: {})
     )
-    judgement = Judgement("q")
+    judgement = PlanFindings("q")
     for each in around.unknown:
         judgement.add_unknown(each.reason)
     return judgement, judge_sources(sources, around, own, again, judgement)
 
 
-def lost(judgement: Judgement) -> str:
+def lost(judgement: PlanFindings) -> str:
     """Return the reason of the one loss that is known."""
     (finding,) = judgement.findings
     assert (finding.verdict, judgement.unknown) == (Verdict.LOSS_POSSIBLE, [])

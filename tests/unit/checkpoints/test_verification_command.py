@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
-from airflow_provider_ha.checkpoints.trees.files import UnreadableError
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.spark.files import UnreadableError
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST
 from airflow_provider_ha.cli.app import app
 from tests.unit.checkpoints.test_verification_sparse import write_log
 

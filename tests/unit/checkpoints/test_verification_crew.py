@@ -16,14 +16,14 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_provider_ha.checkpoints.format.content import Answer, ChecksumMismatchError, ContentCheck
-from airflow_provider_ha.checkpoints.format.releases import release
-from airflow_provider_ha.checkpoints.format.sst import TableDataError
-from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
-from airflow_provider_ha.checkpoints.trees.files import FileGoneError
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify import process_pool
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark import state_content
+from airflow_provider_ha.checkpoints.spark.files import FileGoneError
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.releases import release
+from airflow_provider_ha.checkpoints.spark.sst_table import TableDataError
+from airflow_provider_ha.checkpoints.spark.state_content import ChecksumMismatchError, ContentCheck, ContentResult
+from airflow_provider_ha.checkpoints.spark.state_store import StateFile, StateFileKind
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.damage import flip_sst_unseen, halve, newest_sst, wrong_spark_crc
@@ -52,8 +52,8 @@ if __name__ == "__main__":
 @pytest.fixture
 def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let processes be worth it for the smallest state."""
-    monkeypatch.setattr(process_pool, "LARGE", 1)
-    monkeypatch.setattr(process_pool, "WORTH", 1)
+    monkeypatch.setattr(state_content, "LARGE", 1)
+    monkeypatch.setattr(state_content, "WORTH", 1)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(count)
         return ProcessPoolExecutor(count, **kwargs)
 
-    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", making)
+    monkeypatch.setattr(state_content, "ProcessPoolExecutor", making)
     return found
 
 
@@ -106,25 +106,25 @@ def test_an_error_is_the_same_in_another_process(error: type[CheckpointCorruptEr
 @pytest.mark.usefixtures("all_is_large")
 def test_ctrl_c_which_reaches_the_whole_group_is_left_to_the_owner(tmp_path: Path) -> None:
     write(tmp_path / "1.delta", (lz4_block(END), LZ4_END))
-    file = StateFile("1.delta", (tmp_path / "1.delta").stat().st_size, Kind.DELTA)
+    file = StateFile("1.delta", (tmp_path / "1.delta").stat().st_size, StateFileKind.DELTA)
     content = ContentCheck(LocalTree(tmp_path), RELEASE)
 
-    with process_pool.helped(content, LocalTree(tmp_path), RELEASE, [file], 1):
+    with state_content.helped(content, LocalTree(tmp_path), RELEASE, [file], 1):
         (helper,) = multiprocessing.active_children()
         os.kill(helper.pid or 0, signal.SIGINT)  # it has only just begun to start
         answer = content.elsewhere[file.path]()
 
-    assert answer == Answer(None)
+    assert answer == ContentResult(None)
 
 
 @pytest.mark.usefixtures("all_is_large")
 def test_a_file_whose_process_was_killed_is_looked_into_here(tmp_path: Path) -> None:
     name = "1.delta"
     write(tmp_path / name, (lz4_block(END)[:-1], LZ4_END))
-    file = StateFile(name, (tmp_path / name).stat().st_size, Kind.DELTA)
+    file = StateFile(name, (tmp_path / name).stat().st_size, StateFileKind.DELTA)
     content = ContentCheck(LocalTree(tmp_path), RELEASE)
 
-    with process_pool.helped(content, LocalTree(tmp_path), RELEASE, [file], 1):
+    with state_content.helped(content, LocalTree(tmp_path), RELEASE, [file], 1):
         for child in multiprocessing.active_children():
             child.kill()
             child.join()
@@ -144,12 +144,12 @@ def test_helpers_that_die_before_they_know_all_files_leave_them_to_this_process(
             wait_until(asked.done, timeout=10, what="the end of the pool")
             return asked
 
-    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", Dying)
+    monkeypatch.setattr(state_content, "ProcessPoolExecutor", Dying)
     paths = [write(tmp_path / f"{number}.delta", (lz4_block(END)[:-1], LZ4_END)) for number in (1, 2)]
-    files = [StateFile(path.name, path.stat().st_size, Kind.DELTA) for path in paths]
+    files = [StateFile(path.name, path.stat().st_size, StateFileKind.DELTA) for path in paths]
     content = ContentCheck(LocalTree(tmp_path), RELEASE)
 
-    with process_pool.helped(content, LocalTree(tmp_path), RELEASE, files, 1):
+    with state_content.helped(content, LocalTree(tmp_path), RELEASE, files, 1):
         for file in files:
             with pytest.raises(CheckpointCorruptError, match=file.path):
                 content(file)
@@ -157,9 +157,9 @@ def test_helpers_that_die_before_they_know_all_files_leave_them_to_this_process(
 
 def test_what_another_process_cannot_read_is_no_answer_of_it(tmp_path: Path) -> None:
     # A name longer than any file system has: not even root can read it.
-    file = StateFile(f"{'x' * 300}.delta", 10, Kind.DELTA)
+    file = StateFile(f"{'x' * 300}.delta", 10, StateFileKind.DELTA)
 
-    assert process_pool._look(LocalTree(tmp_path), RELEASE, file) is None
+    assert state_content._look(LocalTree(tmp_path), RELEASE, file) is None
     with pytest.raises(StorageUnavailableError):
         ContentCheck(LocalTree(tmp_path), RELEASE)(file)
 

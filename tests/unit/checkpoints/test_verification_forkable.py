@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.areas.linked_work_area import fork
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.support.checkpoints.damage import cut_line, halve, stale_hidden_crc
 from tests.support.checkpoints.recorded_damage import newest
@@ -31,7 +31,7 @@ def snapshot_is_bad(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return checkpoint
 
 
-def lacks(report: Report, batch: int) -> list[str]:
+def lacks(report: VerificationReport, batch: int) -> list[str]:
     """Return the files for whose sake a batch is not restorable."""
     (found,) = [verdict for verdict in report.batches if verdict.batch == batch]
     return [reason.path for reason in found.reasons]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.findings import Finding
-from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
+from airflow_provider_ha.checkpoints.verify.codes import MEANINGS, Code
+from airflow_provider_ha.checkpoints.verify.verification_report import Finding
 
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "findings.md"

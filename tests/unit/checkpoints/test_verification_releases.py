@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.releases import release
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.releases import release
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from tests.support.checkpoints.state_files import END, lz4_stream, pairs
 from tests.unit.checkpoints.test_verification_operators import KEYED, PARTITIONS, write_state
 
@@ -29,7 +29,7 @@ def checkpoint(tmp_path: Path) -> Path:
     return directory
 
 
-def blocking(report: Report) -> list[str]:
+def blocking(report: VerificationReport) -> list[str]:
     return [finding.path for finding in report.findings if finding.blocks]
 
 

@@ -8,8 +8,13 @@ import pytest
 from rich.console import Console
 
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.findings import Finding
-from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Findings, Reason, Report
+from airflow_provider_ha.checkpoints.verify.verification_report import (
+    BatchVerdict,
+    Finding,
+    Findings,
+    Reason,
+    VerificationReport,
+)
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.verification_report import batch_rows, print_report
 
@@ -77,7 +82,7 @@ def test_people_read_the_batches_the_findings_and_each_meaning_once(printed: io.
         for n in range(3)
     )
     batches = tuple(verdicts((4, ()), (5, (CUT,))))
-    print_report("/data/c", Report(startable=False, restorable=[4], findings=findings, batches=batches))
+    print_report("/data/c", VerificationReport(startable=False, restorable=[4], findings=findings, batches=batches))
 
     text = printed.getvalue()
     assert "Spark cannot start from /data/c" in text

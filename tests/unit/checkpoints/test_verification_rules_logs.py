@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.checkpoints.portable_helpers import checkpoint as checkpoint_by_hand
 from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
 

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.layout import OFFSETS
-from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
-from airflow_provider_ha.checkpoints.trees.files import read_text
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import OFFSETS
+from airflow_provider_ha.checkpoints.spark.files import read_text
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_offsets
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.logs import read_log
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import settled
+from airflow_provider_ha.checkpoints.verify.subject import read_log
+from airflow_provider_ha.checkpoints.verify.verification import settled
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
-def looks(*answers: bool | None) -> tuple[Callable[[], Report], list[Report]]:
+def looks(*answers: bool | None) -> tuple[Callable[[], VerificationReport], list[VerificationReport]]:
     """Return a look that gives one answer after the other, and the reports that it handed out."""
-    given: list[Report] = []
+    given: list[VerificationReport] = []
     coming = iter(answers)
 
-    def look() -> Report:
-        given.append(Report(startable=next(coming), restorable=[], findings=()))
+    def look() -> VerificationReport:
+        given.append(VerificationReport(startable=next(coming), restorable=[], findings=()))
         return given[-1]
 
     return look, given

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.findings import Finding
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import Finding, VerificationReport
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
@@ -47,11 +46,11 @@ def status(sink: Path, batch: int) -> dict[str, object]:
     return {"path": f"file://{path}".replace(" ", "%20"), "size": 4, "isDir": False, "action": "add"}
 
 
-def found(report: Report) -> list[tuple[str, str]]:
+def found(report: VerificationReport) -> list[tuple[str, str]]:
     return [(finding.code.value, Path(finding.path).name) for finding in report.findings]
 
 
-def only(report: Report) -> Finding:
+def only(report: VerificationReport) -> Finding:
     (finding,) = report.findings
     return finding
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.closure import closure
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import LogEntries
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 
 
 def write_log(directory: Path, *, offsets: list[int], commits: list[int], version: int = 1) -> Path:
@@ -29,7 +29,7 @@ def write_log(directory: Path, *, offsets: list[int], commits: list[int], versio
     return directory
 
 
-def codes(report: Report) -> dict[str, str]:
+def codes(report: VerificationReport) -> dict[str, str]:
     return {finding.code.value: finding.found for finding in report.findings}
 
 

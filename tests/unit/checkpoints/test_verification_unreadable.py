@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.report import Report
-from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from tests.unit.checkpoints.test_verification_operators import KEYED, PARTITIONS, write_state
 
 
@@ -34,7 +34,7 @@ def checkpoint(place: Path) -> Path:
     return directory
 
 
-def judged_by_another_user(directory: Path) -> Report:
+def judged_by_another_user(directory: Path) -> VerificationReport:
     """Verify as a user who may not read everything: tests may be run by root, who may."""
     user = os.geteuid()
     os.seteuid(65534 if user == 0 else user)

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from airflow_provider_ha.checkpoints.restore.wanted import Wanted, parse_wanted
+from airflow_provider_ha.checkpoints.restore.restore_point import RestorePoint, parse_restore_point
 from airflow_provider_ha.errors import ConfigurationError
 
 
@@ -26,7 +26,7 @@ def _berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def before(text: str) -> str:
-    moment = parse_wanted(text, now=NOW).before
+    moment = parse_restore_point(text, now=NOW).before
     assert moment is not None
     return moment.astimezone(timezone.utc).isoformat()
 
@@ -34,13 +34,13 @@ def before(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("latest", Wanted()),
-        ("checkpoint-12", Wanted(number=12)),
-        ("savepoint-before-the-release", Wanted(savepoint_id="before-the-release")),
+        ("latest", RestorePoint()),
+        ("checkpoint-12", RestorePoint(number=12)),
+        ("savepoint-before-the-release", RestorePoint(savepoint_id="before-the-release")),
     ],
 )
-def test_a_checkpoint_or_a_savepoint_is_named(text: str, wanted: Wanted) -> None:
-    assert parse_wanted(text, now=NOW) == wanted
+def test_a_checkpoint_or_a_savepoint_is_named(text: str, wanted: RestorePoint) -> None:
+    assert parse_restore_point(text, now=NOW) == wanted
 
 
 def test_a_time_of_day_is_the_last_one_that_is_over() -> None:
@@ -72,6 +72,6 @@ def test_a_moment_with_a_zone_is_as_it_says(zone: str) -> None:
 )
 def test_what_names_nothing_is_an_error_that_says_how_to_write_it(text: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason) as caught:
-        parse_wanted(text, now=NOW)
+        parse_restore_point(text, now=NOW)
 
     assert caught.value.next_step

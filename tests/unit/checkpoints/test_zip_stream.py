@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ha.checkpoints.format import zip_stream as zip_module
-from airflow_provider_ha.checkpoints.format.zip_stream import Members, ZipCorruptError, read_members
+from airflow_provider_ha.checkpoints.spark import rocksdb as zip_module
+from airflow_provider_ha.checkpoints.spark.rocksdb import ZipCorruptError, ZipMembers, read_members
 from tests.support.checkpoints.state_files import zip_stream
 
 
@@ -39,7 +39,7 @@ def head(*, packed: int, unpacked: int, method: int = 8, flags: int = 0, name: b
     return struct.pack("<4sHHHHHIIIHH", b"PK\x03\x04", 20, flags, method, 0, 0, 0, packed, unpacked, length, 0) + name
 
 
-def read(data: bytes, size: int = 1 << 18, **keep: int) -> Members:
+def read(data: bytes, size: int = 1 << 18, **keep: int) -> ZipMembers:
     """Read a zip that comes in pieces of *size* bytes."""
     return read_members((data[at : at + size] for at in range(0, len(data), size)), len(data), keep)
 

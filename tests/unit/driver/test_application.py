@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.application import Application, RunningApplication
+from airflow_provider_ha.driver.members.run_writer import RunningApplication, SparkApplication
 
 
 pyspark = pytest.importorskip("pyspark")
@@ -40,13 +40,13 @@ def test_a_context_is_asked_once_and_the_next_one_again(active: Any) -> None:
     running, first, second = RunningApplication(), Context(), Context(ui=None)
 
     active(None)
-    assert running() == Application()
+    assert running() == SparkApplication()
     active(first)
-    assert [running(), running()] == [Application("app-20261124-0001", "http://driver:4040")] * 2
+    assert [running(), running()] == [SparkApplication("app-20261124-0001", "http://driver:4040")] * 2
     active(None)
     assert running().ui == "http://driver:4040", "a session that is stopped is still the last one"
     active(second)
-    assert running() == Application("app-20261124-0001", "")
+    assert running() == SparkApplication("app-20261124-0001", "")
     assert (first.asked, second.asked) == (1, 1)
 
 
@@ -60,7 +60,7 @@ def test_a_jvm_that_does_not_answer_is_asked_again(active: Any) -> None:
     running, context = RunningApplication(), Context(ui="gone")
     active(context)
 
-    assert running() == Application()
+    assert running() == SparkApplication()
     context.ui = "http://driver:4041"
 
     assert running().ui == "http://driver:4041"

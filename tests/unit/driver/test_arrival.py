@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.engines.standalone_driver import StandaloneDriver
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.ticket import (
+from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
+from airflow_provider_ha.host.supervisor.arrival import CONFIG_VARIABLE, arrived
+from airflow_provider_ha.jobs.drivers.driver_home import (
     CONFIG_FILE_VARIABLE,
     HANDLE_VARIABLE,
     HOME_OPTION,
@@ -21,8 +21,8 @@ from airflow_provider_ha.jobs.host.ticket import (
     ConfigSource,
     Ticket,
 )
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE, arrived
 
 
 CONFIG = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="file:///nowhere", digest_auth="user:a-password")

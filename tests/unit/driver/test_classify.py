@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.driver.classify import Verdict, classify
-from airflow_provider_ha.driver.error_text import LONGEST, links
-from airflow_provider_ha.jobs.failures import FailureKind
+from airflow_provider_ha.driver.ending.failure_kinds import LONGEST, FailureVerdict, classify, links
+from airflow_provider_ha.jobs.runs.submissions import FailureKind
 from tests.support.spark.record_failures import CORPUS
 
 
@@ -262,7 +261,7 @@ def test_script_that_ends_itself_is_not_certain() -> None:
 
 
 def test_text_without_an_error_is_unknown() -> None:
-    assert classify("") == Verdict(FailureKind.UNKNOWN)
+    assert classify("") == FailureVerdict(FailureKind.UNKNOWN)
     assert links("a line\nanother: one") == ()
 
 

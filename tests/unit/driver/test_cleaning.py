@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retention.store import COLLECTION_SECONDS
-from airflow_provider_ha.driver.cleaning import COLLECTION_INTERVAL, RETRY_SECONDS, Cleaning
+from airflow_provider_ha.checkpoints.store.checkpoint_store import COLLECTION_SECONDS
+from airflow_provider_ha.driver.checkpointing.publish_loop import (
+    COLLECTION_INTERVAL,
+    COLLECTION_RETRY_SECONDS,
+    RemovalTurns,
+)
 from airflow_provider_ha.errors import LeadershipLostError, StorageUnavailableError
 
 
@@ -28,8 +32,8 @@ class World:
     left: int = 0
     past_error: Exception | None = None
 
-    def cleaning(self) -> Cleaning:
-        return Cleaning(self, None, self, self.past)  # type: ignore[arg-type]
+    def cleaning(self) -> RemovalTurns:
+        return RemovalTurns(self, None, self, self.past)  # type: ignore[arg-type]
 
     def lease_time(self) -> float:
         return self.time
@@ -110,9 +114,9 @@ def test_a_collection_that_failed_is_tried_again_after_a_minute() -> None:
 
     with pytest.raises(StorageUnavailableError):
         cleaning.turn(always)
-    world.time = RETRY_SECONDS / 2
+    world.time = COLLECTION_RETRY_SECONDS / 2
     assert cleaning.turn(always)
-    world.time = RETRY_SECONDS
+    world.time = COLLECTION_RETRY_SECONDS
     with pytest.raises(StorageUnavailableError):
         cleaning.turn(always)
 
@@ -158,7 +162,7 @@ class Files:
 def test_the_files_of_working_directories_are_collected_last() -> None:
     world = World()
 
-    done = Cleaning(world, None, world, world.past, Files(world)).turn(always)  # type: ignore[arg-type]
+    done = RemovalTurns(world, None, world, world.past, Files(world)).turn(always)  # type: ignore[arg-type]
 
     assert done
     assert world.calls == ["work off", "past", "collect", "files"]

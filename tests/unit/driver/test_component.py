@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.driver.jvm import gate
-from airflow_provider_ha.driver.jvm.component import Component, Leader
-from airflow_provider_ha.driver.jvm.gate import GateKeeper
+from airflow_provider_ha.driver.jvm import component as component_module
+from airflow_provider_ha.driver.jvm.component import Component, ComponentLeader, GateKeeper
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
-from airflow_provider_ha.jobs.options.component_conf import (
+from airflow_provider_ha.jobs.options.conf import (
     MANAGER,
     MANAGER_CLASS,
     component_conf,
@@ -25,7 +24,7 @@ from airflow_provider_ha.jobs.options.component_conf import (
 from airflow_provider_ha.testing.waiting import wait_until
 
 
-LEADER = Leader("j", 8, "has3a://b/root/jobs/j/e8-x", "s3a://b/root", writer_id(8, "s", "p"))
+LEADER = ComponentLeader("j", 8, "has3a://b/root/jobs/j/e8-x", "s3a://b/root", writer_id(8, "s", "p"))
 OTHER = "org.apache.spark.Other"
 
 
@@ -190,7 +189,7 @@ def test_a_query_with_another_manager_is_stopped_and_refused(manager: str) -> No
 
 def test_the_lease_is_counted_from_before_it_was_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(gate, "uptime", lambda: now[0])
+    monkeypatch.setattr(component_module, "uptime", lambda: now[0])
 
     def look() -> float:
         now[0] += 5  # an answer that took its time

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ha import __version__
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.component_jar import component_jar
+from airflow_provider_ha.jobs.options.conf import component_jar
 from java.build_component import ROOT, CompileError, NoJdkError, build, compile_to, made_from
 
 

@@ -9,12 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver.lead import check_admission
-from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.driver.checkpointing.start_point import check_facts
+from airflow_provider_ha.driver.members.driver_session import check_admission
 from airflow_provider_ha.driver.operations_loop import abandoned
+from airflow_provider_ha.driver.queries.query_stop import QueryActivity, classify
+from airflow_provider_ha.driver.queries.writer_notes import WriterNotes, check_options, refuse_unfenced, sink_spec
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.driver.spark_conf import (
     CHECKPOINT_LOCATION,
     LOG_LEVEL,
@@ -22,14 +25,6 @@ from airflow_provider_ha.driver.spark_conf import (
     PROVIDER,
     conf_of_script,
     prepare_conf,
-)
-from airflow_provider_ha.driver.start_point import check_facts
-from airflow_provider_ha.driver.stopper import Moment, classify
-from airflow_provider_ha.driver.writer_notes import (
-    WriterNotes,
-    check_options,
-    refuse_unfenced,
-    sink_spec,
 )
 from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import (
@@ -43,8 +38,8 @@ from airflow_provider_ha.jobs.model import (
     RunResult,
     StartPoint,
 )
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.submissions import Submission
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import Submission
 
 
 NOW = datetime(2024, 1, 1, tzinfo=timezone.utc)
@@ -109,15 +104,18 @@ def test_half_done_savepoints_and_operations_of_other_runs_are_abandoned(asked: 
 @pytest.mark.parametrize(
     ("frames", "moment"),
     [
-        (["X.addBatch(X.scala)", "MicroBatchExecution.runBatch(M.scala:1)"], Moment.EXECUTING),
-        (["SQLExecution$.withNewExecutionId(S.scala)", "MicroBatchExecution.runBatch(M.scala)"], Moment.EXECUTING),
-        (["MicroBatchExecution.constructNextBatch(M.scala)"], Moment.PLANNING),
-        (["MicroBatchExecution.runBatch(M.scala)"], Moment.PLANNING),
-        (["Object.wait", "ProcessingTimeExecutor.waitTillTime(T.scala)"], Moment.WAITING),
-        (["java.lang.Thread.sleep(Native)", "MicroBatchExecution.executeOneBatch(M.scala)"], Moment.POLLING),
+        (["X.addBatch(X.scala)", "MicroBatchExecution.runBatch(M.scala:1)"], QueryActivity.EXECUTING),
+        (
+            ["SQLExecution$.withNewExecutionId(S.scala)", "MicroBatchExecution.runBatch(M.scala)"],
+            QueryActivity.EXECUTING,
+        ),
+        (["MicroBatchExecution.constructNextBatch(M.scala)"], QueryActivity.PLANNING),
+        (["MicroBatchExecution.runBatch(M.scala)"], QueryActivity.PLANNING),
+        (["Object.wait", "ProcessingTimeExecutor.waitTillTime(T.scala)"], QueryActivity.WAITING),
+        (["java.lang.Thread.sleep(Native)", "MicroBatchExecution.executeOneBatch(M.scala)"], QueryActivity.POLLING),
     ],
 )
-def test_state_is_only_changed_where_spark_does_not_interrupt_itself(frames: list[str], moment: Moment) -> None:
+def test_state_is_only_changed_where_spark_does_not_interrupt_itself(frames: list[str], moment: QueryActivity) -> None:
     assert classify(frames) is moment
 
 
@@ -237,9 +235,9 @@ def test_restore_is_refused_when_an_output_changed_since_the_plan(
     )
     if refused:
         with pytest.raises(RestoreRefusedError):
-            check_facts(plan, LocalTree(tmp_path), Reach())
+            check_facts(plan, LocalTree(tmp_path), StorageAccess())
     else:
-        check_facts(plan, LocalTree(tmp_path), Reach())
+        check_facts(plan, LocalTree(tmp_path), StorageAccess())
 
 
 def test_only_one_ends_the_run() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver.drain_run import DrainFork, DrainStarter, WithheldWhenEmpty, _drained
-from airflow_provider_ha.driver.ending import Ending
-from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.driver.ending.run_end import DriverEnd
+from airflow_provider_ha.driver.ending.stop_job import DrainFork, DrainStarter, NonEmptyBatchFunction, _drained
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec, notes
 from airflow_provider_ha.errors import ApplicationRefusedError, OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.support.checkpoints.portable_helpers import checkpoint
@@ -49,7 +49,7 @@ def fork(root: Path) -> DrainFork:
 def test_a_function_is_called_only_when_there_are_rows(rows: int, called: bool) -> None:
     given: list[tuple[Any, int]] = []
     batch = Rows(rows)
-    withheld = WithheldWhenEmpty(lambda frame, batch_id: given.append((frame, batch_id)))
+    withheld = NonEmptyBatchFunction(lambda frame, batch_id: given.append((frame, batch_id)))
 
     withheld(batch, 7)
 
@@ -74,14 +74,14 @@ def test_last_batch_of_a_file_sink_is_named_with_the_digest_of_its_entry(tmp_pat
     entry.parent.mkdir()
     entry.write_bytes(b"v1")
 
-    drained = _drained(7, SinkSpec(kind=SinkKind.FILE, source="json", path=str(tmp_path)), Reach(), wrote=True)
+    drained = _drained(7, SinkSpec(kind=SinkKind.FILE, source="json", path=str(tmp_path)), StorageAccess(), wrote=True)
 
     digest = hashlib.sha256(b"v1").hexdigest()
     assert drained == DrainedQuery(batch=7, sink_path=str(tmp_path), sink_entry_sha256=digest)
 
 
 def test_last_batch_of_another_sink_says_whether_it_wrote() -> None:
-    drained = _drained(7, SinkSpec(kind=SinkKind.OTHER, source="kafka"), Reach(), wrote=True)
+    drained = _drained(7, SinkSpec(kind=SinkKind.OTHER, source="kafka"), StorageAccess(), wrote=True)
 
     assert drained == DrainedQuery(batch=7, wrote=True)
 
@@ -93,15 +93,15 @@ def test_fork_of_a_drain_is_still_there_when_the_result_is_written(tmp_path: Pat
     assert tmp_path.is_dir()
 
 
-def ending_of(script: Callable[[], None], component: Any = None) -> Ending:
+def ending_of(script: Callable[[], None], component: Any = None) -> DriverEnd:
     parts = SimpleNamespace(
         calls=None,
         patches=SimpleNamespace(),
         script=SimpleNamespace(run=script),
         component=component,
-        origin=SimpleNamespace(reach=Reach()),
+        origin=SimpleNamespace(reach=StorageAccess()),
     )
-    return Ending(spec=None, led=None, way_out=None, parts=parts)  # type: ignore[arg-type]
+    return DriverEnd(spec=None, led=None, way_out=None, parts=parts)  # type: ignore[arg-type]
 
 
 def test_the_gate_lets_the_fork_through_before_the_script_runs_again(tmp_path: Path) -> None:

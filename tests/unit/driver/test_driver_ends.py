@@ -9,16 +9,16 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.driver import lead as leading
 from airflow_provider_ha.driver import main
 from airflow_provider_ha.driver.assembly import Assembly
-from airflow_provider_ha.driver.ending import Ending
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.housekeeping import Housekeeping
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.origin import OriginKind
+from airflow_provider_ha.driver.checkpointing.origin import OriginKind
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode
+from airflow_provider_ha.driver.ending.run_end import DriverEnd
+from airflow_provider_ha.driver.members import driver_session as leading
+from airflow_provider_ha.driver.members.housekeeping import Housekeeping
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
     ConfigurationError,
@@ -31,7 +31,7 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
     VersionConflictError,
 )
-from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE
+from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE
 from airflow_provider_ha.jobs.model import JobState
 from tests.engine_helpers import CONFIG
 
@@ -197,10 +197,10 @@ def ending(way_out: Any, *, kind: OriginKind = OriginKind.FRESH, refusal: HaErro
     lifecycle = Lifecycle()
     lifecycle.refusal = refusal
     registry = SimpleNamespace(failure=lambda: None, started=["q"], aside=(), note_commits=lambda _: None)
-    origin = SimpleNamespace(kind=kind, key="k", reach=Reach())
+    origin = SimpleNamespace(kind=kind, key="k", reach=StorageAccess())
     parts = MagicMock(lifecycle=lifecycle, registry=registry, origin=origin)
     parts.script.advice.return_value = ""
-    return Ending(MagicMock(), MagicMock(), way_out, parts)
+    return DriverEnd(MagicMock(), MagicMock(), way_out, parts)
 
 
 def concluded(way_out: WayOut, end: Any, failure: str | None = None) -> tuple[Any, ...]:

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_run, own_modules, text_of
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.resting import RestingQuery
+from airflow_provider_ha.driver.ending.failure_record import failure_of_driver, failure_of_run, own_modules, text_of
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.driver.script import Script
-from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, StorageUnavailableError
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 from tests.support.checkpoints.portable_helpers import checkpoint
 
 

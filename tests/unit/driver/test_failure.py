@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import (
+from airflow_provider_ha.driver.ending.exit_reason import (
     FAILURE_FILE,
     REASON_LIMIT,
     ROOM,
+    ExitCode,
     read_details,
     read_failure,
     reserve,
     write_failure,
 )
-from airflow_provider_ha.jobs.failures import Failure
+from airflow_provider_ha.jobs.runs.submissions import Failure
 
 
 def test_the_first_reason_of_a_failure_stays(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_a_reason_that_cannot_be_written_or_said_is_no_error(tmp_path: Path, mon
 ON_A_FULL_DISK = """
 import os, sys
 from pathlib import Path
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import read_failure, reserve, write_failure
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode
+from airflow_provider_ha.driver.ending.exit_reason import read_failure, reserve, write_failure
 directory = Path(sys.argv[1])
 reserve(directory)
 try:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog, summary
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver.context import DriverContext, Fenced
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog, summary
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.context import DriverContext, FencedFunction
 from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, LeadershipLostError
 
 
@@ -21,24 +21,26 @@ def context(folder: Path, *, epoch: int = 3, lease: float = 5.0) -> DriverContex
         epoch=epoch,
         restored_from="",
         lease_left=lambda: lease,
-        given=lambda query: GivenLog(LocalTree(folder / query)),
+        given=lambda query: ForeachBatchLog(LocalTree(folder / query)),
     )
 
 
-def fenced(leader: DriverContext, function: Any, query: str = "q") -> Fenced:
+def fenced(leader: DriverContext, function: Any, query: str = "q") -> FencedFunction:
     made = leader.fenced(function)
-    assert isinstance(made, Fenced)
+    assert isinstance(made, FencedFunction)
     made.belongs_to(query)
     return made
 
 
 def test_a_batch_is_noted_before_the_function_sees_it_and_after_it_has_returned(tmp_path: Path) -> None:
     seen = []
-    function = fenced(context(tmp_path), lambda _, batch: seen.append(GivenLog(LocalTree(tmp_path / "q")).epochs()[3]))
+    function = fenced(
+        context(tmp_path), lambda _, batch: seen.append(ForeachBatchLog(LocalTree(tmp_path / "q")).epochs()[3])
+    )
 
     function(None, 7)
 
-    after = GivenLog(LocalTree(tmp_path / "q")).epochs()[3]
+    after = ForeachBatchLog(LocalTree(tmp_path / "q")).epochs()[3]
     assert [(note.begun, note.finished) for note in (*seen, after)] == [(7, -1), (7, 7)]
 
 
@@ -49,7 +51,7 @@ def test_a_function_that_fails_has_begun_and_not_finished(tmp_path: Path) -> Non
     with pytest.raises(ZeroDivisionError):
         function(None, 8)
 
-    given = summary(GivenLog(LocalTree(tmp_path / "q")).epochs())
+    given = summary(ForeachBatchLog(LocalTree(tmp_path / "q")).epochs())
     assert given is not None
     assert (given.begun, given.finished) == (8, 7)
 
@@ -60,7 +62,7 @@ def test_a_replay_does_not_take_back_what_was_given(tmp_path: Path) -> None:
     for batch in (7, 8, 6):
         function(None, batch)
 
-    assert GivenLog(LocalTree(tmp_path / "q")).epochs()[3].begun == 8
+    assert ForeachBatchLog(LocalTree(tmp_path / "q")).epochs()[3].begun == 8
 
 
 def test_without_a_lease_nothing_is_noted_and_nothing_is_called(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_without_a_lease_nothing_is_noted_and_nothing_is_called(tmp_path: Path) 
         function(None, 7)
 
     assert called == []
-    assert GivenLog(LocalTree(tmp_path / "q")).epochs()[3].begun == -1
+    assert ForeachBatchLog(LocalTree(tmp_path / "q")).epochs()[3].begun == -1
 
 
 def test_an_epoch_keeps_notes_from_its_start_and_touches_no_other_epochs(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_an_epoch_keeps_notes_from_its_start_and_touches_no_other_epochs(tmp_pat
 
     fenced(context(tmp_path, epoch=4), lambda *_: None)
 
-    notes = GivenLog(LocalTree(tmp_path / "q")).epochs()
+    notes = ForeachBatchLog(LocalTree(tmp_path / "q")).epochs()
     assert {epoch: note.begun for epoch, note in notes.items()} == {3: 9, 4: -1}
 
 
@@ -92,7 +94,7 @@ def test_one_fenced_function_is_that_of_one_query(tmp_path: Path) -> None:
 
 
 def test_a_query_without_a_fenced_function_has_no_notes(tmp_path: Path) -> None:
-    assert summary(GivenLog(LocalTree(tmp_path / "q")).epochs()) is None
+    assert summary(ForeachBatchLog(LocalTree(tmp_path / "q")).epochs()) is None
 
 
 def test_a_query_has_the_id_of_its_past_once_it_is_started(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from airflow_provider_ha import __version__
 from airflow_provider_ha.config import HaConfig, S3Options
-from airflow_provider_ha.driver.jvm.file_system import check_names, prepare_file_system
-from airflow_provider_ha.driver.jvm.s3a_conf import SIMPLE_CREDENTIALS, s3a_conf
+from airflow_provider_ha.driver.jvm.file_system import SIMPLE_CREDENTIALS, check_names, prepare_file_system, s3a_conf
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 
 

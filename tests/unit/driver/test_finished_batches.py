@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import FOREACH_BATCH, GivenLog
 from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink, RestorePlan, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import FOREACH_BATCH, ForeachBatchLog
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.driver.context import DriverContext
-from airflow_provider_ha.driver.drain_run import WithheldWhenEmpty
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.query_start import check_writer
-from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.driver.ending.stop_job import NonEmptyBatchFunction
+from airflow_provider_ha.driver.queries.query_start import check_writer
+from airflow_provider_ha.driver.queries.writer_notes import notes
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import RestoreRefusedError
 from tests.support.checkpoints.writer_helpers import writer_of
 from tests.support.spark.started_queries import OFFSETS, Started, plan_of, starter_of
@@ -22,7 +22,9 @@ from tests.unit.driver.test_drain import Rows
 
 
 def leader(folder: Path, *, run: int = 1, epoch: int = 1) -> DriverContext:
-    return DriverContext("j", run, epoch, "", lambda: 5.0, lambda query: GivenLog(LocalTree(folder / "given" / query)))
+    return DriverContext(
+        "j", run, epoch, "", lambda: 5.0, lambda query: ForeachBatchLog(LocalTree(folder / "given" / query))
+    )
 
 
 def function_of(folder: Path, query: str = "q", *, run: int = 1, epoch: int = 1, repeatable: bool = False) -> Any:
@@ -69,7 +71,7 @@ def test_a_recovery_discards_the_batch_in_flight_that_the_function_has_finished(
 
 def test_a_recovery_gives_the_batch_in_flight_that_the_function_has_begun_again(tmp_path: Path) -> None:
     function_of(tmp_path)(None, 1)
-    GivenLog(LocalTree(tmp_path / "given" / "q")).begin(1, 2)
+    ForeachBatchLog(LocalTree(tmp_path / "given" / "q")).begin(1, 2)
     in_flight(tmp_path / "q", 2)
 
     assert into(tmp_path, function_of(tmp_path, epoch=2)) == []  # Spark itself gives it
@@ -113,7 +115,7 @@ def test_the_batch_of_a_drain_is_not_finished(tmp_path: Path) -> None:
     function = function_of(tmp_path)
     function(None, 1)
 
-    WithheldWhenEmpty(function)(Rows(3), 2)
+    NonEmptyBatchFunction(function)(Rows(3), 2)
 
-    note = GivenLog(LocalTree(tmp_path / "given" / "q")).epochs()[1]
+    note = ForeachBatchLog(LocalTree(tmp_path / "given" / "q")).epochs()[1]
     assert (note.begun, note.finished, function.finished()) == (2, 1, 1)

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from airflow_provider_ha.proof.further_starts import starts_after
+from airflow_provider_ha.host.proof.script_start import starts_after
 
 
 def goes_on(text: str) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.iceberg_table import full_name, table_directory
-from airflow_provider_ha.driver.query_name import name_query
-from airflow_provider_ha.driver.query_start import check_writer
-from airflow_provider_ha.driver.writer_notes import WriterNotes, notes, refuse_unfenced
+from airflow_provider_ha.driver.queries.catalog_tables import full_name, table_directory
+from airflow_provider_ha.driver.queries.query_naming import name_query
+from airflow_provider_ha.driver.queries.query_start import check_writer
+from airflow_provider_ha.driver.queries.writer_notes import WriterNotes, notes, refuse_unfenced
 from airflow_provider_ha.errors import ApplicationRefusedError
 from tests.support.checkpoints.writer_helpers import Conf, writer_of
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
-from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, StartedQueryRecord, write_started
 from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries, write_started
-from airflow_provider_ha.driver.in_flight import IGNORE_MISSING, InFlight, InFlightJudge
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import PartitionOffsets
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.driver.checkpointing.in_flight import IGNORE_MISSING, InFlightBatches, InFlightJudge
 from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreRefusedError, RestoreUnknownError
-from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import Artifact, Blob, Generation, JobGraph, Run, StartKind, StartPoint
+from airflow_provider_ha.jobs.runs.submissions import Failure
 from tests.support.checkpoints.portable_helpers import QUERY, changed_at, checkpoint, reading_files
 
 
@@ -41,7 +41,7 @@ class LostTopic:
         self.tree = LocalTree(root / "lost")
         self.held: PartitionOffsets | HaError | None = PartitionOffsets(0, 9, "old")
         self.asked: list[str] = []
-        monkeypatch.setattr("airflow_provider_ha.driver.fallback.held_offsets", self.answer)
+        monkeypatch.setattr("airflow_provider_ha.driver.checkpointing.fallback.held_offsets", self.answer)
 
     def answer(self, servers: str, topics: frozenset[str], **_: object) -> dict[tuple[str, int], PartitionOffsets]:
         self.asked.append(servers)
@@ -49,9 +49,9 @@ class LostTopic:
             raise self.held
         return {} if self.held is None else {("topic", 0): self.held}
 
-    def judge(self, *, accepted: bool = False, **noted: Any) -> InFlight:
+    def judge(self, *, accepted: bool = False, **noted: Any) -> InFlightBatches:
         sources = QuerySources(**{"brokers": "kafka:9092", "topics": {"topic": "old"}, **noted})
-        before = StartedBefore(name=QUERY, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), sources=sources)
+        before = StartedQueryRecord(name=QUERY, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), sources=sources)
         write_started(self.tree, StartedQueries(queries=(before,)))
         return judge(self.tree, accepted=accepted)
 
@@ -77,9 +77,11 @@ class Lost:
             line = json.dumps({"path": f"{batch}", "size": 0, "isDir": True})
             (self.log / str(batch)).write_text(f"v1\n{line}")
         sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(self.log.parent))
-        write_started(self.tree, StartedQueries(queries=(StartedBefore(name=QUERY, sink=sink),)))
+        write_started(self.tree, StartedQueries(queries=(StartedQueryRecord(name=QUERY, sink=sink),)))
 
-    def judge(self, *, accepted: bool = False, before: dict[str, int] | None = None, ignore: str = "") -> InFlight:
+    def judge(
+        self, *, accepted: bool = False, before: dict[str, int] | None = None, ignore: str = ""
+    ) -> InFlightBatches:
         return judge(self.tree, accepted=accepted, before=before, ignore=ignore)
 
 
@@ -90,7 +92,7 @@ def judge(
     before: dict[str, int] | None = None,
     ignore: str = "",
     misfit: Failure | None = None,
-) -> InFlight:
+) -> InFlightBatches:
     blob = Blob(sha256="0" * 64, size=1)
     run = Run(number=1, graph=blob, start=StartPoint(kind=StartKind.FRESH), request_id="r", created_at=NOW)
     graph = JobGraph(
@@ -100,7 +102,7 @@ def judge(
         conf={IGNORE_MISSING: ignore} if ignore else {},
     )
     previous = Generation(run=1, epoch=1, directory="live/e1", lossy=before or {})
-    return InFlightJudge(run, graph, Reach(), accepted, misfit=misfit).judge(tree, previous)
+    return InFlightJudge(run, graph, StorageAccess(), accepted, misfit=misfit).judge(tree, previous)
 
 
 @pytest.fixture
@@ -109,14 +111,14 @@ def lost(tmp_path: Path) -> Lost:
 
 
 def test_a_batch_in_flight_whose_input_is_there_is_no_decision(lost: Lost) -> None:
-    assert lost.judge() == InFlight()
+    assert lost.judge() == InFlightBatches()
 
 
 def test_input_that_committed_batches_have_read_may_go(lost: Lost) -> None:
     lost.inputs[0].unlink()
     lost.inputs[1].unlink()
 
-    assert lost.judge() == InFlight()
+    assert lost.judge() == InFlightBatches()
 
 
 @pytest.mark.parametrize("word", ["gone", "replaced"])
@@ -156,7 +158,7 @@ def test_the_conf_of_the_job_is_a_consent(lost: Lost) -> None:
 def test_an_output_whose_log_is_whole_is_no_decision(lost: Lost) -> None:
     lost.with_output(0, 1)
 
-    assert lost.judge() == InFlight()
+    assert lost.judge() == InFlightBatches()
 
 
 @pytest.mark.parametrize("batches", [(0,), (1,), (0, 2)], ids=["behind", "without its beginning", "with a hole"])
@@ -195,15 +197,15 @@ def test_a_topic_that_is_not_what_it_was_waits_for_its_user(
 
 
 def test_a_topic_that_is_what_it_was_is_no_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert LostTopic(tmp_path, monkeypatch).judge() == InFlight()
+    assert LostTopic(tmp_path, monkeypatch).judge() == InFlightBatches()
 
 
 def test_brokers_that_do_not_answer_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = LostTopic(tmp_path, monkeypatch)
     lost.held = RestoreUnknownError("no answer")
 
-    assert lost.judge() == InFlight()
-    assert lost.judge(brokers="") == InFlight()
+    assert lost.judge() == InFlightBatches()
+    assert lost.judge(brokers="") == InFlightBatches()
 
 
 def test_a_reader_that_lets_rows_go_has_consented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,12 +244,12 @@ def test_a_table_that_is_gone_waits_for_its_user(tmp_path: Path, offset: object,
         first, second, _ = entry.read_text().split("\n")[:3]
         entry.write_text(f"{first}\n{second}\n{json.dumps(offset)}")
     sources = QuerySources(tables={"0": str(tmp_path / "nothing")})
-    before = StartedBefore(name=QUERY, sink=QuerySink(kind=SinkKind.OTHER), sources=sources)
+    before = StartedQueryRecord(name=QUERY, sink=QuerySink(kind=SinkKind.OTHER), sources=sources)
     tree = LocalTree(tmp_path / "lost")
     write_started(tree, StartedQueries(queries=(before,)))
 
     if not is_lost:
-        assert judge(tree) == InFlight()
+        assert judge(tree) == InFlightBatches()
         return
     with pytest.raises(DecisionNeededError, match=r"table .* is gone"):
         judge(tree)
@@ -278,4 +280,4 @@ def test_a_run_whose_query_reads_another_source_ends_and_waits_for_no_input(tmp_
 
 
 def test_a_run_that_has_what_it_reads_is_spark_s_to_refuse_again(tmp_path: Path) -> None:
-    assert judge(Lost(tmp_path).tree, misfit=Failure(misfit="Run 1 wrote it.")) == InFlight()
+    assert judge(Lost(tmp_path).tree, misfit=Failure(misfit="Run 1 wrote it.")) == InFlightBatches()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.supervisor import log_rotation
-from airflow_provider_ha.supervisor.log_rotation import LogRotation
+from airflow_provider_ha.host.supervisor import log_rotation
+from airflow_provider_ha.host.supervisor.log_rotation import LogRotation
 from airflow_provider_ha.testing.waiting import wait_until
 
 

@@ -11,16 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from airflow_provider_ha.driver.checkpoint_figures import CheckpointFigures, NewestCheckpoint
-from airflow_provider_ha.driver.metrics_collector import DriverMetrics, Observed
-from airflow_provider_ha.driver.metrics_server import serve
-from airflow_provider_ha.driver.reported_triggers import ReportedTriggers
-from airflow_provider_ha.driver.trigger_figures import Trigger
+from airflow_provider_ha.driver.figures import CheckpointFigures, NewestCheckpoint, QueryTrigger, ReportedTriggers
+from airflow_provider_ha.driver.prometheus import DriverMetrics, MetricSources, serve
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.metrics import METRICS, Emitter, MetricKind
+from airflow_provider_ha.jobs.metric_names import METRICS, Emitter, MetricKind
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
 from tests.support.fake.clock import VirtualClock
 
@@ -47,7 +44,7 @@ class Stage:
         )
         own = SubmissionView(submission=a_submission(2).model_copy(update={"created_at": now - timedelta(seconds=8)}))
         self.metrics = DriverMetrics(
-            Observed(
+            MetricSources(
                 cluster="prod",
                 job_id="flights",
                 epoch=2,
@@ -69,7 +66,7 @@ class Stage:
         """Have a query report a batch that is over now."""
         at = self.clock.now() - timedelta(seconds=seconds)
         phases = {"triggerExecution": seconds, "addBatch": seconds / 2}
-        trigger = Trigger(at, number, True, phases, input_rows=rows, input_rate=6.0, processed_rate=30.0, lag=lag)
+        trigger = QueryTrigger(at, number, True, phases, input_rows=rows, input_rate=6.0, processed_rate=30.0, lag=lag)
         self.triggers.note("hourly", trigger)
         self.metrics.note("hourly", trigger)
 
@@ -237,7 +234,7 @@ def test_a_driver_that_listens_everywhere_is_found_under_the_name_of_its_host(
         calls.append(addr)
         return type("Server", (), {"server_port": 9400}), None
 
-    monkeypatch.setattr("airflow_provider_ha.driver.metrics_server.start_http_server", listen)
+    monkeypatch.setattr("airflow_provider_ha.driver.prometheus.start_http_server", listen)
 
     assert stage.served(metrics_address=EVERYWHERE) == f"{socket.gethostname()}:9400"
     assert calls == [EVERYWHERE]

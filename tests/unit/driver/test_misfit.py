@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.classify import classify
-from airflow_provider_ha.driver.misfit import PreviousGraph, with_misfit
+from airflow_provider_ha.driver.ending.failure_kinds import classify
+from airflow_provider_ha.driver.queries.query_fit import PreviousGraph, with_misfit
 from airflow_provider_ha.errors import CheckpointMissingError
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 
 
 SPARK = "org.apache.spark.sql.execution.streaming.state"

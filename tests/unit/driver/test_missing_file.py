@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.driver.way_forward import from_missing_file
-from airflow_provider_ha.jobs.application.application_scan import files_beside
+from airflow_provider_ha.driver.queries.script_paths import from_missing_file
+from airflow_provider_ha.jobs.application.application_files import files_beside
 
 
 HOME = (Path("/home/1-1/app/application"), Path("/home/1-1/app/files"))

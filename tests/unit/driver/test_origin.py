@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.errors import RestoreRefusedError
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 
 
 ADOPTED = AdoptedCheckpoint(path="/data/windows", query_id="id", planned=3, committed=2)

@@ -12,7 +12,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, De
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ApplicationRefusedError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import JobState, RunResult
-from airflow_provider_ha.jobs.output_claims import OutputClaims
+from airflow_provider_ha.jobs.runs.output_claims import OutputClaims
 from tests.support.fake import FakeEnsemble
 
 

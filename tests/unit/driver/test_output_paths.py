@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.driver.output_paths import is_relative, refuse_relative
+from airflow_provider_ha.driver.queries.script_paths import is_relative, refuse_relative
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 

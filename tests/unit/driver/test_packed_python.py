@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_ha.driver import bootstrap
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.supervisor.packed_python import (
+from airflow_provider_ha.host.supervisor.spark_submit import (
     IMPORTS_VARIABLE,
     _modules_of,
     check_python,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from airflow_provider_ha.driver import persist as module
-from airflow_provider_ha.driver.persist import persist
+from airflow_provider_ha.driver.members import run_writer as module
+from airflow_provider_ha.driver.members.run_writer import persist
 from airflow_provider_ha.errors import (
     FencedError,
     HaError,

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import read_failure
-from airflow_provider_ha.jobs.host.driver_spec import SPEC_VARIABLE, DriverSpec
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode, read_failure
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import Blob
 
 

@@ -11,7 +11,7 @@ DENIED_THREE_TIMES = """
 import logging, os, sys
 from pathlib import Path
 import psutil
-from airflow_provider_ha._process.tree import ProcessTree
+from airflow_provider_ha.host.process_tree import ProcessTree
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 here = Path(sys.argv[1])
 child = [sys.executable, "-c", "import time; time.sleep(600)"]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.driver.progress_recorder import ProgressRecorder
-from airflow_provider_ha.driver.trigger_figures import Trigger
+from airflow_provider_ha.driver.checkpointing.progress import ProgressRecorder
+from airflow_provider_ha.driver.figures import QueryTrigger
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.history.progress_history import ProgressHistory, read_progress
+from airflow_provider_ha.jobs.progress_history import ProgressHistory, read_progress
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.fake.clock import VirtualClock
 
 
@@ -31,8 +31,8 @@ class Switched(LocalStore):
         super().write(key, data)
 
 
-def trigger(batch: int, *, executed: bool = True) -> Trigger:
-    return Trigger(AT, batch, executed, {"triggerExecution": 1.0}, input_rows=10, input_rate=5.0)
+def trigger(batch: int, *, executed: bool = True) -> QueryTrigger:
+    return QueryTrigger(AT, batch, executed, {"triggerExecution": 1.0}, input_rows=10, input_rate=5.0)
 
 
 def recorder(store: LocalStore) -> ProgressRecorder:

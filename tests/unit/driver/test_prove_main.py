@@ -6,13 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkError
-from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest
+from airflow_provider_ha.checkpoints.verify.proof_protocol import (
+    Application,
+    ProofEvent,
+    ProofMessage,
+    ProofRequest,
+    SparkError,
+)
 
 
 FAILS = """
 import sys
-from airflow_provider_ha.proof import main as prove
+from airflow_provider_ha.host.proof import main as prove
 
 def fail(request, voice):
     print("a line that ends nowhere", end="", flush=True)
@@ -25,8 +30,8 @@ prove.main(sys.argv[1:])
 
 TELLS = """
 import sys
-from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkError
-from airflow_provider_ha.proof import main as prove
+from airflow_provider_ha.checkpoints.verify.proof_protocol import Answer, Event, SparkError
+from airflow_provider_ha.host.proof import main as prove
 
 SAID = "main.py failed: no login with by-argument, by-conf-1, by-env-12"
 
@@ -62,11 +67,11 @@ def test_what_a_script_says_is_answered_without_the_secrets_that_it_was_given(tm
         [sys.executable, "-c", TELLS, str(tmp_path / "request.json")], check=True, capture_output=True, timeout=60
     )
 
-    answers = [Answer.model_validate_json(line) for line in done.stdout.splitlines()]
+    answers = [ProofMessage.model_validate_json(line) for line in done.stdout.splitlines()]
     assert answers == [
-        Answer(event=Event.UNABLE, reason=HIDDEN),
-        Answer(event=Event.REFUSED, errors=(SparkError(error_class="OOPS", message=HIDDEN),)),
-        Answer(event=Event.DONE),
+        ProofMessage(event=ProofEvent.UNABLE, reason=HIDDEN),
+        ProofMessage(event=ProofEvent.REFUSED, errors=(SparkError(error_class="OOPS", message=HIDDEN),)),
+        ProofMessage(event=ProofEvent.DONE),
     ]
 
 
@@ -80,8 +85,8 @@ def test_a_proof_that_fails_says_why_and_ends_in_order(tmp_path: Path) -> None:
         [sys.executable, "-c", FAILS, str(tmp_path / "request.json")], check=True, capture_output=True, timeout=60
     )
 
-    answers = [Answer.model_validate_json(line) for line in done.stdout.splitlines()]
+    answers = [ProofMessage.model_validate_json(line) for line in done.stdout.splitlines()]
     assert answers == [
-        Answer(event=Event.UNABLE, reason="RuntimeError: the scratch directory is gone"),
-        Answer(event=Event.DONE),
+        ProofMessage(event=ProofEvent.UNABLE, reason="RuntimeError: the scratch directory is gone"),
+        ProofMessage(event=ProofEvent.DONE),
     ]

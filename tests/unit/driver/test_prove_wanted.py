@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest
-from airflow_provider_ha.driver.writer_notes import WriterNotes
-from airflow_provider_ha.proof.main import forced, spark_properties
-from airflow_provider_ha.proof.start import is_wanted
+from airflow_provider_ha.checkpoints.verify.proof_protocol import Application, ProofRequest
+from airflow_provider_ha.driver.queries.writer_notes import WriterNotes
+from airflow_provider_ha.host.proof.main import forced, spark_properties
+from airflow_provider_ha.host.proof.script_start import is_wanted
 
 
 def request(

@@ -11,15 +11,21 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.work_area import RetainedCut
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.work_area import Retained
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.publisher import MAX_WAITING, PIN_ATTEMPTS, Provenance, Publisher, requested_checkpoint
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.savepoint_job import COPY_ATTEMPTS, SavepointJob
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.checkpointing.publisher import (
+    MAX_WAITING,
+    PIN_ATTEMPTS,
+    Provenance,
+    Publisher,
+    requested_checkpoint,
+)
+from airflow_provider_ha.driver.checkpointing.savepoint_job import COPY_ATTEMPTS, SavepointJob
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
     CheckpointError,
@@ -30,7 +36,7 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     StorageError,
 )
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
@@ -84,13 +90,13 @@ class Area:
         self.pinned: list[str] = []
         self.before: Callable[[], None] = lambda: None
 
-    def retain(self, source: str, target: str, cut: dict[str, int], *, sinks: object) -> Retained:
+    def retain(self, source: str, target: str, cut: dict[str, int], *, sinks: object) -> RetainedCut:
         self.before()
         if self.purged:
             self.purged -= 1
             raise CheckpointMissingError("a file of the closure is gone")
         self.pinned.append(target)
-        return Retained(target, {query: {} for query in cut})
+        return RetainedCut(target, {query: {} for query in cut})
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.query_name import name_query, refuse_other_case, refuse_taken
-from airflow_provider_ha.driver.writer_notes import WriterNotes, begins_anew, notes
+from airflow_provider_ha.driver.queries.query_naming import name_query, refuse_other_case, refuse_taken
+from airflow_provider_ha.driver.queries.writer_notes import WriterNotes, begins_anew, notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.query_names import query_directory
 from tests.support.checkpoints.writer_helpers import writer_of

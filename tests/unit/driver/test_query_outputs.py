@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors import sinks
-from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.checkpoints.sinks import sink_registry
+from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.queries.query_naming import StartLedger
+from airflow_provider_ha.driver.queries.writer_notes import notes
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import OutputMode
 from tests.support.checkpoints.ledger_sink import LedgerSink
@@ -108,7 +108,7 @@ def test_a_table_says_what_it_has_of_a_query_by_its_id(spark: Started, tmp_path:
 def test_an_output_of_a_type_that_was_added_is_asked_what_it_has(
     spark: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sinks, "SINK_TYPES", (LedgerSink(), *sinks.SINK_TYPES))
+    monkeypatch.setattr(sink_registry, "SINK_TYPES", (LedgerSink(), *sink_registry.SINK_TYPES))
     identity = "00000000-0000-4000-8000-000000000001"
     commit(tmp_path / "rows")
     (tmp_path / "rows" / "metadata").write_text(json.dumps({"id": identity}))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.driver.context import DriverContext
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.driver.queries.query_naming import StartLedger
+from airflow_provider_ha.driver.queries.writer_notes import notes
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, RestoreRefusedError
 from tests.support.checkpoints.writer_helpers import writer_of
 from tests.support.spark.started_queries import Started, commit, file_writer, plan_of, starter_of
@@ -124,7 +124,7 @@ def test_a_query_is_not_started_again_while_its_last_batch_still_runs(
     spark: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark calls a query terminated as soon as it was asked to be."""
-    monkeypatch.setattr("airflow_provider_ha.driver.stopper.ENDING_SECONDS", 0.0)
+    monkeypatch.setattr("airflow_provider_ha.driver.queries.query_stop.ENDING_SECONDS", 0.0)
     starter = starter_of(spark, tmp_path, Lifecycle())
     handle = starter.start(writer_of("q", tmp_path), None)
     thread = handle._jsq.streamingQuery().queryExecutionThread()
@@ -226,7 +226,9 @@ def test_a_query_that_failed_while_another_one_replayed_is_not_forgotten(
 
 
 def test_a_fenced_function_learns_whose_batches_it_is_given(spark: Started, tmp_path: Path) -> None:
-    leader = DriverContext("j", 1, 1, "", lambda: 5.0, lambda query: GivenLog(LocalTree(tmp_path / "given" / query)))
+    leader = DriverContext(
+        "j", 1, 1, "", lambda: 5.0, lambda query: ForeachBatchLog(LocalTree(tmp_path / "given" / query))
+    )
     writer = writer_of("windows", tmp_path)
     notes(writer).sink = "foreachBatch"
     notes(writer).function = leader.fenced(lambda *_: None)
@@ -234,4 +236,4 @@ def test_a_fenced_function_learns_whose_batches_it_is_given(spark: Started, tmp_
     starter_of(spark, tmp_path, Lifecycle()).start(writer, None)
 
     notes(writer).function(None, 7)
-    assert list(GivenLog(LocalTree(tmp_path / "given" / "windows")).epochs()) == [1]
+    assert list(ForeachBatchLog(LocalTree(tmp_path / "given" / "windows")).epochs()) == [1]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.refused_start import refused, refused_directory, refuses
+from airflow_provider_ha.driver.ending.run_end import refused, refused_directory, refuses
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 
 
 KEY = "jobs/flights/live/e2-0123"

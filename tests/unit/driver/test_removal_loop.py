@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from airflow_provider_ha.driver.removal_loop import RemovalLoop
+from airflow_provider_ha.driver.checkpointing.publish_loop import RemovalLoop
 from airflow_provider_ha.errors import LeadershipLostError, StorageUnavailableError
 from airflow_provider_ha.testing.waiting import wait_until
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, StartedQueryRecord
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.trees.files import read
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.resting import RestingQuery, expected_queries
-from airflow_provider_ha.driver.stop_job import undrainable
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.spark.files import read
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.ending.stop_job import undrainable
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery, expected_queries
 from airflow_provider_ha.errors import CheckpointError
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local_files import LocalFileStore
@@ -61,7 +61,7 @@ def the_only(origin: Origin, started: StartedQueries | None = None) -> RestingQu
 def test_the_order_is_that_of_the_first_start_and_names_without_a_directory_are_left_out(tmp_path: Path) -> None:
     for name in ("a", "m", "z"):
         directory_of(tmp_path, name, 1, 1)
-    noted = tuple(StartedBefore(name=name, sink=NEW) for name in ("z", "never-planned", "a"))
+    noted = tuple(StartedQueryRecord(name=name, sink=NEW) for name in ("z", "never-planned", "a"))
     origin = origin_of(tmp_path, OriginKind.RECOVERY, planned=False)
 
     found = expected_queries(origin, StartedQueries(queries=noted))
@@ -71,7 +71,7 @@ def test_the_order_is_that_of_the_first_start_and_names_without_a_directory_are_
 
 def test_what_the_run_has_started_itself_counts_more_than_the_plan_of_its_restore(tmp_path: Path) -> None:
     directory_of(tmp_path, "late", 4, 3)
-    started = StartedQueries(queries=(StartedBefore(name="late", sink=NEW),))
+    started = StartedQueries(queries=(StartedQueryRecord(name="late", sink=NEW),))
 
     found = the_only(origin_of(tmp_path, OriginKind.RECOVERY), started)
 

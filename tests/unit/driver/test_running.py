@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.publish_loop import PublishLoop
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.resting import RestingQuery
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
     CheckpointError,

@@ -143,8 +143,8 @@ def test_what_a_script_leaves_open_is_closed_as_by_the_end_of_a_plain_python(tex
     script.write_text(f"import sys\n{text}\n")
     libraries = "import multiprocessing.util, tempfile\nof_driver = tempfile.TemporaryDirectory()\n"
     end = (
-        "\nfrom airflow_provider_ha.driver.exit_codes import ExitCode\n"
-        "from airflow_provider_ha.driver.leaving import ProcessTerminator\n"
+        "\nfrom airflow_provider_ha.driver.ending.exit_reason import ExitCode\n"
+        "from airflow_provider_ha.driver.ending.process_end import ProcessTerminator\n"
         "assert Path(of_driver.name).exists(), 'the driver works on'\n"
         "of_driver.cleanup()\nProcessTerminator(script.directory).leave(ExitCode.DONE)"
     )
@@ -213,7 +213,7 @@ def test_a_daemon_and_threads_of_the_driver_keep_no_script_alive(directory: Path
 def test_a_pool_of_the_driver_is_not_closed_with_those_of_the_script(directory: Path) -> None:
     text = (
         "import sys, threading\n"
-        "from airflow_provider_ha.checkpoints.trees import at_once\n"
+        "from airflow_provider_ha.checkpoints.spark import at_once\n"
         "threading.Timer(0.3, print, ['done']).start()\n"
     )
     beside = (
@@ -404,7 +404,7 @@ def test_the_root_logger_is_the_scripts_to_set_up(directory: Path) -> None:
     )
     directory.mkdir()
     (directory / "app.py").write_text(text)
-    set_up = "from airflow_provider_ha.driver.script_surroundings import log_beside_the_script as f\nf()\n"
+    set_up = "from airflow_provider_ha.driver.script_environment import log_beside_the_script as f\nf()\n"
     command = [sys.executable, "-c", set_up + RUN, str(directory / "app.py")]
 
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver import batch_writes, patches
-from airflow_provider_ha.driver.batch_writes import _Guard
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.patches import Patches, apply_keywords
-from airflow_provider_ha.driver.script import Script
-from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.driver.queries import patches, script_reads_and_writes
+from airflow_provider_ha.driver.queries.patches import Patches, apply_keywords
+from airflow_provider_ha.driver.queries.script_reads_and_writes import _Guard
+from airflow_provider_ha.driver.queries.writer_notes import notes
+from airflow_provider_ha.driver.script import Lifecycle, Script
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.testing.waiting import wait_until
 
@@ -149,7 +148,7 @@ class BatchWriter:
 
 @pytest.fixture
 def guard(lifecycle: Lifecycle, monkeypatch: pytest.MonkeyPatch) -> _Guard:
-    monkeypatch.setattr(batch_writes, "_table_location", lambda session, name: Path.cwd() / name)
+    monkeypatch.setattr(script_reads_and_writes, "_table_location", lambda session, name: Path.cwd() / name)
     return _Guard(lifecycle)
 
 
@@ -202,12 +201,12 @@ def test_a_write_to_an_absolute_path_is_handed_on_as_it_is(
 
 def test_a_path_that_was_an_option_is_the_path_of_the_write(guard: _Guard, calls: Calls, tmp_path: Path) -> None:
     noted: tuple[Callable[[BatchWriter], object], ...] = (
-        lambda writer: batch_writes._note_option(calls.of("option"))(writer, "PATH", "out"),
-        lambda writer: batch_writes._note_options(calls.of("options"))(writer, Path="out"),
+        lambda writer: script_reads_and_writes._note_option(calls.of("option"))(writer, "PATH", "out"),
+        lambda writer: script_reads_and_writes._note_options(calls.of("options"))(writer, Path="out"),
     )
     for note in noted:
         writer = BatchWriter(tmp_path)
-        batch_writes._note_format(calls.of("format"))(writer, "json")
+        script_reads_and_writes._note_format(calls.of("format"))(writer, "json")
         note(writer)
 
         with pytest.raises(ApplicationRefusedError):
@@ -222,4 +221,4 @@ def test_a_table_whose_place_cannot_be_asked_for_is_left_to_spark() -> None:
 
     session = SimpleNamespace(conf=SimpleNamespace(get=fail))
 
-    assert batch_writes._table_location(session, "rows") is None
+    assert script_reads_and_writes._table_location(session, "rows") is None

@@ -10,16 +10,16 @@ from unittest.mock import MagicMock
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.driver import ending
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.resting import RestingQuery
-from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.stop_job import StopFailedError, stop_all
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.driver.ending import run_end
+from airflow_provider_ha.driver.ending.stop_job import StopFailedError, stop_all
+from airflow_provider_ha.driver.queries.query_naming import StartLedger
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.operations import operations
 
 
 SINK = QuerySink(kind=SinkKind.FOREACH_BATCH)
@@ -56,7 +56,7 @@ def test_the_end_of_a_script_drops_only_what_the_run_never_started_and_says_so(
     monkeypatch.setattr(operations, "list_operations", lambda *_: [])
 
     with pytest.raises(SystemExit):
-        ending.Ending(MagicMock(), MagicMock(), way_out, parts)._finish()
+        run_end.DriverEnd(MagicMock(), MagicMock(), way_out, parts)._finish()
 
     assert cut == ["started-before"]
     (state,), said = parts.writer.end.call_args
@@ -68,13 +68,13 @@ def test_the_end_of_a_script_drops_only_what_the_run_never_started_and_says_so(
 
 
 def test_the_end_of_a_script_that_started_everything_needs_no_words() -> None:
-    assert ending.script_ended([], [], 5) == "the script ended"
+    assert run_end.script_ended([], [], 5) == "the script ended"
 
 
 def test_a_stop_does_not_go_on_while_a_query_is_being_started(
     registry: QueryRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_ha.driver.stop_job.STOP_SECONDS", 0.0)
+    monkeypatch.setattr("airflow_provider_ha.driver.ending.stop_job.STOP_SECONDS", 0.0)
     lifecycle = Lifecycle()
     with lifecycle.start_of_a_query():
         lifecycle.begin_stop()

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, QuerySources, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.driver import source_notes
-from airflow_provider_ha.driver.recorder import Lengths
-from airflow_provider_ha.driver.source_notes import PAUSE_SECONDS, SourceNotes
-from airflow_provider_ha.driver.start_ledger import StartLedger
+from airflow_provider_ha.driver.checkpointing import batch_records
+from airflow_provider_ha.driver.checkpointing.batch_records import PAUSE_SECONDS, Lengths, SourceNotes
+from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.errors import ConfigurationError, HaError, RestoreUnknownError
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.portable_helpers import changed_at
 
@@ -56,14 +55,14 @@ class Brokers:
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers()
-    monkeypatch.setattr(source_notes, "topic_ids", made.topic_ids)
+    monkeypatch.setattr(batch_records, "topic_ids", made.topic_ids)
     return made
 
 
 def asking(directory: Path, clock: ManualClock, options: HaOptions | None = None) -> tuple[SourceNotes, StartLedger]:
     ledger = StartLedger(LocalTree(directory))
     ledger.note(QUERY, QuerySink(kind=SinkKind.OTHER), QuerySources(brokers="kafka:9092"))
-    made = SourceNotes(ledger, options or HaOptions(), clock, Reach())
+    made = SourceNotes(ledger, options or HaOptions(), clock, StorageAccess())
     made.start()
     return made, ledger
 

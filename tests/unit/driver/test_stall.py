@@ -9,25 +9,30 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver import stall_watch
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.resting import RestingQuery
-from airflow_provider_ha.driver.stall import Look, Silence, SilenceDetector, StallDetector
-from airflow_provider_ha.driver.stall_watch import StallWatch
-from airflow_provider_ha.driver.writer_notes import SinkSpec
-from airflow_provider_ha.jobs.failures import STALLED, Failure, FailureKind
-from airflow_provider_ha.jobs.options.ha_options import HaOptions
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.queries import stall_watch
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
+from airflow_provider_ha.driver.queries.stall_watch import (
+    QuerySample,
+    Silence,
+    SilenceDetector,
+    StallDetector,
+    StallWatch,
+)
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
+from airflow_provider_ha.driver.script import Lifecycle
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.submissions import STALLED, Failure, FailureKind
 from tests.support.fake.clock import VirtualClock, to_milliseconds
 
 
 TIMEOUT = 600.0
-HANGING = Look(7, in_trigger=True, doing="Processing new data")
-WAITING = Look(7, in_trigger=False)
+HANGING = QuerySample(7, in_trigger=True, doing="Processing new data")
+WAITING = QuerySample(7, in_trigger=False)
 
 
-def after(*looks: tuple[float, Look]) -> list[str]:
+def after(*looks: tuple[float, QuerySample]) -> list[str]:
     """Return which query is stalled after each of these looks, or nothing."""
     detector = StallDetector(TIMEOUT)
     found = [detector.stalled({"hourly": look}, at) for at, look in looks]
@@ -43,7 +48,11 @@ def test_a_query_that_waits_for_data_is_never_stalled() -> None:
 
 
 def test_a_commit_begins_the_time_again() -> None:
-    assert after((0, HANGING), (500, Look(8, in_trigger=True)), (900, Look(8, in_trigger=True))) == ["", "", ""]
+    assert after((0, HANGING), (500, QuerySample(8, in_trigger=True)), (900, QuerySample(8, in_trigger=True))) == [
+        "",
+        "",
+        "",
+    ]
 
 
 def test_a_wait_between_two_triggers_begins_the_time_again() -> None:
@@ -51,14 +60,14 @@ def test_a_wait_between_two_triggers_begins_the_time_again() -> None:
 
 
 def test_a_report_of_another_trigger_begins_the_time_again() -> None:
-    idle = [Look(7, in_trigger=True, reported=f"2026-03-01T03:0{minute}:00.000Z") for minute in range(3)]
+    idle = [QuerySample(7, in_trigger=True, reported=f"2026-03-01T03:0{minute}:00.000Z") for minute in range(3)]
 
     assert after((0, idle[0]), (500, idle[1]), (1_000, idle[2])) == ["", "", ""]
     assert after((0, idle[0]), (600, idle[0])) == ["", "hourly"]
 
 
 def test_the_next_commit_ends_the_stall() -> None:
-    assert after((0, HANGING), (700, HANGING), (705, Look(8, in_trigger=True))) == ["", "hourly", ""]
+    assert after((0, HANGING), (700, HANGING), (705, QuerySample(8, in_trigger=True))) == ["", "hourly", ""]
 
 
 def test_the_query_that_hangs_the_longest_is_named() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, StartedQueryRecord
 from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
-from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.queries.query_naming import StartLedger, check_new_name
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 
@@ -17,7 +17,7 @@ SINK = QuerySink(kind=SinkKind.FOREACH_BATCH)
 
 
 def before(*names: str, complete: bool = True) -> StartedQueries:
-    return StartedQueries(queries=tuple(StartedBefore(name=name, sink=SINK) for name in names), complete=complete)
+    return StartedQueries(queries=tuple(StartedQueryRecord(name=name, sink=SINK) for name in names), complete=complete)
 
 
 def test_a_name_that_changes_with_every_start_is_refused_after_a_loss() -> None:
@@ -58,7 +58,7 @@ def test_the_next_epoch_reads_what_this_one_noted(tmp_path: Path) -> None:
 
 
 def test_queries_for_a_look_at_rows_may_come_and_go() -> None:
-    look = StartedBefore(name="look_1", sink=QuerySink(kind=SinkKind.OTHER, format="console"))
+    look = StartedQueryRecord(name="look_1", sink=QuerySink(kind=SinkKind.OTHER, format="console"))
     known = before("a").model_copy(update={"queries": (*before("a").queries, look), "complete": True})
 
     check_new_name("look_2", known, expected=["a", "look_1"], begun=["a"])

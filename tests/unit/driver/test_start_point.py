@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.start_point import check_facts, prepare_start
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.checkpointing.start_point import check_facts, prepare_start
+from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, Generation, Run, StartKind, StartPoint
-from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, write_batch
 
 
@@ -182,10 +182,10 @@ def table_with(directory: Path, batch: int) -> RestorePlan:
 
 
 def test_a_table_that_has_a_batch_more_than_the_plan_knew_refuses_the_restore(tmp_path: Path) -> None:
-    check_facts(table_with(tmp_path / "as planned", 3), LocalTree(tmp_path / "as planned" / "cut"), Reach())
+    check_facts(table_with(tmp_path / "as planned", 3), LocalTree(tmp_path / "as planned" / "cut"), StorageAccess())
 
     with pytest.raises(RestoreRefusedError, match=r"table\) has batches up to 4; the restore was planned with 3"):
-        check_facts(table_with(tmp_path / "since", 4), LocalTree(tmp_path / "since" / "cut"), Reach())
+        check_facts(table_with(tmp_path / "since", 4), LocalTree(tmp_path / "since" / "cut"), StorageAccess())
 
 
 def test_a_table_that_cannot_be_read_now_keeps_no_restore_from_its_start(
@@ -194,6 +194,6 @@ def test_a_table_that_cannot_be_read_now_keeps_no_restore_from_its_start(
     plan = table_with(tmp_path, 4)
     (tmp_path / "table" / "_delta_log" / f"{0:020}.json").write_text("{")
 
-    check_facts(plan, LocalTree(tmp_path / "cut"), Reach())
+    check_facts(plan, LocalTree(tmp_path / "cut"), StorageAccess())
 
     assert "the restore continues, but the content of table" in caplog.text

@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format.fence_record import fence_at
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.areas.work_area import Successor
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.working.work_area import Successor
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, fence_at, progress
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.driver.fallback_start import start_from_fallback
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.start_point import FallBack, prepare_start
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.checkpointing.start_point import FallBack, prepare_start, start_from_fallback
+from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.jobs.model import Blob, Fallback, Generation, Run, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.layered_files import FIRST, JOB, SECOND, THIRD, LayeredFiles
 from tests.support.checkpoints.portable_helpers import QUERY
 

@@ -12,17 +12,16 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.drain import drain_key
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
-from airflow_provider_ha.driver import stop_job
-from airflow_provider_ha.driver.drain_run import DrainFork
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.queries import StartedQuery
-from airflow_provider_ha.driver.stop_job import MainThread, StopFailedError, StopJob, stop_all
-from airflow_provider_ha.driver.stopper import StopReport
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.ending import stop_job
+from airflow_provider_ha.driver.ending.stop_job import DrainFork, MainThread, StopFailedError, StopJob, stop_all
+from airflow_provider_ha.driver.queries.query_registry import StartedQuery
+from airflow_provider_ha.driver.queries.query_stop import StopReport
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import CheckpointError, NotConnectedError, OperationFailedError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import Operation, OperationKind
 from tests.support.checkpoints.portable_helpers import checkpoint

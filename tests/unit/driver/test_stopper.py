@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver import stopper
-from airflow_provider_ha.driver.queries import StartedQuery
-from airflow_provider_ha.driver.stopper import GracefulStop, has_ended, stop_together
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.queries import query_stop
+from airflow_provider_ha.driver.queries.query_registry import StartedQuery
+from airflow_provider_ha.driver.queries.query_stop import GracefulStop, has_ended, stop_together
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 
 
 WAITING = ["ProcessingTimeExecutor.waitTillTime"]
@@ -71,7 +71,7 @@ class Spark:
 
 @pytest.fixture(autouse=True)
 def _states(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopper, "_states", lambda: (TERMINATED, ACTIVE))
+    monkeypatch.setattr(query_stop, "_states", lambda: (TERMINATED, ACTIVE))
 
 
 def query(spark: Spark, name: str = "q") -> StartedQuery:

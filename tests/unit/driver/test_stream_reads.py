@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySources
-from airflow_provider_ha.driver.stream_reads import sources_of
+from airflow_provider_ha.driver.queries.script_reads_and_writes import sources_of
 from tests.unit.driver.test_iceberg_table import table_of
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
-from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.host.supervisor.arrival import lock_directory
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.supervisor.directory_lock import lock_directory
 from tests.support.clusters.full_disk import SmallDisk, small_disk
 
 

@@ -8,14 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_ha._process.tree import Death
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import write_failure
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode, write_failure
 from airflow_provider_ha.errors import NotConnectedError
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
-from airflow_provider_ha.jobs.submissions import SubmissionExit
-from airflow_provider_ha.supervisor import after_death, exit_report
+from airflow_provider_ha.host.process_tree import Death
+from airflow_provider_ha.host.supervisor import exit_report
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind, SubmissionExit
 
 
 DEATH = Death(-9, (1, 2), "killed")
@@ -31,14 +29,14 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if calls.count("session") == 1:
             raise NotConnectedError("no server answers")
 
-    def write_exit(spec: object, death: Death, restart: object) -> exit_report.Reported:
+    def write_exit(spec: object, death: Death, restart: object) -> exit_report.ExitReport:
         calls.append("exit")
-        return exit_report.Reported()
+        return exit_report.ExitReport()
 
     monkeypatch.setattr(exit_report, "_end_session", end_session)
-    monkeypatch.setattr(after_death, "carry_out_cancel", lambda spec, **_: calls.append("cancel"))
+    monkeypatch.setattr(exit_report, "carry_out_cancel", lambda spec, **_: calls.append("cancel"))
     monkeypatch.setattr(exit_report, "_write_exit", write_exit)
-    monkeypatch.setattr("airflow_provider_ha.supervisor.exit_report.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("airflow_provider_ha.host.supervisor.exit_report.time.sleep", lambda seconds: None)
     return calls
 
 

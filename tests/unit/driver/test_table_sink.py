@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.connectors.sinks import query_memory, type_of_format
-from airflow_provider_ha.driver.query_name import name_query
-from airflow_provider_ha.driver.table_sink import write_to_table
-from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, type_of_format
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.driver.queries.catalog_tables import write_to_table
+from airflow_provider_ha.driver.queries.query_naming import name_query
+from airflow_provider_ha.driver.queries.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 from tests.support.checkpoints.writer_helpers import writer_of
 from tests.unit.driver.test_iceberg_table import session_of
@@ -65,4 +65,4 @@ def test_one_that_skips_batches_by_their_numbers_is_refused(provider: str) -> No
 def test_what_a_table_of_hudi_has_is_unknown_to_a_plan() -> None:
     hudi = type_of_format("Hudi")
 
-    assert (hudi.table, query_memory(hudi.sink("Hudi", "/data/t"), Reach())) == ("Hudi table", None)
+    assert (hudi.table, query_memory(hudi.sink("Hudi", "/data/t"), StorageAccess())) == ("Hudi table", None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.trigger_figures import read_trigger
+from airflow_provider_ha.driver.figures import read_trigger
 
 
 # As Spark 4.2 prints it, shortened: a batch, and a trigger without data.

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.driver.resting import RestingQuery
-from airflow_provider_ha.driver.undo_drain import undo_drain, undo_drains
+from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery, undo_drain, undo_drains
 from airflow_provider_ha.errors import RestoreRefusedError
 
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.other_sink import OtherSink
-from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase, SinkState
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.judgement import Judgement
-from airflow_provider_ha.driver.query_start import check_writer
-from airflow_provider_ha.driver.resting import described
-from airflow_provider_ha.driver.unplanned import UnplannedRules
-from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
+from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
+from airflow_provider_ha.checkpoints.sinks.other_sink import OtherSink
+from airflow_provider_ha.checkpoints.sinks.sink_type import SinkCase, SinkState
+from airflow_provider_ha.driver.queries.query_start import check_writer
+from airflow_provider_ha.driver.queries.resting_queries import described
+from airflow_provider_ha.driver.queries.writer_notes import SinkSpec, UnplannedRules, notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 from tests.support.checkpoints.writer_helpers import writer_of
 
@@ -76,7 +75,7 @@ def test_it_is_recorded_with_the_sink(unplanned: bool) -> None:
 
 
 def test_a_restore_gives_its_sink_rows_again_also_of_its_newest_cut() -> None:
-    judgement = Judgement("q")
+    judgement = PlanFindings("q")
     case = SinkCase(batch=7, state=SinkState(), top=7, planned_to=8, complete=False)
 
     OtherSink().judge(QuerySink(kind=SinkKind.OTHER, format="kafka", unplanned=True), case, judgement)

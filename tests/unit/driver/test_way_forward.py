@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.connectors.places import Reach
-from airflow_provider_ha.checkpoints.format.layout import Progress
-from airflow_provider_ha.driver import own_location
-from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.own_location import OPTION, OwnLocations, take_location
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.driver.queries import script_paths
+from airflow_provider_ha.driver.queries.script_paths import OPTION, OwnLocations, beside_other_queries, take_location
+from airflow_provider_ha.driver.queries.writer_notes import WriterNotes, notes, sink_word
+from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, prepare_conf
-from airflow_provider_ha.driver.way_forward import beside_other_queries
-from airflow_provider_ha.driver.writer_notes import WriterNotes, notes, sink_word
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError, StorageUnavailableError
 from tests.support.checkpoints.writer_helpers import writer_of
 from tests.support.spark.started_queries import Started, plan_of, starter_of
@@ -48,7 +47,7 @@ def check(
 ) -> None:
     """Start query ``hourly``."""
     word = sink_word(noted, "parquet")
-    OwnLocations(Reach(), root=conf, begins=begins).check("hourly", noted, root, word, empty=empty)
+    OwnLocations(StorageAccess(), root=conf, begins=begins).check("hourly", noted, root, word, empty=empty)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +107,7 @@ def test_a_root_of_all_checkpoints_is_looked_at_and_all_of_them_are_named(own: P
 
 
 def test_every_query_of_a_session_is_looked_at_below_the_root_that_the_first_one_had(own: Path) -> None:
-    locations = OwnLocations(Reach(), begins=True)
+    locations = OwnLocations(StorageAccess(), begins=True)
     locations.check("first", WriterNotes(sink="noop"), str(own.parent), None, empty=True)
 
     with pytest.raises(ApplicationRefusedError, match="query 'hourly' sets checkpointLocation"):
@@ -120,7 +119,7 @@ def test_the_option_of_a_query_counts_more_than_the_root_of_its_session(own: Pat
 
 
 def test_a_checkpoint_in_a_store_is_named_as_it_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_location, "progress", lambda _: Progress(4, 4))
+    monkeypatch.setattr(script_paths, "progress", lambda _: Progress(4, 4))
 
     with pytest.raises(ApplicationRefusedError) as refused:
         check(WriterNotes(sink="kafka", options={OPTION: "s3a://bucket/chk/"}))
@@ -147,7 +146,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_an_empty_one(
     def unread(_: object) -> None:
         raise StorageUnavailableError("stale file handle")
 
-    monkeypatch.setattr(own_location, "progress", unread)
+    monkeypatch.setattr(script_paths, "progress", unread)
 
     with pytest.raises(ApplicationRefusedError, match="stale file handle") as refused:
         check(WriterNotes(sink="noop", options={OPTION: str(own)}))
@@ -199,7 +198,7 @@ def test_a_query_that_was_started_before_the_refused_one_keeps_its_batches(own: 
     """The promise is one of each query: the driver learns of the second one when the script starts it."""
     spark, live = Started(), tmp_path / "live"
     live.mkdir()
-    starter = starter_of(spark, live, Lifecycle(), own=OwnLocations(Reach(), begins=True))
+    starter = starter_of(spark, live, Lifecycle(), own=OwnLocations(StorageAccess(), begins=True))
     second = writer_of("hourly", live)
     notes(second).options[OPTION] = str(own)
 
@@ -218,7 +217,7 @@ def test_a_query_that_the_restored_checkpoint_does_not_have_is_refused_beside_it
     """The run before had a checkpoint of its first query when this one was refused."""
     spark, live = Started(), tmp_path / "live"
     live.mkdir()
-    starter = starter_of(spark, live, Lifecycle(), plan_of("first"), own=OwnLocations(Reach(), begins=True))
+    starter = starter_of(spark, live, Lifecycle(), plan_of("first"), own=OwnLocations(StorageAccess(), begins=True))
     writer = writer_of("hourly", live)
     notes(writer).options[OPTION] = str(own)
 
@@ -235,7 +234,7 @@ def test_a_query_of_the_restored_checkpoint_goes_on_although_its_location_has_ba
 ) -> None:
     spark, live = Started(), tmp_path / "live"
     live.mkdir()
-    starter = starter_of(spark, live, Lifecycle(), plan_of("hourly"), own=OwnLocations(Reach(), begins=True))
+    starter = starter_of(spark, live, Lifecycle(), plan_of("hourly"), own=OwnLocations(StorageAccess(), begins=True))
     writer = writer_of("hourly", live)
     notes(writer).options[OPTION] = str(own)
 

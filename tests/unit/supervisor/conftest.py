@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 import pytest
 
+from airflow_provider_ha.host.supervisor import exit_report, in_place
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.recovery import conclude as concluding
-from airflow_provider_ha.supervisor import after_death, in_place, next_attempt
+from airflow_provider_ha.jobs.recovery import transactions as concluding
 from tests.fake.jobs import World
 from tests.fake.orders import LOST
 
 
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(after_death, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(exit_report, "LOCK_SECONDS", 0.0)
     monkeypatch.setattr(concluding, "LOCK_SECONDS", 0.0)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
 
@@ -36,6 +36,6 @@ def job(world: World, monkeypatch: pytest.MonkeyPatch) -> JobRecords:
     def connected(_: object) -> Iterator[JobRecords]:
         yield records
 
-    for module in (after_death, in_place, next_attempt):
+    for module in (exit_report, in_place, in_place):
         monkeypatch.setattr(module, "connected", connected)
     return records

@@ -15,8 +15,8 @@ from airflow_provider_ha.errors import (
     HaError,
     NotConnectedError,
 )
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
-from airflow_provider_ha.supervisor import exit_report, main, next_attempt
+from airflow_provider_ha.host.supervisor import exit_report, in_place, main
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
 from tests.support.clusters.dead_driver import DEATH, SPEC, failing
 
 
@@ -30,7 +30,7 @@ def test_an_exit_that_cannot_be_written_is_left_to_the_session(
 ) -> None:
     monkeypatch.setattr(exit_report, "_end_session", failing(error))
     following = MagicMock()
-    monkeypatch.setattr(next_attempt, "follow", following)
+    monkeypatch.setattr(in_place, "follow", following)
     stop = main._StopFlag()
     stop.raised = 15 if stopped else 0
 

@@ -9,17 +9,17 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from airflow_provider_ha._process.tree import Death
 from airflow_provider_ha.errors import (
     ConfigurationError,
     HaError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.jobs.host.driver_home import DriverHome
-from airflow_provider_ha.jobs.host.spark_release import find_spark_home
-from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED
-from airflow_provider_ha.supervisor import main
-from airflow_provider_ha.supervisor.directory_lock import lock_directory
+from airflow_provider_ha.host.process_tree import Death
+from airflow_provider_ha.host.supervisor import main
+from airflow_provider_ha.host.supervisor.arrival import lock_directory
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
+from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
+from airflow_provider_ha.jobs.runs.submissions import NOT_LAUNCHED
 from tests.fake.jobs import CONFIG
 from tests.support.clusters.dead_driver import SPEC, failing
 

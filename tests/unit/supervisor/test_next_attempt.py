@@ -16,15 +16,15 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.host.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.host.ticket import Ticket
+from airflow_provider_ha.host.supervisor import in_place
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.submissions import SubmissionExit
-from airflow_provider_ha.recovery.claim import claim, new_submission
-from airflow_provider_ha.recovery.restart import GiveUp, Resubmit
-from airflow_provider_ha.supervisor import in_place, next_attempt
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, Resubmit
+from airflow_provider_ha.jobs.recovery.transactions import claim, new_submission
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from tests.fake.jobs import CONFIG, PATHS, World
 from tests.support.clusters.dead_driver import cancel_is_open, failing
 
@@ -178,10 +178,10 @@ def test_an_attempt_that_was_claimed_by_a_supervisor_that_has_to_end_is_closed(
 ) -> None:
     """Else the next process would wait until its launch is overdue."""
     closed = MagicMock()
-    monkeypatch.setattr(next_attempt, "note_not_launched", closed)
+    monkeypatch.setattr(in_place, "note_not_launched", closed)
     claimed: Any = Claimed()
 
-    next_attempt.follow(MagicMock(), of_run(job, tmp_path), claimed, stopped=lambda: True)
+    in_place.follow(MagicMock(), of_run(job, tmp_path), claimed, stopped=lambda: True)
 
     ((_, run, attempt, reason),) = [call.args for call in closed.call_args_list]
     assert (run, attempt, closed.call_args.kwargs) == (1, 2, {"outage": True})
@@ -191,12 +191,12 @@ def test_an_attempt_that_was_claimed_by_a_supervisor_that_has_to_end_is_closed(
 def test_an_attempt_whose_end_cannot_be_written_is_not_followed_by_another_one(
     job: JobRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(next_attempt, "become", failing(OSError(28, "No space left on device")))
-    monkeypatch.setattr(next_attempt, "note_not_launched", failing(NotConnectedError("no server answers")))
+    monkeypatch.setattr(in_place, "become", failing(OSError(28, "No space left on device")))
+    monkeypatch.setattr(in_place, "note_not_launched", failing(NotConnectedError("no server answers")))
     claimed: Any = Claimed()
     restart = MagicMock()
 
-    next_attempt.follow(restart, of_run(job, tmp_path), claimed, stopped=lambda: False)
+    in_place.follow(restart, of_run(job, tmp_path), claimed, stopped=lambda: False)
 
     assert "the exit of attempt 2 could not be written" in caplog.text
     restart.await_turn.assert_not_called()

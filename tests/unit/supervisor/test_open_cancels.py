@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ha.coordination.coordinator import Create
-from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.errors import (
     HaError,
     LeadershipLostError,
@@ -14,10 +14,10 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     RecordCorruptError,
 )
-from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.host.supervisor import exit_report
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, QueryStatus, Status
-from airflow_provider_ha.supervisor import after_death
+from airflow_provider_ha.jobs.operations import operations
 from tests.fake.jobs import CONFIG, PATHS, World
 from tests.support.clusters.dead_driver import SPEC, cancel_is_open, failing
 from tests.support.clusters.jobs_helpers import a_status
@@ -27,7 +27,7 @@ def test_an_open_cancel_is_left_to_a_driver_that_leads(world: World, job: JobRec
     cancel_is_open(job)
     world.lead(world.job(world.session("driver")), run=1, attempt=1)
 
-    after_death.carry_out_cancel(SPEC, session_ended=True)
+    exit_report.carry_out_cancel(SPEC, session_ended=True)
 
     assert job.runs.result(1) is None
 
@@ -38,11 +38,11 @@ def test_the_lock_of_a_session_that_could_not_be_closed_is_awaited_until_it_runs
 ) -> None:
     cancel_is_open(job)
     asked = failing(LeadershipUnavailableError("the dead session still has the lock"))
-    monkeypatch.setattr(after_death, "acquire", asked)
+    monkeypatch.setattr(exit_report, "acquire", asked)
 
-    after_death.carry_out_cancel(SPEC, session_ended=session_ended)
+    exit_report.carry_out_cancel(SPEC, session_ended=session_ended)
 
-    assert asked.call_args.kwargs["timeout"] == after_death.LOCK_SECONDS + longer
+    assert asked.call_args.kwargs["timeout"] == exit_report.LOCK_SECONDS + longer
 
 
 def test_an_open_cancel_of_a_run_that_has_ended_since_changes_nothing(
@@ -55,7 +55,7 @@ def test_an_open_cancel_of_a_run_that_has_ended_since_changes_nothing(
         world.finish(driver, leadership, run=1)
     monkeypatch.setattr(operations, "open_cancels", lambda *_: found)
 
-    after_death.carry_out_cancel(SPEC, session_ended=True)
+    exit_report.carry_out_cancel(SPEC, session_ended=True)
 
     ended = job.runs.result(1)
     assert ended is not None
@@ -67,7 +67,7 @@ def test_a_cancel_outlives_a_status_that_cannot_be_read(job: JobRecords) -> None
     cancel_is_open(job)
     job.coordinator.commit(Create(PATHS.status, b"no record"))
 
-    after_death.carry_out_cancel(SPEC, session_ended=True)
+    exit_report.carry_out_cancel(SPEC, session_ended=True)
 
     ended = job.runs.result(1)
     assert ended is not None
@@ -78,7 +78,7 @@ def test_a_cancel_outlives_a_status_that_cannot_be_read(job: JobRecords) -> None
 def test_a_death_during_the_savepoint_of_a_cancel_ends_no_run(job: JobRecords) -> None:
     cancel_is_open(job, OperationKind.CANCEL_WITH_SAVEPOINT)
 
-    after_death.carry_out_cancel(SPEC, session_ended=True)
+    exit_report.carry_out_cancel(SPEC, session_ended=True)
 
     assert job.runs.result(1) is None
     assert [each.state for each in operations.list_operations(job.coordinator, PATHS)] == [OperationState.REQUESTED]
@@ -93,7 +93,7 @@ def test_a_death_after_the_savepoint_of_a_cancel_ends_the_run_and_the_answer_nam
         [asked] = operations.list_operations(job.coordinator, PATHS)
         operations.note(leadership, PATHS, asked, result={"savepoint_id": "s1", "path": "/savepoints/s1"})
 
-    after_death.carry_out_cancel(SPEC, session_ended=True)
+    exit_report.carry_out_cancel(SPEC, session_ended=True)
 
     ended = job.runs.result(1)
     assert ended is not None
@@ -122,7 +122,7 @@ def test_the_end_of_a_run_answers_everything_that_asked_for_an_end(job: JobRecor
             clock=job.clock,
         )
 
-    after_death.carry_out_cancel(SPEC, session_ended=True)
+    exit_report.carry_out_cancel(SPEC, session_ended=True)
 
     written = {
         name: Operation.from_bytes(job.coordinator.get(PATHS.operation(name)).data, source=name).state
@@ -145,7 +145,7 @@ def test_a_canceled_run_keeps_where_its_queries_stood(job: JobRecords) -> None:
     cancel_is_open(job)
     job.coordinator.commit(Create(PATHS.status, a_status().model_copy(update={"queries": stood}).to_bytes()))
 
-    after_death.carry_out_cancel(SPEC, session_ended=True)
+    exit_report.carry_out_cancel(SPEC, session_ended=True)
 
     status = read_record(job.coordinator, PATHS.status, Status)
     assert status is not None
@@ -168,22 +168,22 @@ def test_a_cancel_that_fails_is_tried_again_where_that_can_help(
     error: HaError,
     raised: type[HaError] | None,
 ) -> None:
-    monkeypatch.setattr(after_death, "_cancel", failing(error))
+    monkeypatch.setattr(exit_report, "_cancel", failing(error))
 
     if raised is None:
-        after_death.carry_out_cancel(SPEC, session_ended=True)
+        exit_report.carry_out_cancel(SPEC, session_ended=True)
         assert "it stays open for the next leader" in caplog.text
     else:
         with pytest.raises(raised) as caught:
-            after_death.carry_out_cancel(SPEC, session_ended=True)
+            exit_report.carry_out_cancel(SPEC, session_ended=True)
         assert caught.value.retryable
 
 
 def test_a_clean_up_that_fails_is_left_to_the_next_leader(
     job: JobRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(after_death, "_clean", failing(NotConnectedError("no server answers")))
+    monkeypatch.setattr(exit_report, "_clean", failing(NotConnectedError("no server answers")))
 
-    after_death.clean_up(SPEC, on_lost=lambda reason: None)
+    exit_report.clean_up_run(SPEC, on_lost=lambda reason: None)
 
     assert "run 1 is not cleaned up; the next leader does it: no server answers" in caplog.text

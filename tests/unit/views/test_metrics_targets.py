@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_ha.api.documents.driver import out_of_reach
 from airflow_provider_ha.jobs.model import LeaderInfo
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
-from airflow_provider_ha.views.metrics import out_of_reach
 from tests.support.clusters.jobs_helpers import a_leader, a_run, a_status, a_submission
 
 
@@ -16,7 +16,7 @@ EVERYWHERE = ["127.0.0.1:9400", "127.0.1.1:9400", "localhost:9400", "[::1]:9400"
 
 
 def submission(attempt: int, host: str, *, zxid: int) -> SubmissionView:
-    started = SubmissionStarted(handle=Handle(engine="local", log_uri=f"file://{host}/driver.log"))
+    started = SubmissionStarted(handle=DriverHandle(engine="local", log_uri=f"file://{host}/driver.log"))
     return SubmissionView(submission=a_submission(attempt), started=started, created_zxid=zxid)
 
 

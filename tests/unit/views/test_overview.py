@@ -7,17 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_ha.control.administration.overview import Detail, restart_steps
-from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.model import JobState, QueryStatus
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth
-from airflow_provider_ha.jobs.submissions import SubmissionExit
-from airflow_provider_ha.views.overview import (
+from airflow_provider_ha.api.documents.overview import (
     PAGE,
     STATES,
-    Asked,
+    OverviewQuery,
     SortKey,
     choose,
     on_page,
@@ -25,6 +18,12 @@ from airflow_provider_ha.views.overview import (
     overview_row,
     pages_of,
 )
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.fleet.fleet_overview import JobDetail, restart_steps
+from airflow_provider_ha.jobs.model import JobState, QueryStatus
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind, SubmissionExit
+from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_result, a_run, a_start, a_status, a_submission
 
 
@@ -70,7 +69,7 @@ def test_a_stalled_job_is_shown_with_what_hangs() -> None:
         status=a_status().model_copy(update={"stalled": reason}),
     )
 
-    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
+    row = overview_row(JobDetail(job_id="flights", snapshot=snapshot), now=NOON)
 
     assert (row.state, row.needs_attention, row.problem) == ("STALLED", True, reason)
 
@@ -107,7 +106,7 @@ def test_restarts_of_a_job_whose_run_began_before_that_time_cost_no_read() -> No
 def test_the_first_job_that_a_page_has_no_room_for_is_on_the_next_one() -> None:
     jobs = [listed(JobState.RUNNING, f"job-{number:03d}") for number in range(PAGE + 1)]
 
-    found = choose(jobs, Asked(sort=SortKey.JOB))
+    found = choose(jobs, OverviewQuery(sort=SortKey.JOB))
 
     assert [found[on_page(page)][:1] for page in (1, 2, 3)] == [["job-000"], [f"job-{PAGE}"], []]
     assert [len(found[on_page(page)]) for page in (1, 2)] == [PAGE, 1]
@@ -172,7 +171,7 @@ def test_a_crash_loop_needs_attention_in_each_of_its_states_and_says_why(state: 
     snapshot = looping(state, attempts(MISTAKE, MISTAKE, MISTAKE))
     assert snapshot.state is state
 
-    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
+    row = overview_row(JobDetail(job_id="flights", snapshot=snapshot), now=NOON)
 
     assert (row.state, row.needs_attention) == (state.value, True)
     assert row.problem == (
@@ -183,7 +182,7 @@ def test_a_crash_loop_needs_attention_in_each_of_its_states_and_says_why(state: 
 
 @pytest.mark.parametrize("state", [JobState.SUBMITTED, JobState.STARTING, JobState.RUNNING])
 def test_the_first_failure_of_a_job_that_comes_back_needs_no_attention(state: JobState) -> None:
-    row = overview_row(Detail(job_id="flights", snapshot=looping(state, attempts(MISTAKE))), now=NOON)
+    row = overview_row(JobDetail(job_id="flights", snapshot=looping(state, attempts(MISTAKE))), now=NOON)
 
     assert not row.needs_attention
     assert bool(row.problem) == (state is not JobState.RUNNING)
@@ -192,7 +191,7 @@ def test_the_first_failure_of_a_job_that_comes_back_needs_no_attention(state: Jo
 def test_drivers_that_are_killed_again_and_again_are_a_crash_loop_as_well() -> None:
     snapshot = looping(JobState.STARTING, attempts(None, None))
 
-    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
+    row = overview_row(JobDetail(job_id="flights", snapshot=snapshot), now=NOON)
 
     assert row.needs_attention
     assert row.problem == "attempt 2: the JVM ended with code 1; 2 attempts in a row have failed"
@@ -201,7 +200,7 @@ def test_drivers_that_are_killed_again_and_again_are_a_crash_loop_as_well() -> N
 def test_a_job_whose_driver_has_led_for_long_since_its_failures_is_well() -> None:
     snapshot = looping(JobState.RUNNING, attempts(MISTAKE, MISTAKE), led=timedelta(hours=1))
 
-    row = overview_row(Detail(job_id="flights", snapshot=snapshot), now=NOON)
+    row = overview_row(JobDetail(job_id="flights", snapshot=snapshot), now=NOON)
 
     assert (row.needs_attention, row.problem) == (False, "")
 
@@ -209,7 +208,7 @@ def test_a_job_whose_driver_has_led_for_long_since_its_failures_is_well() -> Non
 def test_a_driver_that_hangs_at_its_start_does_not_end_a_crash_loop() -> None:
     late = NOON + timedelta(hours=1)
 
-    row = overview_row(Detail(job_id="flights", snapshot=looping(JobState.STARTING, attempts(None, None))), now=late)
+    row = overview_row(JobDetail(job_id="flights", snapshot=looping(JobState.STARTING, attempts(None, None))), now=late)
 
     assert row.needs_attention
 
@@ -221,5 +220,5 @@ def test_of_jobs_that_run_the_one_in_a_crash_loop_comes_first() -> None:
         listed(JobState.STOPPING, "c"),
     ]
 
-    assert choose(jobs, Asked()) == ["b", "c", "a"]
-    assert choose(jobs, Asked(state="attention")) == ["b"]
+    assert choose(jobs, OverviewQuery()) == ["b", "c", "a"]
+    assert choose(jobs, OverviewQuery(state="attention")) == ["b"]

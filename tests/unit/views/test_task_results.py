@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
-from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
-from airflow_provider_ha.views.task_results import (
-    CanceledView,
+from airflow_provider_ha.api.documents.task_results import (
+    CancelResultView,
     OperationResultView,
     RecoveredJobsView,
-    RunReachedView,
-    SavepointTakenView,
-    StoppedView,
+    SavepointResultView,
+    StopResultView,
+    TaskRunResultView,
 )
+from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
+from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from tests.support.clusters.jobs_helpers import NOON
 
 
@@ -45,13 +45,13 @@ def completed(kind: OperationKind, result: dict[str, Any]) -> Operation:
 @pytest.mark.parametrize(
     ("view", "kind", "result"),
     [
-        (StoppedView, OperationKind.STOP, {"checkpoint": 7, "path": "/checkpoints/7"}),
-        (StoppedView, OperationKind.STOP, {"checkpoint": 7, **SAVEPOINT}),
-        (StoppedView, OperationKind.STOP, {"checkpoint": None}),
-        (CanceledView, OperationKind.CANCEL, {}),
-        (CanceledView, OperationKind.CANCEL_WITH_SAVEPOINT, SAVEPOINT),
-        (SavepointTakenView, OperationKind.SAVEPOINT, SAVEPOINT),
-        (SavepointTakenView, OperationKind.SAVEPOINT, {**SAVEPOINT, "disposed": ["s0"]}),
+        (StopResultView, OperationKind.STOP, {"checkpoint": 7, "path": "/checkpoints/7"}),
+        (StopResultView, OperationKind.STOP, {"checkpoint": 7, **SAVEPOINT}),
+        (StopResultView, OperationKind.STOP, {"checkpoint": None}),
+        (CancelResultView, OperationKind.CANCEL, {}),
+        (CancelResultView, OperationKind.CANCEL_WITH_SAVEPOINT, SAVEPOINT),
+        (SavepointResultView, OperationKind.SAVEPOINT, SAVEPOINT),
+        (SavepointResultView, OperationKind.SAVEPOINT, {**SAVEPOINT, "disposed": ["s0"]}),
     ],
     ids=[
         "stop",
@@ -72,7 +72,7 @@ def test_a_task_returns_its_request_and_the_result_of_the_operation(
 def test_what_a_later_driver_adds_to_a_result_is_left_out() -> None:
     answer = completed(OperationKind.SAVEPOINT, {**SAVEPOINT, "later": 1})
 
-    assert SavepointTakenView.of_operation("flights", answer).to_json() == REQUEST | SAVEPOINT
+    assert SavepointResultView.of_operation("flights", answer).to_json() == REQUEST | SAVEPOINT
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_a_later_driver_adds_to_a_result_is_left_out() -> None:
 def test_a_task_returns_the_run_that_it_has_reached(more: dict[str, Any]) -> None:
     run = {"job_id": "flights", "run": 1, "epoch": 2, **more}
 
-    assert RunReachedView.of_event({"status": "any", "attempt": 1, "checkpoint": None, **run}).to_json() == run
+    assert TaskRunResultView.of_event({"status": "any", "attempt": 1, "checkpoint": None, **run}).to_json() == run
 
 
 def test_the_jobs_of_a_recovery_are_named_by_outcome() -> None:

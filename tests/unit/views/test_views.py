@@ -12,48 +12,58 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from airflow_provider_ha import views
-from airflow_provider_ha.checkpoints.proof.report import LoadedState, Outcome, Proof, StartedOnCopy, Step
-from airflow_provider_ha.checkpoints.proof.request import StateReading
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.api import documents
+from airflow_provider_ha.api.documents import events
+from airflow_provider_ha.api.documents.job import NO_RUN, job_view, unreadable_row
+from airflow_provider_ha.api.documents.leader import LeaderView
+from airflow_provider_ha.api.documents.submission import graph_view
+from airflow_provider_ha.api.documents.verification import proven_view, verification_view
+from airflow_provider_ha.api.documents.view import ErrorDocument, View, error_view
+from airflow_provider_ha.api.documents.znodes import tree_view
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.findings import Finding
-from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report, SinkState
-from airflow_provider_ha.control.administration.tree import TreeNode
+from airflow_provider_ha.checkpoints.verify.proof_protocol import StateReading
+from airflow_provider_ha.checkpoints.verify.proof_result import (
+    LoadedState,
+    Proof,
+    ProofOutcome,
+    StepResult,
+    TrialStart,
+)
+from airflow_provider_ha.checkpoints.verify.verification_report import (
+    BatchVerdict,
+    Finding,
+    Reason,
+    SinkLogState,
+    VerificationReport,
+)
 from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.fleet.znode_tree import TreeNode
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, JobState, LeaderInfo
-from airflow_provider_ha.jobs.presence import Watched
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.recovery.losses import LastFailure, Losses
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.watchers import WatchStatus
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.recovery.losses import LastFailure, Losses
-from airflow_provider_ha.views import events
-from airflow_provider_ha.views.errors import ErrorDocument, error_view
-from airflow_provider_ha.views.graph import graph_view
-from airflow_provider_ha.views.job import NO_RUN, job_view, unreadable_row
-from airflow_provider_ha.views.leader import LeaderView
-from airflow_provider_ha.views.tree import tree_view
-from airflow_provider_ha.views.verification import proven_view, verification_view
-from airflow_provider_ha.views.view import View
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_start, a_submission
 
 
 SECRET = "hunter2"  # a fake that must not be found
 FINDING = Finding(Code.STATE_MISSING, "state/0/0/9.delta", 8, "it is gone", "a file", blocks=True)
-REPORT = Report(
+REPORT = VerificationReport(
     startable=False,
     restorable=[1],
     findings=(FINDING,),
     planned=3,
     committed=2,
     batches=(BatchVerdict(1, ()), BatchVerdict(2, (Reason(Code.STATE_MISSING, "state/0/0/9.delta", "it is gone"),))),
-    sink=SinkState(LocalTree(Path("/out")), 3),
+    sink=SinkLogState(LocalTree(Path("/out")), 3),
 )
 LEADER = LeaderInfo(epoch=3, run=1, attempt=2, host="h", pid=7, since=NOON)
 
 
 def all_views() -> list[type[View]]:
-    for module in pkgutil.iter_modules(views.__path__):
-        importlib.import_module(f"{views.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(documents.__path__):
+        importlib.import_module(f"{documents.__name__}.{module.name}")
     found, queue = [], [View]
     while queue:
         below = queue.pop().__subclasses__()
@@ -104,10 +114,10 @@ def test_a_proof_is_one_key_beside_its_verification() -> None:
         "/data",
         1,
         REPORT,
-        Step(Outcome.PROVEN),
-        Step(Outcome.UNKNOWN, "out of time"),
+        StepResult(ProofOutcome.PROVEN),
+        StepResult(ProofOutcome.UNKNOWN, "out of time"),
         state=(LoadedState(reading, (3, 4)),),
-        started=StartedOnCopy("counts", 2, (7,)),
+        started=TrialStart("counts", 2, (7,)),
         spark_version="4.2.0",
         seconds=1.25,
     )
@@ -134,7 +144,7 @@ def test_a_proof_is_one_key_beside_its_verification() -> None:
 
 
 def test_a_job_without_a_run_has_no_state() -> None:
-    shown = job_view(JobStatus(job_id="j", epoch=4), Losses(attempts=0, last=None, next_attempt_at=None), Watched())
+    shown = job_view(JobStatus(job_id="j", epoch=4), Losses(attempts=0, last=None, next_attempt_at=None), WatchStatus())
 
     assert (shown.state, shown.run, shown.result, shown.epoch) == (NO_RUN, None, None, 4)
 
@@ -143,7 +153,7 @@ def test_a_job_whose_supervisor_has_started_no_driver_says_why() -> None:
     started = a_start().model_copy(update={"refused": "the driver was started before"})
     run = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission(), started=started),))
 
-    shown = job_view(JobStatus(job_id="j", run=run), Losses(attempts=1, last=None, next_attempt_at=None), Watched())
+    shown = job_view(JobStatus(job_id="j", run=run), Losses(attempts=1, last=None, next_attempt_at=None), WatchStatus())
 
     assert shown.message == "the driver was started before"
 
@@ -154,7 +164,7 @@ def test_a_failure_is_shown_with_moments_like_all_others() -> None:
     )
     losses = Losses(attempts=2, last=last, next_attempt_at=NOON + timedelta(seconds=5))
 
-    shown = job_view(JobStatus(job_id="j", leader=LEADER), losses, Watched()).to_json()
+    shown = job_view(JobStatus(job_id="j", leader=LEADER), losses, WatchStatus()).to_json()
 
     assert (shown["failure"]["kind"], shown["failure"]["reason"]) == ("UNKNOWN", "killed")
     assert shown["failure"]["at"] == shown["leader"]["since"]
@@ -202,7 +212,7 @@ def test_an_error_has_its_type_its_message_and_the_next_step() -> None:
             {"status": "recover", "reason": "killed", "job_id": "j", "run": 1, "epoch": 2, "attempt": 3},
         ),
         (
-            events.EndedEvent(job_id="j", run=1, epoch=2, state=JobState.FAILED, reason="r", checkpoint=None),
+            events.RunEndedEvent(job_id="j", run=1, epoch=2, state=JobState.FAILED, reason="r", checkpoint=None),
             {
                 "status": "ended",
                 "job_id": "j",

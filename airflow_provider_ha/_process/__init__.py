@@ -1,1 +1,0 @@
-"""Processes of this host: find Java, bind a child to its parent, kill a tree to its last member."""

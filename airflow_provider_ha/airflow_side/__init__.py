@@ -1,0 +1,1 @@
+"""This package in Airflow: the page "Spark HA", task links, notifications, lineage and metrics."""

@@ -1,0 +1,1 @@
+"""Public Python API: clients of a cluster and of a job."""

@@ -1,0 +1,138 @@
+"""The completed checkpoints of a job."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.api.documents.view import UnreadableView, View
+from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, QueryCut
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.api.documents.history import HistoryView
+    from airflow_provider_ha.checkpoints.store.pointer_store import PointerListing
+    from airflow_provider_ha.jobs.status import JobStatus
+
+
+class CheckpointRow(View):
+    """One checkpoint of a list: its pointer.
+
+    :param number: Its number; never repeats within a job.
+    :param epoch: Epoch that took it.
+    :param run: Run that took it.
+    :param reason: Why it was taken: ``periodic`` or ``stop``.
+    :param payload: Key of its payload in storage.
+    :param sha256: Digest of the payload.
+    :param size: Bytes of the payload.
+    :param cut: Query -> batch.
+    :param created_at: When it was taken.
+    :param seconds: How long the cut and the retention of its files took; ``null`` when that is not known.
+    :param state_size: Bytes of its files; ``null`` when that is not known.
+    """
+
+    number: int
+    epoch: int
+    run: int
+    reason: CheckpointKind
+    payload: str
+    sha256: str
+    size: int
+    cut: dict[str, int]
+    created_at: datetime
+    seconds: float | None = None
+    state_size: int | None = None
+
+
+class CheckpointListView(View):
+    """The completed checkpoints of a job.
+
+    :param job_id: The job.
+    :param checkpoints: Newest first.
+    :param unreadable: Pointers that are there and cannot be read.
+    :param taken: How many checkpoints were ever taken; ``null`` when that was not read, as the next two.
+    :param failed: How many the leading driver could not take; ``null`` without one.
+    :param restored: How often a checkpoint or savepoint was gone on from: by runs that are known, and their restarts.
+    """
+
+    job_id: str
+    checkpoints: tuple[CheckpointRow, ...]
+    unreadable: tuple[UnreadableView, ...]
+    taken: int | None = None
+    failed: int | None = None
+    restored: int | None = None
+
+    @property
+    def counts(self) -> str:
+        """The counts as a sentence, without its final stop."""
+        kept = len(self.checkpoints)
+        failed = "" if self.failed is None else f"; {self.failed:,} failed under this driver"
+        again = f"{self.restored or 0:,} {'time' if self.restored == 1 else 'times'}"
+        counted = f"{self.taken or 0:,} checkpoints taken, {kept:,} kept{failed}"
+        return f"{counted}; the job has gone on {again} after a restore or a restart"
+
+
+class CheckpointView(View):
+    """One checkpoint: a cut of all queries of a job.
+
+    :param job_id: The job.
+    :param number: Its number; never repeats within a job.
+    :param run: Run that took it.
+    :param epoch: Epoch that took it.
+    :param reason: Why it was taken: ``periodic`` or ``stop``.
+    :param created_at: When it was taken.
+    :param queries: Query -> its part of the cut.
+    :param directory: Key of the working directory that it was taken from.
+    :param pin: Key of the directory with its files; ``null`` while the files exist only in the working directory.
+    :param graph: Digest of the job graph that wrote it.
+    :param spark_version: Release that wrote it.
+    """
+
+    job_id: str
+    number: int
+    run: int
+    epoch: int
+    reason: CheckpointKind
+    created_at: datetime
+    queries: dict[str, QueryCut]
+    directory: str
+    pin: str | None
+    graph: str
+    spark_version: str
+
+
+class CheckpointDeletedView(View):
+    """A checkpoint of a job that is gone.
+
+    :param job_id: The job.
+    :param checkpoint: Its number.
+    :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
+    :param kept: Key in storage of the bytes of its pointer, which could not be read; else ``null``.
+    :param deleted: Always true.
+    """
+
+    job_id: str
+    checkpoint: int
+    proven: str
+    kept: str | None = None
+    deleted: bool = True
+
+
+def checkpoint_list(
+    job_id: str,
+    listing: PointerListing[CheckpointPointer],
+    *,
+    snapshot: JobStatus | None = None,
+    history: HistoryView | None = None,
+) -> CheckpointListView:
+    """Return the checkpoints of a job; with its snapshot and its history, also their counts."""
+    leader, status = (snapshot.leader, snapshot.status) if snapshot is not None else (None, None)
+    told = status if leader is not None and status is not None and status.epoch == leader.epoch else None
+    return CheckpointListView(
+        job_id=job_id,
+        checkpoints=tuple(CheckpointRow.of(pointer) for pointer in listing.pointers),
+        unreadable=tuple(UnreadableView.of(pointer) for pointer in listing.unreadable),
+        taken=snapshot.checkpoint_counter if snapshot is not None else None,
+        failed=told.failed_checkpoints if told is not None else None,
+        restored=history.restored if history is not None else None,
+    )

@@ -1,0 +1,269 @@
+"""History of a job: runs, submissions and epochs with the reason of each end, and its restore drills."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from airflow_provider_ha.api.documents.view import UnreadableView, View
+from airflow_provider_ha.jobs.model import JobState, StartKind
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrilledQuery, DrillVerdict
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
+    from airflow_provider_ha.jobs.run_history import Attempt, JobHistory, RunHistory
+
+
+class DrillResultView(View):
+    """The result of a drill, and the time that it took.
+
+    :param drill_id: Its id.
+    :param job_id: The job.
+    :param source: ``savepoint-<id>`` or ``checkpoint-<n>``.
+    :param taken_at: When that was taken.
+    :param cut: Query -> batch.
+    :param size: Bytes of its files.
+    :param age_seconds: Its age when the drill began: the loss of a disaster at that moment (RPO).
+    :param started_at: When the drill began.
+    :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``spark``, ``load``, ``start``.
+    :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
+    :param verdict: ``PASSED``, ``FAILED`` or ``UNKNOWN``.
+    :param reasons: Why the verdict is not ``PASSED``.
+    :param queries: Query -> its result.
+    :param spark_version: The Spark release that ran the check.
+    """
+
+    drill_id: str
+    job_id: str
+    source: str
+    taken_at: datetime
+    cut: dict[str, int]
+    size: int
+    age_seconds: float
+    started_at: datetime
+    seconds: dict[str, float]
+    total_seconds: float
+    verdict: DrillVerdict
+    reasons: tuple[str, ...]
+    queries: dict[str, DrilledQuery]
+    spark_version: str
+
+
+class DrillView(DrillResultView):
+    """A drill, as recorded by the job.
+
+    :param requested_by: The requester, with host and process.
+    """
+
+    requested_by: str
+
+
+class DrillListView(View):
+    """The drills of a job.
+
+    :param job_id: The job.
+    :param drills: Newest first.
+    :param unreadable: Records that are there and cannot be read.
+    """
+
+    job_id: str
+    drills: tuple[DrillView, ...]
+    unreadable: tuple[UnreadableView, ...]
+
+
+def drill_list(job_id: str, drills: Sequence[Drill], unreadable: Sequence[UnreadableRecord]) -> DrillListView:
+    """Return the drills of a job."""
+    return DrillListView(
+        job_id=job_id,
+        drills=tuple(DrillView.of(drill) for drill in drills),
+        unreadable=tuple(UnreadableView.of(broken) for broken in unreadable),
+    )
+
+
+# What became of a submission.
+End = Literal["leads", "starting", "finished", "failed", "lost", "never led"]
+
+
+class EpochView(View):
+    """One submission of a run, and the epoch that it led.
+
+    :param run: The run.
+    :param attempt: Number of the submission within the run.
+    :param engine: Engine that received it.
+    :param requested_by: Who submitted it: request id, host and process.
+    :param submitted_at: When.
+    :param epoch: The epoch that it led; ``null`` when it never led.
+    :param host: Host of the driver that led.
+    :param pid: Its process.
+    :param led_at: When it became the leader.
+    :param ended_at: When it ended, as far as that is known: its processes were dead, its run had its result, its loss
+        was recovered, or the next submission was made. ``null`` while it lives.
+    :param end: ``leads``, ``starting``, ``finished`` (its run ended with it), ``failed`` (it FAILED with it), ``lost``
+        or ``never led``.
+    :param reason: Why it ended, in one line.
+    :param recovered_by: Who recovered its loss.
+    :param recovered_at: When.
+    """
+
+    run: int
+    attempt: int
+    engine: str
+    requested_by: str
+    submitted_at: datetime
+    epoch: int | None
+    host: str | None
+    pid: int | None
+    led_at: datetime | None
+    ended_at: datetime | None
+    end: End
+    reason: str
+    recovered_by: str | None
+    recovered_at: datetime | None
+
+
+class RunHistoryView(View):
+    """One run.
+
+    :param run: Its number.
+    :param started_from: ``fresh``, ``checkpoint``, ``savepoint`` or ``path``.
+    :param source: The checkpoint, savepoint or path; ``null`` for a fresh start.
+    :param owner: Owner of the job, a DAG id; ``null`` when it is open to all.
+    :param created_at: When it was made.
+    :param state: ``FINISHED``, ``CANCELED`` or ``FAILED``; ``null`` while it is live.
+    :param reason: Why it ended, for people.
+    :param ended_at: When.
+    :param checkpoint: Number of its last checkpoint.
+    :param epochs: Its submissions, newest first.
+    :param left_out: How many earlier submissions are not shown.
+    """
+
+    run: int
+    started_from: StartKind
+    source: str | None
+    owner: str | None
+    created_at: datetime
+    state: str | None
+    reason: str
+    ended_at: datetime | None
+    checkpoint: int | None
+    epochs: tuple[EpochView, ...]
+    left_out: int
+
+
+class HistoryView(View):
+    """The history of a job.
+
+    :param job_id: The job.
+    :param runs: Newest first.
+    :param left_out: How many earlier runs are not shown.
+    :param unreadable: Records that are there and cannot be read.
+    """
+
+    job_id: str
+    runs: tuple[RunHistoryView, ...]
+    left_out: int
+    unreadable: tuple[UnreadableView, ...]
+
+    @property
+    def restored(self) -> int:
+        """How often a checkpoint or savepoint was gone on from: by the runs that are shown, and by their restarts."""
+        starts = sum(run.started_from is not StartKind.FRESH for run in self.runs)
+        return starts + sum(len(run.epochs) + run.left_out - 1 for run in self.runs if run.epochs)
+
+
+def history_view(history: JobHistory) -> HistoryView:
+    """Return the history of a job."""
+    leader = history.leader
+    leading = leader.epoch if leader is not None else None
+    return HistoryView(
+        job_id=history.job_id,
+        runs=tuple(_run(run, leading) for run in history.runs),
+        left_out=history.runs_left_out,
+        unreadable=tuple(UnreadableView.of(each) for each in history.unreadable),
+    )
+
+
+def _run(history: RunHistory, leading: int | None) -> RunHistoryView:
+    run, result = history.run, history.result
+    # A run whose submissions cannot be read has no attempt.
+    following = zip(history.attempts, (*history.attempts[1:], None), strict=False)
+    epochs = [_epoch(history, attempt, later, leading) for attempt, later in following]
+    return RunHistoryView(
+        run=run.number,
+        started_from=run.start.kind,
+        source=_source(history),
+        owner=run.owner,
+        created_at=run.created_at,
+        state=result.state.value if result is not None else None,
+        reason=result.reason if result is not None else "",
+        ended_at=result.at if result is not None else None,
+        checkpoint=result.checkpoint if result is not None else None,
+        epochs=tuple(reversed(epochs)),
+        left_out=history.attempts_left_out,
+    )
+
+
+def _source(history: RunHistory) -> str | None:
+    start = history.run.start
+    if start.kind is StartKind.FRESH or start.source_id is None:
+        return None
+    name = start.source_id if start.kind is StartKind.PATH else f"{start.kind.value}-{start.source_id}"
+    return f"{name} of {start.source_job}" if start.source_job else name
+
+
+def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leading: int | None) -> EpochView:
+    submission, led = attempt.submission, attempt.led
+    end = _end(history, attempt, later, leading)
+    return EpochView(
+        run=history.run.number,
+        attempt=submission.attempt,
+        engine=submission.engine,
+        requested_by=submission.requested_by,
+        submitted_at=submission.created_at,
+        epoch=led.epoch if led is not None else None,
+        host=led.host if led is not None else None,
+        pid=led.pid if led is not None else None,
+        led_at=led.at if led is not None else None,
+        ended_at=None if end in {"leads", "starting"} else _ended_at(history, attempt, later),
+        end=end,
+        reason=_reason(history, attempt, end),
+        recovered_by=attempt.recovery.by if attempt.recovery is not None else None,
+        recovered_at=attempt.recovery.at if attempt.recovery is not None else None,
+    )
+
+
+def _end(history: RunHistory, attempt: Attempt, later: Attempt | None, leading: int | None) -> End:
+    led, result = attempt.led, history.result
+    if later is None and result is not None:
+        return "failed" if result.state is JobState.FAILED else "finished"
+    if led is not None and led.epoch == leading and attempt.exit is None:
+        return "leads"
+    if led is not None:
+        return "lost"
+    return "starting" if attempt.exit is None and later is None else "never led"
+
+
+def _ended_at(history: RunHistory, attempt: Attempt, later: Attempt | None) -> datetime | None:
+    known: Sequence[datetime | None] = (
+        history.result.at if later is None and history.result is not None else None,
+        attempt.exit.at if attempt.exit is not None else None,
+        attempt.recovery.at if attempt.recovery is not None else None,
+        later.submission.created_at if later is not None else None,
+    )
+    return next((at for at in known if at is not None), None)
+
+
+def _reason(history: RunHistory, attempt: Attempt, end: End) -> str:
+    if end in {"leads", "starting"}:
+        return ""
+    if end in {"finished", "failed"} and history.result is not None:
+        state = history.result.state.value
+        return f"{state}: {history.result.reason}" if history.result.reason else state
+    if attempt.exit is None:
+        return "its session ended in ZooKeeper; nothing has proven how its processes ended"
+    failure = attempt.exit.failure
+    if failure is not None and failure.message:
+        return f"{failure.kind.value} {failure.error}"
+    return attempt.exit.reason.partition("\n")[0]

@@ -1,0 +1,299 @@
+"""One job, and the jobs of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from airflow_provider_ha.api.documents.leader import LeaderView
+from airflow_provider_ha.api.documents.operation import MovedView
+from airflow_provider_ha.api.documents.view import View
+from airflow_provider_ha.checkpoints.ownership import ClaimMode
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.drivers.driver_log import live_page, newest_log, printed_place
+from airflow_provider_ha.jobs.model import DrainedQuery, JobState, QueryStatus, StartKind
+from airflow_provider_ha.jobs.recovery.restart_policy import decision_of, outage_of
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
+from airflow_provider_ha.jobs.runs.watchers import WatchStatus, warning
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.move.move_records import MoveRecord
+    from airflow_provider_ha.jobs.recovery.losses import LastFailure, Losses
+    from airflow_provider_ha.jobs.runs.run_store import RunView
+    from airflow_provider_ha.jobs.status import JobStatus
+
+
+NO_RUN = "NO_RUN"  # in the place of a state: the job was erased, or its first run is being made
+UNREADABLE = "UNREADABLE"
+
+
+class JobRow(View):
+    """One job of a list.
+
+    :param job_id: The job.
+    :param state: State of its newest run; ``NO_RUN`` without one, ``UNREADABLE`` for a job that cannot be read.
+    :param run: Number of the newest run.
+    :param epoch: Epoch of the latest leadership; 0 when the job was never led.
+    :param leader: Its leader, as host and process id; ``null`` without a leader.
+    :param checkpoint: Number of the newest retained checkpoint.
+    :param error: Why the job cannot be read.
+    """
+
+    job_id: str
+    state: str
+    run: int | None = None
+    epoch: int | None = None
+    leader: str | None = None
+    checkpoint: int | None = None
+    error: str | None = None
+
+
+class JobListView(View):
+    """The jobs of a cluster.
+
+    :param jobs: One entry for each.
+    """
+
+    jobs: tuple[JobRow, ...]
+
+
+class ResultView(View):
+    """How a run ended.
+
+    :param state: ``FINISHED``, ``CANCELED`` or ``FAILED``.
+    :param cleanup: ``DIRTY`` until all needless files and nodes of the run are removed, then ``CLEAN``.
+    :param epoch: Epoch of the leader that wrote it.
+    :param reason: For people.
+    :param checkpoint: Number of the last checkpoint.
+    :param drained: Query -> batches that the drain wrote, when the run was terminated.
+    :param failure: The error that ended it.
+    :param at: When it ended.
+    """
+
+    state: JobState
+    cleanup: Literal["DIRTY", "CLEAN"]
+    epoch: int
+    reason: str
+    checkpoint: int | None
+    drained: dict[str, DrainedQuery]
+    failure: Failure | None
+    at: datetime
+
+
+class LastFailureView(View):
+    """How the newest attempt that was lost ended.
+
+    :param kind: Whose error it was; ``UNKNOWN`` for a driver that reported none.
+    :param error_class: Class of the exception, or Spark's condition in brackets.
+    :param message: The first line of its message.
+    :param query: Query that failed; ``null`` if the script failed, or if the cause is unknown.
+    :param batches: Query -> last committed batch; ``null`` when they could not be read.
+    :param location: Innermost line of the application in the traceback.
+    :param run: Number of its run when it is an earlier one, which failed; else ``null``.
+    :param attempt: Number of the attempt.
+    :param at: Time at which all its processes were dead; ``null`` without proof.
+    :param reason: As its supervisor wrote it.
+    :param times: How often the same error has come at the same place; 0 for an end without an error.
+    :param since: When it came first.
+    :param in_a_row: How many of the newest attempts have failed, this one included, over all runs that failed; 0 once a
+        driver has led for long since. From the second one on, the job needs attention in every state.
+    :param log: Where the log of the driver is.
+    """
+
+    kind: FailureKind
+    error_class: str
+    message: str
+    query: str | None
+    batches: dict[str, int] | None
+    location: str
+    run: int | None = None
+    attempt: int
+    at: datetime | None
+    reason: str
+    times: int
+    since: datetime | None
+    in_a_row: int
+    log: str
+
+    @property
+    def position(self) -> str:
+        """Where it failed, for people: the query and the batch; empty when that is not known."""
+        return Failure(query=self.query, batches=self.batches).position if self.batches is not None else ""
+
+
+class JobView(View):
+    """One job.
+
+    :param job_id: The job.
+    :param state: State of its newest run; ``NO_RUN`` without one.
+    :param run: Number of the newest run.
+    :param started_from: Its start: ``fresh``, ``checkpoint``, ``savepoint`` or ``path``.
+    :param owner: Owner of the job, a DAG id; ``null`` when it is open to all.
+    :param claim_mode: Whether the job became the owner of the checkpoint or savepoint that it started from.
+    :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
+    :param leader: The leader; ``null`` without a leader.
+    :param result: How the run ended; ``null`` while it is live.
+    :param checkpoint: Number of the newest retained checkpoint.
+    :param message: The last message of the leader, or the reason of the loss.
+    :param outage: The outage that the driver waits out, or that ended it; empty without one.
+    :param decision: The decision that the run needs from its user, and how to make it; empty without one.
+    :param fallback: Checkpoint from which the run continued instead of its last working directory, the reason, and the
+        batches that were executed again; empty without such a fallback.
+    :param log: Host and path of the newest driver log. For a driver that has not reported its host: the output of its
+        supervisor.
+    :param log_command: The command that prints it on that host.
+    :param spark_ui: Spark's web UI of the driver that leads; ``null`` without one.
+    :param application_id: Spark's id of the last application of the job; ``null`` when it has reported none.
+    :param queries: Query -> its status, for each query that the script has started.
+    :param not_started: The same, for the queries of earlier epochs that the script has not started yet.
+    :param attempts: How often the run was submitted.
+    :param failure: How the newest attempt that was lost ended; ``null`` when none was.
+    :param next_attempt_at: When the restart strategy submits the run again; ``null`` when it is not lost, is never
+        submitted again, or its options cannot be read.
+    :param watched_by: The processes that would recover the job if its driver were lost now.
+    :param warning: The problem and the next step when no process watches a live run; else empty.
+    :param moved: The cluster that the job has gone to, or is on its way to; ``null`` while it is here.
+    :param metrics: Where its driver serves its metrics to Prometheus, as ``host:port``; empty when nowhere.
+    """
+
+    job_id: str
+    state: str
+    run: int | None
+    started_from: StartKind | None
+    owner: str | None
+    claim_mode: ClaimMode | None
+    epoch: int
+    leader: LeaderView | None
+    result: ResultView | None
+    checkpoint: int | None
+    message: str
+    outage: str
+    decision: str
+    fallback: str
+    log: str | None
+    log_command: str | None
+    spark_ui: str | None
+    application_id: str | None
+    queries: dict[str, QueryStatus]
+    not_started: dict[str, QueryStatus]
+    attempts: int
+    failure: LastFailureView | None
+    next_attempt_at: datetime | None
+    watched_by: tuple[str, ...]
+    warning: str
+    moved: MovedView | None
+    metrics: str
+
+
+class QuarantineReleaseView(View):
+    """A job that has left quarantine.
+
+    :param job_id: The job.
+    :param released: Always true.
+    :param reason: Why it was in quarantine.
+    """
+
+    job_id: str
+    released: bool = True
+    reason: str
+
+
+def job_row(snapshot: JobStatus) -> JobRow:
+    """Return one job of a list."""
+    return JobRow(
+        job_id=snapshot.job_id,
+        state=_state(snapshot),
+        run=snapshot.run.run.number if snapshot.run else None,
+        epoch=snapshot.epoch,
+        leader=f"{snapshot.leader.host}:{snapshot.leader.pid}" if snapshot.leader else None,
+        checkpoint=snapshot.latest_checkpoint,
+    )
+
+
+def unreadable_row(job_id: str, error: HaError) -> JobRow:
+    """Return a job of a list that cannot be read."""
+    return JobRow(job_id=job_id, state=UNREADABLE, error=str(error))
+
+
+def job_list(rows: Sequence[JobRow]) -> JobListView:
+    """Return the jobs of a cluster."""
+    return JobListView(jobs=tuple(rows))
+
+
+def job_view(snapshot: JobStatus, losses: Losses, watching: WatchStatus, moved: MoveRecord | None = None) -> JobView:
+    """Return one job, with its losses, what watches it, and where it has gone."""
+    run, status, last = snapshot.run, snapshot.status, losses.last
+    place = newest_log(snapshot.job_id, run)
+    message = (status.stalled or status.message) if status else ""
+    if last is not None and snapshot.state is JobState.LOST:
+        message = last.message
+    if snapshot.leader is None and run is not None:
+        message = run.refused or message
+    return JobView(
+        job_id=snapshot.job_id,
+        state=_state(snapshot),
+        run=run.run.number if run else None,
+        started_from=run.run.start.kind if run else None,
+        owner=run.run.owner if run else None,
+        claim_mode=run.run.start.claim_mode if run else None,
+        epoch=snapshot.epoch,
+        leader=LeaderView.of(snapshot.leader) if snapshot.leader else None,
+        result=ResultView.of(run.result) if run and run.result else None,
+        checkpoint=snapshot.latest_checkpoint,
+        message=message,
+        outage=outage_of(run) if run else "",
+        decision=decision_of(run) if run else "",
+        fallback=_fallback(snapshot),
+        log=f"{place.host}:{place.path}" if place else _printed(run),
+        log_command=place.command if place else None,
+        spark_ui=live_page(snapshot) or None,
+        application_id=(status.application_id or None) if status else None,
+        queries=status.queries if status else {},
+        not_started=status.not_started if status else {},
+        attempts=losses.attempts,
+        failure=_failure(last) if last is not None else None,
+        next_attempt_at=losses.next_attempt_at,
+        watched_by=(*watching.tasks, *watching.cluster),
+        warning=warning(snapshot, watching),
+        moved=MovedView.of(moved) if moved is not None else None,
+        metrics=status.metrics if status else "",
+    )
+
+
+def _state(snapshot: JobStatus) -> str:
+    """Return the state of the newest run; of an erased job nothing but its epoch is left."""
+    return snapshot.state.value if snapshot.run is not None else NO_RUN
+
+
+def _printed(run: RunView | None) -> str | None:
+    """Return where the newest supervisor printed why it started nothing, where it could not report that."""
+    return (printed_place(run.newest) or None) if run is not None and run.newest is not None else None
+
+
+def _fallback(snapshot: JobStatus) -> str:
+    run, generation = snapshot.run, snapshot.generation
+    if run is None or generation is None or generation.run != run.run.number or generation.fallback is None:
+        return ""
+    return generation.fallback.sentence
+
+
+def _failure(last: LastFailure) -> LastFailureView:
+    reported = last.failure or Failure()
+    return LastFailureView(
+        kind=reported.kind,
+        error_class=reported.error_class,
+        message=reported.message,
+        query=reported.query,
+        batches=reported.batches,
+        location=reported.location,
+        run=last.run,
+        attempt=last.attempt,
+        at=last.at,
+        reason=last.reason,
+        times=last.times,
+        since=last.since,
+        in_a_row=last.in_a_row,
+        log=last.log,
+    )

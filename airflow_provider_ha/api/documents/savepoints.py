@@ -1,0 +1,193 @@
+"""Savepoints of a job, and savepoints as directories, archives and prefixes of S3."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.api.documents.view import UnreadableView, View
+from airflow_provider_ha.checkpoints.model import ManifestFile, QueryCut, SavepointPointer
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.checkpoints.store.pointer_store import PointerListing
+
+
+class NewSavepointView(View):
+    """A savepoint that is complete.
+
+    :param savepoint_id: Its id.
+    :param directory: Its path, or its URI on S3.
+    :param cut: Query -> batch.
+    :param files: How many files it has.
+    :param bytes: Their size.
+    :param shares_inodes: Whether its files are hard links of live ones.
+    :param digested: Whether every file has a digest.
+    """
+
+    savepoint_id: str
+    directory: str
+    cut: dict[str, int]
+    files: int
+    bytes: int
+    shares_inodes: bool
+    digested: bool
+
+
+class PoolView(View):
+    """A sweep of the pool of savepoints on S3.
+
+    :param removed: Files that are gone.
+    :param size: Size in bytes.
+    :param kept: Files that a savepoint names.
+    :param young: Files that no savepoint names, and that are younger than the grace.
+    :param in_use_by: Holders that use or sweep the pool. While there are any, the sweep neither removes nor counts
+        objects.
+    """
+
+    removed: int
+    size: int
+    kept: int
+    young: int
+    in_use_by: tuple[str, ...]
+
+
+class PoolSweepView(View):
+    """A pool that was swept.
+
+    :param place: Place of the savepoints.
+    :param pool: Objects that the sweep removed.
+    """
+
+    place: str
+    pool: PoolView
+
+
+class PoolDisposalView(View):
+    """A savepoint on S3 that is gone.
+
+    :param savepoint: Its URI.
+    :param disposed: Always true.
+    :param pool: Objects that were removed with it, because no other savepoint names them.
+    """
+
+    savepoint: str
+    disposed: bool = True
+    pool: PoolView
+
+
+class SavepointRow(View):
+    """One savepoint of a list: its pointer.
+
+    :param savepoint_id: Its id.
+    :param directory: Key of its directory.
+    :param manifest_sha256: Digest of its manifest.
+    :param size: Bytes of its files.
+    :param cut: Query -> batch.
+    :param schedule: Schedule that made it and may remove it; ``null`` when a user owns it.
+    :param label: A word for people.
+    :param created_at: When it was taken.
+    :param claimed_by: Run that was restored from it with ``CLAIM``: it is the job's since then.
+    """
+
+    savepoint_id: str
+    directory: str
+    manifest_sha256: str
+    size: int
+    cut: dict[str, int]
+    schedule: str | None
+    label: str
+    created_at: datetime
+    claimed_by: int | None
+
+
+class SavepointListView(View):
+    """The savepoints of a job.
+
+    :param job_id: The job.
+    :param savepoints: Newest first.
+    :param unreadable: Pointers that are there and cannot be read.
+    """
+
+    job_id: str
+    savepoints: tuple[SavepointRow, ...]
+    unreadable: tuple[UnreadableView, ...]
+
+
+class SavepointView(View):
+    """One savepoint of a job: its manifest.
+
+    :param savepoint_id: Its id.
+    :param job_id: The job.
+    :param run: Run that took it.
+    :param epoch: Epoch that took it.
+    :param created_at: When it was taken.
+    :param label: A word for people.
+    :param schedule: Schedule that made it and may remove it; ``null`` when a user owns it.
+    :param queries: Query -> its part of the cut.
+    :param files: Path relative to the savepoint -> size and digest.
+    :param shares_inodes: Whether its files are hard links of live ones.
+    :param digested: Whether every file has a digest. A file without a digest is compared by size only.
+    :param graph: Digest of the job graph that wrote it.
+    :param spark_version: Release that wrote it.
+    """
+
+    savepoint_id: str
+    job_id: str
+    run: int
+    epoch: int
+    created_at: datetime
+    label: str
+    schedule: str | None
+    queries: dict[str, QueryCut]
+    files: dict[str, ManifestFile]
+    shares_inodes: bool
+    digested: bool
+    graph: str
+    spark_version: str
+
+
+class SavepointDisposalView(View):
+    """A savepoint of a job that is gone.
+
+    :param job_id: The job.
+    :param savepoint_id: The savepoint.
+    :param disposed: Always true.
+    """
+
+    job_id: str
+    savepoint_id: str
+    disposed: bool = True
+
+
+class SavepointExportView(View):
+    """An archive that was written.
+
+    :param savepoint_id: The savepoint in it.
+    :param archive: Path of the archive.
+    :param bytes: Its size.
+    """
+
+    savepoint_id: str
+    archive: str
+    bytes: int
+
+
+class SavepointRestoreView(View):
+    """Checkpoint locations that were made of a savepoint.
+
+    :param savepoint_id: The savepoint.
+    :param checkpoints: Query -> its checkpoint location.
+    """
+
+    savepoint_id: str
+    checkpoints: dict[str, str]
+
+
+def savepoint_list(job_id: str, listing: PointerListing[SavepointPointer]) -> SavepointListView:
+    """Return the savepoints of a job."""
+    return SavepointListView(
+        job_id=job_id,
+        savepoints=tuple(SavepointRow.of(pointer) for pointer in listing.pointers),
+        unreadable=tuple(UnreadableView.of(pointer) for pointer in listing.unreadable),
+    )

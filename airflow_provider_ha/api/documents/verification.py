@@ -1,0 +1,320 @@
+"""Verification of a checkpoint directory or a savepoint, with Spark's own result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.api.documents.view import Text, View
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.proof_result import LoadedState, Proof, ProofOutcome, TrialStart
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import SavepointReport
+
+
+class ReasonView(View):
+    """One thing that a batch needs and lacks.
+
+    :param code: Code of the finding (page Findings of a verification).
+    :param path: The file, relative to the checkpoint.
+    :param found: The damage.
+    """
+
+    code: Code
+    path: str
+    found: str
+
+
+class BatchView(View):
+    """One batch in the offset log or the commit log.
+
+    :param batch: Its id.
+    :param restorable: Whether the directory can be restored to it.
+    :param reasons: Why not; empty when it can.
+    """
+
+    batch: int
+    restorable: bool
+    reasons: tuple[ReasonView, ...]
+
+
+class SinkView(View):
+    """The file sink that was judged together with the checkpoint.
+
+    :param path: Its output directory.
+    :param max_batch: The highest batch in its log; -1 for none.
+    """
+
+    path: Text
+    max_batch: int
+
+
+class FindingView(View):
+    """One thing that is wrong, or worth knowing.
+
+    :param code: Code of the finding (page Findings of a verification).
+    :param path: File or directory, relative to the checkpoint; ``"."`` for the checkpoint itself. What belongs to a
+        sink has its absolute path.
+    :param batch: The newest batch that it concerns; ``null`` when it concerns all or none.
+    :param message: The found and the expected content, for a log line.
+    :param expected: The expected content; empty where none was expected.
+    :param found: The content that was found.
+    :param blocks: Whether it prevents a start of Spark, or makes Spark continue with wrong or lost data; ``null`` if
+        unknown.
+    :param meaning: Its meaning for a decision.
+    :param next_step: How to resolve it.
+    """
+
+    code: Code
+    path: str
+    batch: int | None
+    message: str
+    expected: str
+    found: str
+    blocks: bool | None
+    meaning: str
+    next_step: str
+
+
+class LoadedStateView(View):
+    """The rows that Spark read from a store, a variable or a set of timers.
+
+    :param operator: Number of the operator.
+    :param operator_name: Its name; empty for releases that record none.
+    :param store: Name of the store.
+    :param kind: The part that was read: ``store``, ``variable`` or ``timers``.
+    :param variable: Name of the variable of ``transformWithState``.
+    :param partitions: Rows per partition.
+    :param rows: Rows in total.
+    """
+
+    operator: int
+    operator_name: str
+    store: str
+    kind: str
+    variable: str
+    partitions: tuple[int, ...]
+    rows: int
+
+
+class LoadedView(View):
+    """Whether Spark loaded the whole state of the batch.
+
+    :param outcome: ``proven``, ``refuted``, ``unknown``, ``nothing`` (a query without state) or ``not_asked``.
+    :param reason: Why it is not proven; empty when it is.
+    :param state: The loaded state, in the order of the operators.
+    """
+
+    outcome: ProofOutcome
+    reason: str
+    state: tuple[LoadedStateView, ...]
+
+
+class StartedQueryView(View):
+    """The actions of the query on a copy of the checkpoint.
+
+    :param query: Its name.
+    :param batch: The batch that it committed.
+    :param state_rows: Rows of state per stateful operator after the batch.
+    """
+
+    query: str
+    batch: int
+    state_rows: tuple[int, ...]
+
+
+class StartedView(View):
+    """Whether Spark executed the next batch, without input and without a sink.
+
+    :param outcome: ``proven``, ``refuted``, ``unknown``, ``nothing`` or ``not_asked`` (without an application, or after
+        an earlier step failed).
+    :param reason: Why it is not proven; empty when it is.
+    :param query: The actions of the query; ``null`` when it did not commit.
+    """
+
+    outcome: ProofOutcome
+    reason: str
+    query: StartedQueryView | None
+
+
+class ProofView(View):
+    """Spark's answer about one batch.
+
+    :param proven: ``true``, ``false`` when Spark refused or the batch is not restorable, ``null`` when there was no
+        answer.
+    :param batch: The batch; ``null`` when the checkpoint could not be read.
+    :param spark_version: The Spark release that ran the check.
+    :param seconds: Duration of the whole check in seconds.
+    :param loaded: Whether Spark loaded the state.
+    :param started: Whether Spark started the query on it.
+    :param findings: ``LOAD_REFUSED``, ``START_REFUSED`` or ``NOT_PROVEN``.
+    """
+
+    proven: bool | None
+    batch: int | None
+    spark_version: str
+    seconds: float
+    loaded: LoadedView
+    started: StartedView
+    findings: tuple[FindingView, ...]
+
+
+class VerificationView(View):
+    """Whether Spark can start from a checkpoint directory, and the batches to which it can be restored.
+
+    :param startable: ``true``, ``false``, or ``null`` when something that matters could not be read.
+    :param restorable: All batch ids that it could be restored to, ascending: every file that a restore takes is whole.
+    :param latest_restorable: The last restorable batch; ``null`` without one.
+    :param planned: The highest batch in ``offsets/``; -1 for none.
+    :param committed: The highest batch in ``commits/``; -1 for none.
+    :param sink: With ``--sink``: the file sink.
+    :param batches: Every batch in either log, ascending.
+    :param findings: All findings, ordered: findings that prevent a start of Spark come first.
+    """
+
+    startable: bool | None
+    restorable: tuple[int, ...]
+    latest_restorable: int | None
+    planned: int
+    committed: int
+    sink: SinkView | None
+    batches: tuple[BatchView, ...]
+    findings: tuple[FindingView, ...]
+
+
+class ProvenVerificationView(VerificationView):
+    """A verification with ``--depth prove``: one key more.
+
+    :param proof: Spark's answer; the exit code is that of its ``proven``.
+    """
+
+    proof: ProofView
+
+
+def verification_view(report: VerificationReport) -> VerificationView:
+    """Return what a verification found."""
+    return VerificationView.of(report)
+
+
+def proven_view(proof: Proof) -> ProvenVerificationView:
+    """Return what the verification found, and beside it what Spark said."""
+    found = verification_view(proof.verification)
+    return ProvenVerificationView(**dict(found), proof=proof_view(proof))
+
+
+def proof_view(proof: Proof) -> ProofView:
+    """Return what Spark said."""
+    loading, starting = proof.loading, proof.starting
+    return ProofView(
+        proven=proof.proven,
+        batch=proof.batch,
+        spark_version=proof.spark_version,
+        seconds=round(proof.seconds, 1),
+        loaded=LoadedView(
+            outcome=loading.outcome, reason=loading.reason, state=tuple(_loaded(part) for part in proof.state)
+        ),
+        started=StartedView(
+            outcome=starting.outcome,
+            reason=starting.reason,
+            query=_started(proof.started) if proof.started is not None else None,
+        ),
+        findings=tuple(FindingView.of(finding) for finding in proof.findings),
+    )
+
+
+def _loaded(part: LoadedState) -> LoadedStateView:
+    return LoadedStateView(
+        operator=part.reading.operator,
+        operator_name=part.reading.operator_name,
+        store=part.reading.store,
+        kind=part.reading.kind,
+        variable=part.reading.variable,
+        partitions=part.rows,
+        rows=sum(part.rows),
+    )
+
+
+def _started(started: TrialStart) -> StartedQueryView:
+    return StartedQueryView(query=started.name, batch=started.batch, state_rows=started.state_rows)
+
+
+class WrongFileView(View):
+    """One file that is not as the manifest says.
+
+    :param path: Relative to the savepoint.
+    :param message: The difference from the manifest.
+    """
+
+    path: str
+    message: str
+
+
+class SavedQueryView(View):
+    """One query of a savepoint.
+
+    :param batch: Its batch; -1 when it had committed none.
+    :param restorable: Whether it can be restored to that batch; ``null`` when something could not be read.
+    :param findings: The problems of this batch alone, also files that could not be read. Empty when it can be restored.
+    :param report: The verification of its whole directory, as ``checkpoint verify --json`` prints it: its findings may
+        be about other batches.
+    """
+
+    batch: int
+    restorable: bool | None
+    findings: tuple[ReasonView, ...]
+    report: VerificationView
+
+
+class SavepointVerificationView(View):
+    """A savepoint that was verified.
+
+    :param savepoint_id: Its id.
+    :param job_id: The managed job that it was taken of; empty when it was taken of any other checkpoint.
+    :param layout: ``directory``, or ``pool`` on S3.
+    :param location: Its path, or its URI.
+    :param restorable: Whether it can be restored completely; ``null`` if parts could not be read.
+    :param shares_inodes: Whether its files are hard links of live ones.
+    :param digested: Whether every file has a digest.
+    :param not_digested: Number of files without a digest, compared by size only.
+    :param files: Files that differ from the manifest. In a directory every byte is compared; in a pool, the size and
+        ETag of the objects.
+    :param queries: Query -> its judgement.
+    """
+
+    savepoint_id: str
+    job_id: str
+    layout: str
+    location: str
+    restorable: bool | None
+    shares_inodes: bool
+    digested: bool
+    not_digested: int
+    files: tuple[WrongFileView, ...]
+    queries: dict[str, SavedQueryView]
+
+
+def savepoint_verification(report: SavepointReport) -> SavepointVerificationView:
+    """Return what a verification of a savepoint found."""
+    stored, savepoint = report.stored, report.stored.savepoint
+    return SavepointVerificationView(
+        savepoint_id=savepoint.savepoint_id,
+        job_id=savepoint.job_id,
+        layout=stored.layout,
+        location=stored.location,
+        restorable=report.restorable,
+        shares_inodes=savepoint.shares_inodes,
+        digested=savepoint.digested,
+        not_digested=report.not_digested,
+        files=tuple(WrongFileView(path=problem.path, message=problem.reason) for problem in report.files),
+        queries={
+            query: SavedQueryView(
+                batch=found.judgement.batch,
+                restorable=found.judgement.answer,
+                findings=tuple(ReasonView.of(lack) for lack in found.judgement.findings),
+                report=verification_view(found.report),
+            )
+            for query, found in report.queries.items()
+        },
+    )

@@ -1,0 +1,111 @@
+"""Base of all documents, and small forms for each command: errors, unreadable records, copied files.
+
+Invariants: a view names every field that it shows, so that a record that gains a field does not show it by accident; no
+view holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from typing_extensions import Self
+
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.query_names import shown
+
+
+# A path, a tree or another object that is shown as its text.
+Text = Annotated[str, BeforeValidator(str)]
+
+
+class View(BaseModel):
+    """A frozen value with one JSON form. A nested view is made from any object that has its attributes."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True, extra="forbid")
+
+    @model_validator(mode="after")
+    def _with_names_of_the_script(self) -> Self:
+        """Name queries as their script does, wherever a text or a key names one."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if (read := _shown(value)) is not value:
+                object.__setattr__(self, name, read)
+        return self
+
+    @classmethod
+    def of(cls, shown: Any) -> Self:
+        """Return the view of an object that has all its fields as attributes."""
+        return cls.model_validate(shown)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON: text, numbers, flags, lists and mappings; moments as ISO 8601."""
+        return self.model_dump(mode="json")
+
+
+def _shown(value: Any) -> Any:
+    """Return a value whose texts are for people; the value itself where nothing of it changes."""
+    if type(value) is str:
+        return shown(value)
+    if isinstance(value, Mapping):
+        changed = {_shown(key): _shown(each) for key, each in value.items()}
+        same = all(
+            a is b for pair in zip(changed.items(), value.items(), strict=False) for a, b in zip(*pair, strict=True)
+        )
+        return value if same and len(changed) == len(value) else changed
+    if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+        read = [_shown(each) for each in value]
+        return value if all(a is b for a, b in zip(read, value, strict=True)) else type(value)(read)
+    return value
+
+
+class ErrorView(View):
+    """An error, and the next step.
+
+    :param type: Class of the error (page Errors).
+    :param message: The object and the reason.
+    :param next_step: Steps that resolve the problem; empty if unknown.
+    """
+
+    type: str
+    message: str
+    next_step: str
+
+
+class ErrorDocument(View):
+    """In place of any other document: the command has failed.
+
+    :param error: The error.
+    """
+
+    error: ErrorView
+
+
+def error_view(error: HaError) -> ErrorView:
+    """Return an error for programs."""
+    return ErrorView(type=type(error).__name__, message=error.message, next_step=error.next_step)
+
+
+class UnreadableView(View):
+    """A record that a list has found and could not read: it may be the newest.
+
+    :param name: Name of its node (the digits of a checkpoint, the id of a savepoint), or its key in storage.
+    :param reason: Why it cannot be read.
+    """
+
+    name: str
+    reason: str
+
+
+class CopiedFilesView(View):
+    """The result of a copy of the examples.
+
+    :param directory: Where they are.
+    :param written: Files that are new or were replaced, relative to the directory.
+    :param unchanged: Files that were there already with the same content.
+    """
+
+    directory: Text
+    written: tuple[str, ...]
+    unchanged: tuple[str, ...]

@@ -1,0 +1,249 @@
+"""Batches of a working directory: records for exact replay, and checks of log entries and file lengths.
+
+Invariant: a batch is executed again only with its original boundaries. They are the bytes of its offsets entry and, for
+file sources, the source log's own lines of that batch; Spark's purge removes both, so checkpoint payloads carry them.
+For sources without a log (Kafka, rate), the offsets entry is complete.
+
+Spark, and the collector of a job, remove log entries before the corresponding state. So a batch whose entries exist
+(``WorkArea.log_entries``) has not lost its state to either.
+
+Spark never rewrites a file of a committed batch, so another length is damage. A missing file may have been purged: the
+fork of the directory shows whether it is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.spark import files
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, SOURCES, batches
+from airflow_provider_ha.checkpoints.spark.files import FileGoneError, read_text
+from airflow_provider_ha.checkpoints.spark.metadata_log import (
+    COMPACT,
+    CompactibleLog,
+    OffsetsEntry,
+    parse_commits,
+    parse_offsets,
+    read_offsets,
+)
+from airflow_provider_ha.checkpoints.spark.tree import Tree, WritableTree
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
+
+
+def missing_entry(batch: int, *, offsets: Container[str], commits: Container[str]) -> str | None:
+    """Return the first missing entry, relative to the query; ``None`` when all exist. Pure.
+
+    :param batch: N, of logs with an entry for each batch; -1 for none, which needs no entry.
+    :param offsets: Names in the offset log.
+    :param commits: Names in the commit log.
+    """
+    if batch < 0:
+        return None
+    if str(batch) not in commits:
+        return f"{COMMITS}/{batch}"
+    # Spark also reads the boundaries of the preceding batch.
+    missing = (entry for entry in range(max(batch - 1, 0), batch + 1) if str(entry) not in offsets)
+    return next((f"{OFFSETS}/{entry}" for entry in missing), None)
+
+
+def check_lengths(directory: Tree, recorded: Mapping[str, Mapping[str, int]]) -> None:
+    """Assert that files have their recorded lengths.
+
+    :param directory: Working directory: one directory per query.
+    :param recorded: Query -> relative path -> bytes.
+    :raises CheckpointCorruptError: The length of a file differs.
+    :raises StorageUnavailableError: A file could not be inspected.
+    """
+    for query, lengths in recorded.items():
+        for name, expected in lengths.items():
+            try:
+                found = files.size(directory / query, name)
+            except files.FileGoneError:
+                continue
+            if found != expected:
+                reason = f"it has {found} bytes, and had {expected} when a checkpoint was taken"
+                raise CheckpointCorruptError(f"{query}/{name}", reason)
+
+
+log = logging.getLogger(__name__)
+
+
+def record(directory: Tree, *, after: int) -> list[BatchEntry]:
+    """Return the records of all batches above *after*, ascending.
+
+    An unreadable entry ends the list, with a warning: batches after a gap cannot be replayed.
+
+    :param directory: Checkpoint directory of one query.
+    :param after: Highest known batch; -1 for none.
+    :raises StorageUnavailableError: The directory could not be read.
+    """
+    entries = []
+    for batch in batches(directory, OFFSETS):
+        if batch <= after:
+            continue
+        try:
+            entries.append(read_entry(directory, batch))
+        except CheckpointError as error:
+            log.warning("recording of %s ends before batch %d: %s", directory, batch, error)
+            break
+    return entries
+
+
+def readable(directory: Tree, *, after: int = -1) -> Iterator[BatchEntry]:
+    """Yield the readable records above *after*; skip damaged ones with a warning."""
+    for batch in (found for found in batches(directory, OFFSETS) if found > after):
+        try:
+            yield read_entry(directory, batch)
+        except CheckpointError as error:  # noqa: PERF203  # one batch, one verdict
+            log.warning("batch %d of %s is not recorded: %s", batch, directory, error)
+
+
+def read_entry(directory: Tree, batch: int) -> BatchEntry:
+    """Return the record of one batch.
+
+    :raises CheckpointCorruptError: Its offsets entry, or a needed source log entry, is damaged or missing.
+    :raises CheckpointMissingError: It has no offsets entry.
+    """
+    # The parsed bytes are the recorded bytes: the entry cannot change between check and copy.
+    text = read_text(directory, f"{OFFSETS}/{batch}")
+    entry = parse_offsets(batch, text)
+    before = _previous(directory, batch)
+    sources, log_offsets = {}, {}
+    for position, source in enumerate(entry.sources):
+        last = entry.log_offset(position)
+        if last is None:
+            continue
+        log_offsets[source] = last
+        first = _log_offset(before, source) + 1
+        sources[source] = tuple(_own_lines(directory, source, first, last))
+    return BatchEntry(
+        batch=batch, offsets=text, commits=_commits(directory, batch), sources=sources, log_offsets=log_offsets
+    )
+
+
+def put_offsets(directory: WritableTree, entry: BatchEntry) -> None:
+    """Plan exactly the recorded batch: Spark then executes it first, with its original boundaries.
+
+    :raises CheckpointCorruptError: The checkpoint does not end just before that batch, or plans another one there.
+    """
+    name = f"{OFFSETS}/{entry.batch}"
+    planned, committed = (max(batches(directory, log), default=-1) for log in (OFFSETS, COMMITS))
+    if planned == entry.batch and committed < planned:
+        if read_text(directory, name) != entry.offsets:
+            raise CheckpointCorruptError(f"{OFFSETS}/{entry.batch}", "its planned boundaries differ from the record")
+        return
+    if planned != entry.batch - 1 or committed != planned:
+        reason = f"batch {entry.batch} cannot follow: {planned} is planned and {committed} is committed"
+        raise CheckpointCorruptError(f"{OFFSETS}/{entry.batch}", reason)
+    directory.write(name, entry.offsets.encode())
+
+
+def write_sources(directory: WritableTree, entries: Iterable[BatchEntry], *, interval: int = 10) -> None:
+    """Continue the file sources' logs of a fork up to the last of *entries*.
+
+    The complete log may precede the batches, which are put back one by one: a batch reads only its own range.
+
+    :param directory: A fork that ends before the first entry; its logs are own files, or links that stay unchanged.
+    :param entries: Recorded batches, ascending, that follow the fork's last one without a gap.
+    :param interval: Compaction interval for a log without a compact entry
+        (``spark.sql.streaming.fileSource.log.compactInterval``).
+    :raises CheckpointCorruptError: An entry of a log is not among the records.
+    """
+    lines: dict[str, dict[int, tuple[str, ...]]] = {}
+    wanted: dict[str, int] = {}
+    for entry in entries:
+        for source, last in entry.log_offsets.items():
+            wanted[source] = max(last, wanted.get(source, -1))
+            lines.setdefault(source, {}).update(_by_log_offset(entry.sources.get(source, ())))
+    for source, last in wanted.items():
+        _continue_log(directory, f"{SOURCES}/{source}", lines[source], last, interval)
+
+
+def compact_interval(compact: Iterable[int], default: int) -> int:
+    """Return the interval that Spark derives from existing compact entries (CompactibleFileStreamLog).
+
+    :param compact: Numbers of the compact entries.
+    :param default: The configured interval, used without compact entries.
+    """
+    found = sorted(compact)
+    if not found:
+        return default
+    if len(found) > 1:
+        return found[-1] - found[-2]
+    length = found[0] + 1
+    if default < length // 2:
+        return next((n for n in range(default, length // 2 + 1) if length % n == 0), length)
+    return length
+
+
+def _continue_log(
+    directory: WritableTree, name: str, lines: dict[int, tuple[str, ...]], last: int, default: int
+) -> None:
+    existing = CompactibleLog(directory, name)
+    compact = [number for number, path in existing.entries.items() if path.endswith(COMPACT)]
+    interval = compact_interval(compact, default)
+    past = [line for path in _closure_numbers(existing) for line in existing.lines(path)]
+    for number in range(existing.last() + 1, last + 1):
+        own = lines.get(number)
+        if own is None:
+            raise CheckpointCorruptError(f"{name}/{number}", "the records do not contain its lines")
+        past.extend(own)
+        whole = (number + 1) % interval == 0
+        content = "\n".join(["v1", *(past if whole else own)])
+        directory.write(f"{name}/{number}{COMPACT if whole else ''}", content.encode())
+
+
+def _closure_numbers(existing: CompactibleLog) -> list[int]:
+    count = len(existing.closure(existing.last()))
+    return list(range(existing.last() - count + 1, existing.last() + 1))
+
+
+def _by_log_offset(lines: Iterable[str]) -> dict[int, tuple[str, ...]]:
+    grouped: dict[int, list[str]] = {}
+    for line in lines:
+        grouped.setdefault(int(json.loads(line)["batchId"]), []).append(line)
+    return {number: tuple(own) for number, own in grouped.items()}
+
+
+def _own_lines(directory: Tree, source: str, first: int, last: int) -> Iterator[str]:
+    existing = CompactibleLog(directory, f"{SOURCES}/{source}")
+    for number in range(first, last + 1):
+        holder = number
+        if number not in existing.entries:
+            # Spark deletes entries that a later compact entry repeats; the repeated lines keep their entry number.
+            later = [k for k, name in existing.entries.items() if k > number and name.endswith(COMPACT)]
+            if not later:
+                raise FileGoneError(f"{SOURCES}/{source}/{number}", "it is needed and not there")
+            holder = min(later)
+        for line in existing.lines(holder):
+            if json.loads(line).get("batchId", holder) == number:
+                yield line
+
+
+def _previous(directory: Tree, batch: int) -> OffsetsEntry | None:
+    # Without it the lower end of the batch is unknown. All lines from the beginning are then kept: a superset is
+    # harmless, because a log is rebuilt by entry, and existing entries are not written again.
+    try:
+        return read_offsets(directory, batch - 1) if batch > 0 else None
+    except CheckpointError:
+        return None
+
+
+def _log_offset(entry: OffsetsEntry | None, source: str) -> int:
+    if entry is None or source not in entry.sources:
+        return -1
+    value = entry.log_offset(entry.sources.index(source))
+    return -1 if value is None else value
+
+
+def _commits(directory: Tree, batch: int) -> str | None:
+    # A damaged commit does not prevent a replay, which commits anew; it only must not be copied.
+    try:
+        text = read_text(directory, f"{COMMITS}/{batch}")
+        parse_commits(batch, text)
+    except CheckpointCorruptError:
+        return None
+    return text

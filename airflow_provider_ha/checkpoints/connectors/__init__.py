@@ -1,1 +1,0 @@
-"""Sinks and sources as seen by a restore: file sink logs, Delta, Kafka, input files."""

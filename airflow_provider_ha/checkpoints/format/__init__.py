@@ -1,1 +1,0 @@
-"""Format of Spark's checkpoint directories: logs, state, checksums. Reads only; makes no decisions."""

@@ -1,0 +1,324 @@
+"""Records of the queries' batches, from the payloads of the job and its last working directory.
+
+Invariant: only reads. Records come from all payloads in storage, with or without a pointer, and from the last working
+directory, the only source for batches after the last payload; it is also searched under its fenced name. Damaged
+records are left out and leave a gap; failed reads are raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_ha.checkpoints.areas.batch_log import readable
+from airflow_provider_ha.checkpoints.areas.carried_records import read_carried
+from airflow_provider_ha.checkpoints.areas.drain import newest_drain, unfinished_batch
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.restore.timeline import KnownRuns, RunStarts, merge
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import OFFSETS, batches
+from airflow_provider_ha.checkpoints.spark.files import names
+from airflow_provider_ha.checkpoints.spark.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class NewestPayload:
+    """The newest payload, in brief.
+
+    :param cuts: Query -> batch of its cut.
+    """
+
+    number: int
+    run: int
+    epoch: int
+    reason: CheckpointKind
+    cuts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRecords:
+    """Records in the payloads.
+
+    :param entries: Entry by query, epoch and batch.
+    :param cuts: Batch of the highest cut by query and epoch.
+    :param runs: Run by epoch.
+    :param newest: ``None`` without a payload.
+    """
+
+    entries: Mapping[str, Mapping[int, Mapping[int, BatchEntry]]]
+    cuts: Mapping[str, Mapping[int, int]]
+    runs: Mapping[int, int]
+    newest: NewestPayload | None
+
+
+@dataclass(slots=True)
+class _OfQuery:
+    """Epoch -> batch -> number of the payload that records it, and its entry; epoch -> batch of its highest cut."""
+
+    entries: dict[int, dict[int, tuple[int, BatchEntry]]] = field(default_factory=dict)
+    cuts: dict[int, int] = field(default_factory=dict)
+
+    def add(self, payload: Checkpoint, query: str) -> None:
+        cut = payload.queries[query]
+        self.cuts[payload.epoch] = max(cut.batch, self.cuts.get(payload.epoch, cut.batch))
+        entries = self.entries.setdefault(payload.epoch, {})
+        for entry in cut.entries:
+            if entry.batch not in entries or entries[entry.batch][0] <= payload.number:
+                entries[entry.batch] = payload.number, entry
+
+    def by_batch(self) -> dict[int, dict[int, BatchEntry]]:
+        return {
+            epoch: {batch: entry for batch, (_, entry) in entries.items()} for epoch, entries in self.entries.items()
+        }
+
+
+def read_payloads(payloads: Iterable[Checkpoint], queries: Iterable[str]) -> PayloadRecords:
+    """Return the records of *queries* in *payloads*.
+
+    A later checkpoint of an epoch records more about a batch than an earlier one.
+    """
+    found = {query: _OfQuery() for query in queries}
+    newest: NewestPayload | None = None
+    runs: dict[int, int] = {}
+    for payload in payloads:
+        runs[payload.epoch] = payload.run
+        if newest is None or (payload.number, payload.epoch) >= (newest.number, newest.epoch):
+            newest = NewestPayload(payload.number, payload.run, payload.epoch, payload.reason, _cuts(payload))
+        for query in found.keys() & payload.queries.keys():
+            found[query].add(payload, query)
+    return PayloadRecords(
+        {query: known.by_batch() for query, known in found.items()},
+        {query: known.cuts for query, known in found.items()},
+        runs,
+        newest,
+    )
+
+
+def _cuts(payload: Checkpoint) -> dict[str, int]:
+    return {query: cut.batch for query, cut in payload.queries.items()}
+
+
+_FORGOTTEN = 0
+"""Represents the epochs of a deleted job, whose notes about fenced functions are gone. Epochs begin with 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastDirectory:
+    """The working directory of the job's last epoch.
+
+    :param area: Holds it.
+    :param key: Under its first name; it may have been fenced since.
+    :param epoch: Epoch that created it.
+    :param run: Run that worked in it.
+    :param replayed: Query -> recorded batches of the restore plan of its run: the sinks have them, even if the
+        directory
+        does not show them.
+    """
+
+    area: WorkArea
+    key: str
+    epoch: int
+    run: int
+    replayed: Mapping[str, Sequence[BatchEntry]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecords:
+    """Records of a query.
+
+    :param history: Entry by recorded batch: the last version given to the sinks.
+    :param planned_to: Highest batch known to have been planned, readable or not; -1 without one.
+    :param complete: Whether higher batches are impossible.
+    :param epochs: Epochs that may have given a batch after the cut to the sink.
+    :param drained: Batch that an unfinished drain may have given to the sink; ``None`` without one.
+    :param left_by: First later run that may have given the sink other batches up to the cut; ``None`` without one.
+    :param turns: First batch that a run has planned anew, by epoch.
+    """
+
+    history: Mapping[int, BatchEntry]
+    planned_to: int
+    complete: bool
+    epochs: frozenset[int]
+    drained: int | None = None
+    left_by: int | None = None
+    turns: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LastTraces:
+    """Facts found only in the last working directory, which must outlive it when its job is deleted.
+
+    :param drained: Batch that an unfinished drain may have given to its sink, by query.
+    :param unrecorded: Whether batches after the newest payload were planned, or may have been.
+    """
+
+    drained: Mapping[str, int]
+    unrecorded: bool
+
+
+def read_records(
+    chosen: RestoreSource,
+    payloads: Iterable[Checkpoint],
+    last: LastDirectory | None,
+    last_run: int | None = None,
+    *,
+    unrecorded: bool = False,
+    starts: RunStarts | None = None,
+) -> dict[str, QueryRecords]:
+    """Return the records by query.
+
+    :param payloads: All payloads of the source job (``CheckpointStore.payloads``).
+    :param last: Last working directory of the source job; ``None`` when it never had one.
+    :param last_run: Newest run of a source job that was deleted with its directories, while that counts; otherwise
+        ``None``. With it, *last* is the directory of a run after the deletion.
+    :param unrecorded: Whether those directories had batches without a record in a payload (:class:`LastTraces`).
+    :param starts: Starts of the runs.
+    :raises StorageUnavailableError: A record could not be read.
+    """
+    recorded = read_payloads(payloads, chosen.queries)
+    shown = _LastEpoch.read(last) if last is not None else None
+    runs = {**recorded.runs, chosen.epoch: chosen.run} | ({shown.epoch: shown.run} if shown is not None else {})
+    whole = shown.run if shown is not None and shown.exists else None
+    known_runs = KnownRuns(runs, starts or {}, whole)
+    past_is_known = last_run is None or (not unrecorded and _complete(None, recorded.newest, last_run))
+    complete = past_is_known and _complete(shown, recorded.newest, last_run)
+    found = {}
+    for query, cut in chosen.queries.items():
+        own = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
+        at = (cut.batch, chosen.run)
+        recordings = _recordings(query, own, recorded, last)
+        known = _query_records(query, at, recordings, recorded, shown, runs=known_runs, complete=complete)
+        found[query] = known if past_is_known else replace(known, epochs=known.epochs | {_FORGOTTEN})
+    return found
+
+
+def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> LastTraces:
+    """Return the facts that a restore would find only in the last working directory of a job.
+
+    The checkpoint of a stop has a cut of every query that its run has started: a query without a cut never ran, and its
+    directory is unchanged.
+
+    :param payloads: All payloads of the job (``CheckpointStore.payloads``).
+    :raises StorageUnavailableError: A record could not be read.
+    """
+    shown = _LastEpoch.read(last)
+    roots = [root for root in (shown.directory, shown.drain) if root is not None]
+    queries = sorted({name for root in roots for name in names(root)})
+    recorded = read_payloads(payloads, queries)
+    newest = recorded.newest
+    stopped = newest is not None and newest.reason is CheckpointKind.STOP and newest.epoch >= shown.epoch
+    drained, unrecorded = dict[str, int](), not stopped  # guard: epochs-of-deleted-jobs-are-forgotten
+    for query in queries:
+        recordings = _recordings(query, {}, recorded, last)
+        at = (-1, 0)
+        batch = _query_records(query, at, recordings, recorded, shown, runs=KnownRuns(), complete=True).drained
+        if batch is not None:
+            drained[query] = batch
+        if stopped and newest is not None and query in newest.cuts:
+            # The payloads of this epoch record the batches in flight when they were taken.
+            known = max((newest.cuts[query], *recorded.entries[query].get(newest.epoch, ())))
+            # A job whose stop has failed continues after the sharp checkpoint.
+            unrecorded = unrecorded or shown.planned(query) > known
+    return LastTraces(drained, unrecorded)
+
+
+def _recordings(
+    query: str,
+    own: dict[int, dict[int, BatchEntry]],
+    recorded: PayloadRecords,
+    last: LastDirectory | None,
+) -> dict[int, dict[int, BatchEntry]]:
+    """Return the entries by epoch and batch: from the cut, the payloads, and the plan of the last run."""
+    found = own
+    for epoch, entries in recorded.entries[query].items():
+        found.setdefault(epoch, {}).update(entries)
+    if last is not None:
+        for entry in last.replayed.get(query, ()):  # guard: planned-replays-are-forgotten
+            found.setdefault(last.epoch, {}).setdefault(entry.batch, entry)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _LastEpoch:
+    """Content of the last working directory.
+
+    :param directory: Directory under its current name; it may be gone.
+    :param carried: Batches of earlier epochs without a payload, by query.
+    :param drain: Newest fork of a drain.
+    """
+
+    epoch: int
+    run: int
+    directory: Tree
+    carried: Mapping[str, tuple[BatchEntry, ...]]
+    drain: Tree | None
+
+    @classmethod
+    def read(cls, last: LastDirectory) -> _LastEpoch:
+        directory, drain = last.area.tree(last.area.current(last.key)), newest_drain(last.area, last.key)
+        return cls(last.epoch, last.run, directory, read_carried(directory), last.area.tree(drain) if drain else None)
+
+    @property
+    def exists(self) -> bool:
+        return self.directory.is_directory()
+
+    def planned(self, query: str) -> int:
+        """Highest batch that it plans, readable or not; -1 for none."""
+        return max(batches(self.directory / query, OFFSETS), default=-1)
+
+    def entries(self, query: str) -> dict[int, BatchEntry]:
+        found = {entry.batch: entry for entry in readable(self.directory / query)}
+        return found | {entry.batch: entry for entry in self.carried.get(query, ()) if entry.commits is not None}
+
+    def drained(self, query: str, history: Mapping[int, BatchEntry]) -> int | None:
+        if self.drain is None:
+            return None
+        return unfinished_batch(self.directory / query, self.drain / query, history)
+
+
+def _query_records(
+    query: str,
+    at: tuple[int, int],
+    recordings: dict[int, dict[int, BatchEntry]],
+    recorded: PayloadRecords,
+    shown: _LastEpoch | None,
+    *,
+    runs: KnownRuns,
+    complete: bool,
+) -> QueryRecords:
+    """Return the records of a query, for a cut.
+
+    :param at: Batch and run of the cut.
+    """
+    cut, cut_run = at
+    planned = {epoch: max(entries, default=-1) for epoch, entries in recordings.items()}
+    for epoch, batch in recorded.cuts[query].items():
+        # guard: purged-records-were-never-planned
+        planned[epoch] = max(batch, planned[epoch])
+    if shown is not None and shown.exists:
+        own = recordings.setdefault(shown.epoch, {})
+        own.update({number: entry.measured_as(own.get(number)) for number, entry in shown.entries(query).items()})
+        planned[shown.epoch] = max((planned.get(shown.epoch, -1), *recordings[shown.epoch], shown.planned(query)))
+    turns = runs.turns(query, planned)
+    kept = runs.kept(planned, turns, run=cut_run)
+    epochs = {epoch for epoch, batch in kept.items() if batch > cut}
+    history = merge({epoch: entries.values() for epoch, entries in recordings.items()}, turns)
+    return QueryRecords(
+        history=history,
+        planned_to=max(kept.values(), default=-1),
+        complete=complete,
+        epochs=frozenset(epochs | ({shown.epoch} if shown is not None else set())),
+        drained=shown.drained(query, history) if shown is not None else None,
+        left_by=runs.left_by(query, planned, cut=cut, run=cut_run),
+        turns=turns,
+    )
+
+
+def _complete(shown: _LastEpoch | None, newest: NewestPayload | None, last_run: int | None) -> bool:
+    if shown is not None and shown.exists:
+        return True
+    # A sharp checkpoint has nothing in flight, and the job has ended with it, unless it was started again.
+    # guard: a-stop-hides-the-batches-of-a-later-run
+    later = newest is None or (shown is not None and newest.epoch < shown.epoch) or last_run not in {None, newest.run}
+    return newest is not None and newest.reason is CheckpointKind.STOP and not later

@@ -1,1 +1,0 @@
-"""Retained checkpoints: payloads, pointers, retention rules, and removal."""

@@ -1,1 +1,0 @@
-"""Savepoints: take, judge, export, import and restore them, as directories, archives or in a pool."""

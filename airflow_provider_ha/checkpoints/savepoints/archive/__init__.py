@@ -1,1 +1,0 @@
-"""Savepoint archives: export, unpacking, and import into the job."""

@@ -1,0 +1,255 @@
+"""Batches of a query in a Delta table: the ``txn`` actions of its log (Delta protocol, "Transaction Identifiers").
+
+Delta's sink commits each batch with the query's id and the batch's number, and skips a batch that is not above the
+highest number of that id, without executing its plan: for a restart, it has the role of a file sink's log.
+
+Invariant: only a complete log is used. The newest commit with the query's id decides, and usually is recent; only where
+older commits were removed is a checkpoint of the log needed, which is Parquet (extra ``delta``). Only the log is read,
+never the data.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.sinks.sink_type import (
+    SKIPS,
+    Conf,
+    QueryMemory,
+    RestoreFindings,
+    SinkCase,
+    SinkType,
+    judge_table,
+    readable_place,
+)
+from airflow_provider_ha.checkpoints.spark.files import names, read
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.object_tree import SCHEMES, ObjectTree
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local, output_place, place_of
+from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RestoreUnknownError
+from airflow_provider_ha.storage.file_store import FileStoreReader
+from airflow_provider_ha.uris import split
+
+
+DELTA = "delta"  # format of the sink
+LOG = "_delta_log"
+SINGLE_DRIVER = "S3SingleDriverLogStore"
+"""Delta's default on S3, by the last part of its class: it looks first and writes later, under a lock of its JVM."""
+_FENCED_STORE = (
+    'Set spark.delta.logStore.s3a.impl=io.delta.storage.S3DynamoDBLogStore (Delta, "Multi-cluster setup"), or keep the '
+    "table on HDFS or a mounted directory"
+)
+_REPAIR = "Repair the table, then plan again"
+_Found = TypeVar("_Found", int, str)
+_COMMIT = re.compile(r"(\d{20})\.json")
+# In one file, in so many parts, or with a unique id (version 2 of the specification).
+_CHECKPOINT = re.compile(
+    r"(?P<version>\d{20})\.checkpoint(\.parquet|\.\d{10}\.(?P<parts>\d{10})\.parquet|\.[0-9a-f-]{36}\.(json|parquet))"
+)
+
+
+class DeltaSink(SinkType):
+    """Delta tables, on a mounted file system, HDFS or S3."""
+
+    table = "Delta table"
+
+    def takes(self, source: str) -> bool:
+        """Match the format, in any case."""
+        return source.lower() == DELTA
+
+    def sink(self, source: str, path: str | None) -> QuerySink:
+        """Return the directory of the table in its normal form, where it can be read from here."""
+        return QuerySink(kind=SinkKind.OTHER, format=source, table=readable_place(path))
+
+    def identity(self, options: Mapping[str, str]) -> str | None:
+        """Return the directory of the table in its normal form."""
+        return place_of(options)
+
+    def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:
+        """Refuse a table on S3 whose commits a driver taken for dead could overwrite."""
+        store = unfenced_on_s3(path, conf)
+        if store is not None:  # guard: delta-on-s3-without-a-fence
+            reason = (
+                f"writes to the Delta table {path} with {store}, which keeps apart the writers of one JVM only: a "
+                "driver that was taken for dead would overwrite commits of its successor, and their rows would be lost"
+            )
+            return reason, _FENCED_STORE
+        return None
+
+    def memory(self, sink: QuerySink, reach: StorageAccess) -> QueryMemory | None:
+        """Return the log of the table."""
+        return DeltaLog(sink.table, reach) if sink.table is not None else None
+
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # the same for all tables
+        """Return that the table skips batches it has."""
+        return SKIPS
+
+    def judge(self, sink: QuerySink, case: SinkCase, findings: RestoreFindings) -> dict[int, str]:
+        """Judge by the highest batch of the table: it skips every batch up to that one."""
+        if case.top is not None and case.is_known:  # an unknown batch is a separate finding
+            judge_table(sink, case, case.top, findings)
+        return {}
+
+
+class DeltaLog:
+    """The log of a table.
+
+    :param table: Directory of the table: a path, or a URI.
+    :param reach: Access to its file system; by default from the environment.
+    """
+
+    def __init__(self, table: Path | str, reach: StorageAccess | None = None) -> None:
+        self.table = str(table)
+        self._reach = reach or StorageAccess()
+
+    def exists(self) -> bool:
+        """Return whether the table exists: a directory with a commit or a checkpoint in its log.
+
+        :raises StorageUnavailableError: It could not be read.
+        """
+        return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names(self._log()))
+
+    def last_batch(self, query_id: str) -> int:
+        """Return the query's highest batch in the table; -1 without a batch or a table.
+
+        :param query_id: ``id`` of the checkpoint's ``metadata``.
+        :raises RestoreUnknownError: The log is incomplete or not Delta's, or its checkpoint cannot be read here.
+        :raises StorageUnavailableError: It could not be listed.
+        """
+
+        def batch(action: Mapping[str, Any]) -> int | None:
+            return _batch(action.get("txn"), query_id)
+
+        found = self._newest(batch, "txn", ("appId", "version"))
+        return -1 if found is None else found
+
+    def table_id(self) -> str:
+        """Return the id of the table; raises as :meth:`last_batch` does, also for a log without an id."""
+
+        def named(action: Mapping[str, Any]) -> str | None:
+            metadata = action.get("metaData")
+            return metadata.get("id") if isinstance(metadata, dict) else None
+
+        found = self._newest(named, "metaData", ("id",))
+        if found is None:
+            raise self._unknown("its log does not contain its id", _REPAIR)
+        return found
+
+    def versions(self) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the versions with a commit, and the versions with a complete checkpoint of the log.
+
+        :raises StorageUnavailableError: The log could not be listed.
+        """
+        found = names(self._log())
+        return frozenset(_commits(found)), frozenset(_whole_checkpoints(found))
+
+    def _newest(
+        self, find: Callable[[Mapping[str, Any]], _Found | None], column: str, fields: Sequence[str]
+    ) -> _Found | None:
+        """Return the result of *find* for the newest matching action; ``None`` without a match.
+
+        :param column: Column of a checkpoint with these actions.
+        :param fields: Fields of the action to read.
+        """
+        found = names(self._log())
+        commits: set[int] = _commits(found)
+        checkpoints: dict[int, list[str]] = _whole_checkpoints(found)
+        version = max((*commits, *checkpoints), default=-1)
+        while version in commits:
+            said = [each for action in self._actions(f"{version:020d}.json") if (each := find(action)) is not None]
+            if said:
+                return said[-1]
+            version -= 1
+        if version < 0:
+            return None
+        if version not in checkpoints:
+            raise self._unknown(f"commit {version} is missing, and no checkpoint replaces it", _REPAIR)
+        rows = (
+            row
+            for name in checkpoints[version]
+            for row in (self._actions(name) if name.endswith(".json") else self._rows(name, column, fields))
+        )
+        said = [each for row in rows if (each := find(row)) is not None]
+        return max(said, default=None)
+
+    def _actions(self, name: str) -> Iterator[dict[str, Any]]:
+        try:
+            for line in read(self._log(), name).splitlines():
+                if line.strip() and isinstance(action := json.loads(line), dict):
+                    yield action
+        except (CheckpointCorruptError, ValueError) as error:
+            raise self._unknown(f"{name} cannot be read: {error}", _REPAIR) from error
+
+    def _rows(self, name: str, column: str, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
+        try:
+            import pyarrow as pa  # an extra
+            from pyarrow import parquet  # the same
+        except ImportError as error:
+            step = "pip install 'airflow-provider-ha[delta]'"
+            raise self._unknown(f"{name} is Parquet, and pyarrow is not installed", step) from error
+        log = self._log()
+        try:
+            place = log.local_path / name if log.local_path is not None else io.BytesIO(read(log, name))
+            with parquet.ParquetFile(place) as file:
+                if column in file.schema_arrow.names:
+                    for batch in file.iter_batches(columns=[f"{column}.{each}" for each in fields]):
+                        yield from batch.to_pylist()
+        except (CheckpointCorruptError, OSError, pa.ArrowException) as error:
+            raise self._unknown(f"{name} cannot be read: {error}", _REPAIR) from error
+
+    def _log(self) -> Tree:
+        place = output_place(self.table)
+        if is_local(place):
+            return LocalTree(Path(place) / LOG)
+        return ObjectTree(FileStoreReader(self._reach.files(place)), f"{LOG}/")
+
+    def _unknown(self, reason: str, next_step: str) -> HaError:
+        return RestoreUnknownError(
+            f"the batches of Delta table {self.table} are unknown: {reason}", next_step=next_step
+        )
+
+
+def unfenced_on_s3(table: str, conf: Conf) -> str | None:
+    """Return the log store that would let two drivers write one commit of a table on S3; ``None`` if safe.
+
+    :param table: As named by the script.
+    :param conf: Returns a value of the session's conf.
+    """
+    scheme = split(table).scheme
+    if scheme not in SCHEMES:
+        return None
+    named = conf(f"spark.delta.logStore.{scheme}.impl") or conf("spark.delta.logStore.class") or SINGLE_DRIVER
+    return named if named.rpartition(".")[2] == SINGLE_DRIVER else None
+
+
+def _commits(found: list[str]) -> set[int]:
+    return {int(match[1]) for name in found if (match := _COMMIT.fullmatch(name))}
+
+
+def _whole_checkpoints(found: list[str]) -> dict[int, list[str]]:
+    """Return the files of a checkpoint by version, for versions with all parts of it."""
+    whole: dict[int, list[str]] = {}
+    parts: dict[tuple[int, int], list[str]] = {}
+    for name in found:
+        match = _CHECKPOINT.fullmatch(name)
+        if match is None:
+            continue
+        if match["parts"] is None:
+            whole[int(match["version"])] = [name]
+        else:
+            parts.setdefault((int(match["version"]), int(match["parts"])), []).append(name)
+    return {version: files for (version, count), files in parts.items() if len(files) == count} | whole
+
+
+def _batch(txn: Any, query_id: str) -> int | None:
+    if not isinstance(txn, dict) or txn.get("appId") != query_id:
+        return None
+    version = txn.get("version")
+    return version if isinstance(version, int) else None

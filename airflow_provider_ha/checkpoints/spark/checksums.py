@@ -1,0 +1,225 @@
+"""Checksums of a checkpoint's files, and one pass over a file for its decoder and its checksums.
+
+CRC32 of every 512 bytes in Hadoop's hidden ``.<name>.crc``; CRC32C of the whole file in Spark's visible ``<name>.crc``
+(4.1 and later). Both are computed while another reader reads the file.
+
+Invariant: each sum sees each byte once and in order, also when the decoder reads only parts of the file, in any order.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import google_crc32c
+
+from airflow_provider_ha.checkpoints.spark.tree import OpenFile
+
+
+# Large enough that a call to the system costs nothing beside it, small enough that a few threads hold little.
+PIECE = 256 * 1024
+
+
+class RunningSum(Protocol):
+    """Something that is computed over all bytes of a file."""
+
+    def add(self, piece: bytes) -> None:
+        """Take the next bytes."""
+
+
+class SinglePass:
+    """Reads a file in large pieces and keeps the last one.
+
+    :param file: The file.
+    :param sums: Checksums; each receives every byte, by :meth:`finish` at the latest.
+    """
+
+    def __init__(self, file: OpenFile, sums: Sequence[RunningSum] = ()) -> None:
+        self.size = file.size
+        self._file = file
+        self._sums = sums
+        self._summed = 0
+        self._start = 0
+        self._piece = b""
+
+    def at(self, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset*; fewer at the end of the file. The caller bounds *length*."""
+        begin = offset - self._start
+        if begin < 0 or begin + length > len(self._piece):
+            self._read(offset, length)
+            begin = offset - self._start
+        return self._piece[begin : begin + length]
+
+    def pieces(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Yield *length* bytes from *offset* (all that follow when not given) in pieces."""
+        end = self.size if length is None else min(self.size, offset + length)
+        while offset < end:
+            piece = self.at(offset, min(PIECE, end - offset))
+            if not piece:
+                return  # it became shorter
+            yield piece
+            offset += len(piece)
+
+    def finish(self) -> None:
+        """Give the sums the bytes that the decoder did not read."""
+        if self._sums:
+            for _ in self.pieces(self._summed):
+                pass
+
+    def _read(self, offset: int, length: int) -> None:
+        if self.size <= PIECE:
+            offset, length = 0, self.size  # most files are small: one call reads all
+        self._piece = self._file.read_at(offset, max(length, min(PIECE, self.size - offset)))
+        self._start = offset
+        new = self._summed - offset
+        if 0 <= new < len(self._piece):
+            self._summed = offset + len(self._piece)
+            for each in self._sums:
+                each.add(self._piece[new:])
+
+
+_MASK = 0xFFFFFFFF
+_HADOOP_HEADER = struct.Struct(">4sI")
+_HADOOP_MAGIC = b"crc\x00"
+_SUM_SIZE = 4
+
+
+def crc32c(data: bytes) -> int:
+    """Return the CRC-32C (Castagnoli) of *data*, unsigned."""
+    return int(google_crc32c.value(data))
+
+
+class _SparkRecord(NamedTuple):
+    algorithm: str
+    value: int
+    size: int
+
+
+class SparkSum:
+    """Checksum of a file with a ``<name>.crc`` of Spark.
+
+    :param checksum_file: Content of that file.
+    """
+
+    def __init__(self, checksum_file: bytes) -> None:
+        self._recorded = checksum_file
+        self._value = 0
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Take the next bytes of the file."""
+        self._value = google_crc32c.extend(self._value, piece)
+        self._size += len(piece)
+
+    def problem(self) -> str:
+        """Return why the checksum file does not fit the file; empty when it fits."""
+        recorded = _spark_record(self._recorded)
+        if recorded is None:
+            return "the checksum file cannot be read"
+        if recorded.size != self._size:
+            return f"it has {self._size} bytes, its checksum file says {recorded.size}"
+        if recorded.algorithm == "CRC32C" and self._value != recorded.value & _MASK:
+            return f"its CRC32C is {self._value}, its checksum file says {recorded.value & _MASK}"
+        return ""
+
+
+def recorded_crc32c(checksum_file: bytes, size: int) -> int | None:
+    """Return the CRC-32C that Spark recorded of a file, unsigned; ``None`` when it recorded none.
+
+    :param checksum_file: Content of its ``<name>.crc``.
+    :param size: Bytes that the file has. A checksum of another size is another file's.
+    """
+    recorded = _spark_record(checksum_file)
+    if recorded is None or recorded.size != size or recorded.algorithm != "CRC32C":
+        return None
+    return recorded.value & _MASK
+
+
+class HadoopSums:
+    """Checksums of a file with a ``.<name>.crc`` of Hadoop, compared as Hadoop does.
+
+    :param read_at: Reads (offset, length) of the checksum file: it has a sum per chunk, so sums are read as needed.
+    """
+
+    def __init__(self, read_at: Callable[[int, int], bytes]) -> None:
+        self._read_at = read_at
+        self._at = _HADOOP_HEADER.size
+        # Of the chunk that goes on in the next piece: how much of it was seen, and its sum so far.
+        self._filled = self._begun = 0
+        self._chunk, self._problem = _hadoop_head(read_at(0, _HADOOP_HEADER.size))
+
+    def add(self, piece: bytes) -> None:
+        """Take the next bytes of the file."""
+        if self._problem:
+            return
+        view, at = memoryview(piece), 0
+        if self._filled:
+            at = min(len(piece), self._chunk - self._filled)
+            self._begin(view[:at])
+            if self._filled < self._chunk:
+                return
+            self._end()
+        whole = len(piece) - (len(piece) - at) % self._chunk
+        self._compare(_sums(view[at:whole], self._chunk))
+        self._begin(view[whole:])
+
+    def problem(self) -> str:
+        """Return why the checksum file does not match the file; empty when it does. Ends the input."""
+        if self._filled and not self._problem:
+            self._end()
+        if not self._problem and self._read_at(self._at, 1):
+            self._problem = "the hidden checksum file does not fit it"
+        return self._problem
+
+    def _begin(self, part: memoryview) -> None:
+        self._begun = zlib.crc32(part, self._begun)
+        self._filled += len(part)
+
+    def _end(self) -> None:
+        self._compare(self._begun.to_bytes(_SUM_SIZE, "big"))
+        self._filled = self._begun = 0
+
+    def _compare(self, sums: bytes) -> None:
+        if self._read_at(self._at, len(sums)) != sums:
+            self._problem = "the hidden checksum file does not fit it"
+        self._at += len(sums)
+
+
+def was_changed(data: bytes, checksum_file: bytes) -> bool:
+    """Return whether a file's *data* was changed after Hadoop wrote its ``.<name>.crc``.
+
+    A changed content changes all four bytes of a sum (but for 1 in four million). A checksum file that is cut, or
+    differs in one byte, was damaged itself: it says nothing about the file.
+    """
+    chunk, problem = _hadoop_head(checksum_file[: _HADOOP_HEADER.size])
+    if problem:
+        return False
+    sums, expected = checksum_file[_HADOOP_HEADER.size :], _sums(memoryview(data), chunk)
+    return len(sums) != len(expected) or sum(one != other for one, other in zip(sums, expected, strict=True)) > 1
+
+
+def _spark_record(checksum_file: bytes) -> _SparkRecord | None:
+    try:
+        fields = json.loads(checksum_file)
+        return _SparkRecord(str(fields["algorithm"]), int(fields["value"]), int(fields["mainFileSize"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _hadoop_head(head: bytes) -> tuple[int, str]:
+    """Return the number of bytes per sum, and the fault in the head of a checksum file."""
+    if len(head) < _HADOOP_HEADER.size:
+        return 0, "the hidden checksum file is cut"
+    magic, chunk = _HADOOP_HEADER.unpack(head)
+    if magic != _HADOOP_MAGIC or chunk == 0:
+        return 0, "the hidden checksum file is not one"
+    return chunk, ""
+
+
+def _sums(data: memoryview, chunk: int) -> bytes:
+    crc32 = zlib.crc32
+    sums = [crc32(data[at : at + chunk]) for at in range(0, len(data), chunk)]
+    return struct.pack(f">{len(sums)}I", *sums)

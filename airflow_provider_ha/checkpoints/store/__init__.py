@@ -1,0 +1,1 @@
+"""Stored checkpoints and savepoints: pointers in ZooKeeper, payloads, retention rules, and removal."""

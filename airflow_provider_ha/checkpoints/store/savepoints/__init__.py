@@ -1,0 +1,1 @@
+"""Savepoints: take, verify, export, import and restore them, as directories, archives or in a pool."""

@@ -1,0 +1,260 @@
+"""``spark-ha cluster``, ``acl``, ``tree`` and ``rebuild``: leader, erasure and znodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from airflow_provider_ha.api.documents.leader import cluster_show_view
+from airflow_provider_ha.api.documents.operation import ErasureView
+from airflow_provider_ha.api.documents.znodes import acls_view, rebuild_view, tree_view
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.completion import job_ids
+from airflow_provider_ha.cli.exit_codes import Exit
+from airflow_provider_ha.cli.job_requests import who
+from airflow_provider_ha.cli.session import AsJson, ClusterTarget, answer, cluster, confirm, help_examples, reported
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination._kazoo_acls import AclReport, KazooAcls, check, repair
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import ConfigurationError, UnknownJobError
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.cluster_removal import erase_cluster, plan_erase
+from airflow_provider_ha.fleet.znode_tree import TreeNode, read_tree
+from airflow_provider_ha.jobs.rebuild.rebuild import RebuildPlan, RebuildResult, plan_rebuild, rebuild
+from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
+
+
+acl_app = typer.Typer(
+    help="Check and repair the permissions of the cluster's nodes in ZooKeeper.", no_args_is_help=True
+)
+
+_SHOWN = 20  # paths in a table; --json has all
+
+
+@acl_app.command("check")
+def check_acls(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the nodes whose ACL differs from the one that these credentials would set. Needs only ZooKeeper.
+
+    Exit 0: all are correct; 1: some differ; 2: unknown.
+    """
+    with _acls(context, as_json=as_json) as (session, base):
+        report = check(session, base)
+    _show(report, as_json=as_json, verb="has another ACL")
+    raise typer.Exit(Exit.NO if report.left else Exit.YES)
+
+
+@acl_app.command("repair")
+def repair_acls(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give every node the ACL of these credentials. Repeatable, and safe while jobs run with the same credentials.
+
+    A process with other credentials is locked out: see the page about changing the password. Exit 0: all are correct;
+    1: some refuse these credentials, or would be set (--dry-run); 2: unknown.
+    """
+    with _acls(context, as_json=as_json) as (session, base):
+        if not session.has_credentials:
+            raise ConfigurationError(
+                "no credentials are set to protect the nodes",
+                next_step="Set SPARK_HA_DIGEST_AUTH or SPARK_HA_SASL_AUTH, or the login of the connection",
+            )
+        report = check(session, base) if dry_run else repair(session, base)
+    _show(report, as_json=as_json, verb="would be set" if dry_run else "had another ACL")
+    raise typer.Exit(Exit.NO if report.left else Exit.YES)
+
+
+@contextmanager
+def _acls(context: typer.Context, *, as_json: bool) -> Iterator[tuple[KazooAcls, str]]:
+    with reported(as_json=as_json):
+        target: ClusterTarget = context.obj
+        config = target.config()
+        coordinator = KazooCoordinator.connect(config)
+        try:
+            yield KazooAcls(coordinator), ClusterPaths(config.root, config.cluster_id).base
+        finally:
+            coordinator.close()
+
+
+def _show(report: AclReport, *, as_json: bool, verb: str) -> None:
+    if as_json:
+        console.print_json(acls_view(report))
+        return
+    shown = report.wrong[:_SHOWN]
+    console.print_table(("NODE", "ACL"), ([each.path, each.acl] for each in shown), empty="every ACL is correct")
+    if len(report.wrong) > len(shown):
+        console.out.print(f"... and {len(report.wrong) - len(shown)} more; --json lists all")
+    console.out.print(f"{report.nodes} nodes: {len(report.wrong)} {verb}, {report.left} left")
+    if any(each.refused for each in report.wrong):
+        console.err.print("nodes that refuse these credentials hide the nodes below them; add the old credentials")
+
+
+def show_tree(
+    context: typer.Context,
+    job_id: Annotated[
+        str | None, typer.Argument(help="Id of one job; default: the cluster.", metavar="JOB", autocompletion=job_ids)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show ZooKeeper's content of the cluster, or of one job: every node, decoded. Exit 1: the job does not exist.
+
+    With --json it is a complete export. Nodes hold no secrets; of an undecodable node only the digest is shown.
+    """
+    with cluster(context, as_json=as_json) as client:
+        paths = ClusterPaths(client.config.root, client.config.cluster_id)
+        root = paths.base if job_id is None else paths.job(job_id).base
+        tree = read_tree(client.coordinator, root)
+        if tree is None and job_id is not None:
+            raise UnknownJobError(
+                f"job {job_id!r} is not known in cluster {client.config.cluster_id!r}",
+                next_step="See `spark-ha job list`",
+            )
+    if as_json:
+        console.print_json(tree_view(root, tree))
+    elif tree is None:
+        console.out.print(f"{root} does not exist: the cluster is empty", markup=False)
+    else:
+        console.print_tree(_branch(tree, Tree(_label(tree, root))))
+
+
+def show_rebuild(
+    context: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", help="Create the nodes; without it only show them.")] = False,
+    missing: Annotated[
+        bool,
+        typer.Option("--missing", help="Continue although ZooKeeper already has jobs, and create only missing nodes."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild the cluster's tree from storage alone, after ZooKeeper has lost its data.
+
+    Without --yes it changes nothing. It never overwrites a node, and leaves a job with a leader alone.
+    Exit 1: no nodes, or not all, could be created.
+    """
+    applied: tuple[RebuildResult, ...] = ()
+    with cluster(context, as_json=as_json) as client:
+        plan = plan_rebuild(client.config, client.store, client.coordinator)
+        if yes:
+            applied = rebuild(client.config, client.coordinator, plan, missing_only=missing)
+    if as_json:
+        console.print_json(rebuild_view(plan, applied))
+    else:
+        _print_plan(client, plan, applied)
+    raise typer.Exit(Exit.NO if any(job.refused for job in applied) else Exit.YES)
+
+
+def _label(node: TreeNode, name: str) -> Text:
+    label = Text(name, style="bold red" if node.undecodable else "bold")
+    label.append(f" v{node.version}", style="dim")
+    if node.ephemeral_owner:
+        label.append(f" ephemeral of session 0x{node.ephemeral_owner:x}", style="yellow")
+    if node.summary:
+        label.append(f"  {node.summary}", style="not bold")
+    return label
+
+
+def _branch(node: TreeNode, tree: Tree) -> Tree:
+    for child in node.children:
+        _branch(child, tree.add(_label(child, child.name)))
+    return tree
+
+
+def _print_plan(client: HaClient, plan: RebuildPlan, applied: tuple[RebuildResult, ...]) -> None:
+    done = {job.job_id: job for job in applied}
+    console.print_table(
+        ("JOB", "RUNS", "CHECKPOINTS", "SAVEPOINTS", "EPOCH AT LEAST", "NODES MISSING", "MADE"),
+        (
+            [
+                job.job_id,
+                " ".join(f"{number}:{state.value}" for number, state in job.states.items()),
+                " ".join(map(str, job.checkpoints)),
+                len(job.savepoints),
+                job.epoch,
+                len(plan.missing[job.job_id]),
+                len(done[job.job_id].created) if job.job_id in done else None,
+            ]
+            for job in plan.jobs
+        ),
+        empty=f"storage ({client.store.uri}) knows no job",
+    )
+    for job in plan.jobs:
+        for problem in job.problems:
+            console.err.print(f"not used, job {job.job_id}: {problem}", markup=False)
+        for path in plan.kept[job.job_id]:
+            console.err.print(f"left as it is: {path} differs from storage", markup=False)
+    for refused in (job for job in applied if job.refused):
+        console.err.print(f"not rebuilt, job {refused.job_id}: {refused.refused}", markup=False)
+    if not applied and plan.jobs:
+        console.out.print("nothing was changed; add --yes to create the missing nodes")
+
+
+EXAMPLES = help_examples("spark-ha cluster erase --dry-run", "spark-ha cluster erase --yes")
+app = typer.Typer(help="Show the leader of a cluster, or erase all its data.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Show the leader of a cluster, or erase all its data."""
+
+
+@app.command()
+def show(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show the process that recovers the jobs of the cluster, and the time since its last inspection of a job.
+
+    Exit 0: the cluster has a leader; 1: it has no leader; 2: unknown.
+    """
+    with cluster(context, as_json=as_json) as client:
+        leader = read_cluster_leader(client.coordinator, client.paths)
+        shown = cluster_show_view(client.config.cluster_id, leader, now=client.clock.now())
+    if as_json:
+        console.print_json(shown)
+    else:
+        console.print_fields(shown.to_json())
+    answer(yes=leader is not None)
+
+
+@app.command(epilog=EXAMPLES)
+def erase(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase the data of all jobs of the cluster: records, checkpoints, working directories, files.
+
+    Refused while any job lives, is read or is moved, and while another process recovers jobs: first end
+    `spark-ha recover --watch` and pause the DAG recover_jobs. Submit no job during that time. Savepoints stay, with
+    the files that a restore from them needs: they belong to their users. Epochs stay too, so that no process that was
+    suspended in the meantime can write. Outputs of the jobs, and directories outside the cluster that they have
+    claimed, are not touched.
+
+    Each job is removed completely or stays unchanged. After a crash the same command completes the rest.
+
+    Exit 0: it is erased, also when it was before; 1: it is refused, or another process leads the cluster.
+    """
+    with cluster(context, as_json=as_json) as client:
+        shown = ErasureView.of(plan_erase(client))
+        if not dry_run:
+            _confirm(shown, yes=yes, as_json=as_json)
+            with ClusterLeader(client, by=who(), address="the erase of the cluster") as leader:
+                leader.lead(timeout=0)
+                erase_cluster(client, leader.leadership, by=who())
+            shown = shown.model_copy(update={"state": "erased"})
+    if as_json:
+        console.print_json(shown)
+    else:
+        console.print_fields(shown.to_json())
+
+
+def _confirm(planned: ErasureView, *, yes: bool, as_json: bool) -> None:
+    if yes:
+        return
+    stays = f"cluster {planned.cluster!r} is not erased"
+    confirm(stays, "Erase it?", as_json=as_json, show=lambda: console.print_fields(planned.to_json()))

@@ -1,0 +1,328 @@
+"""Options of ``job submit`` and ``restore``, converted to the spec of a job: conf, start and sinks."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.spark.places import is_hdfs, is_s3, output_place
+from airflow_provider_ha.cli.job_requests import operation_id
+from airflow_provider_ha.cli.plan_path import plan_of_place
+from airflow_provider_ha.cli.savepoint_target import assigned, before_a_place, of_query, path_of
+from airflow_provider_ha.cli.session import ClusterTarget
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.options.declaration import read
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
+from airflow_provider_ha.jobs.submit.requests import LATEST
+from airflow_provider_ha.redaction import secret_values
+
+
+_LINE = re.compile(r"\s*(?P<key>[^\s:=]+)(?:\s*[:=]\s*|\s+)(?P<value>.*?)\s*")
+
+
+def read_spark_properties(path: Path | None) -> dict[str, str]:
+    """Return the properties in a file in the form of ``spark-defaults.conf``; empty without a file.
+
+    Java's escapes and continued lines are refused, because this command would read their values differently from Spark.
+
+    :raises ConfigurationError: It cannot be read, or a line is not ``key value``; the message has no values.
+    """
+    if path is None:
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigurationError(
+            f"the properties file {str(path)!r} cannot be read: {reason}", next_step="Name another file"
+        ) from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith(("#", "!")):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None or "\\" in line:
+            raise ConfigurationError(
+                f"line {number} of the properties file {str(path)!r} is not 'key value' or 'key=value' on one line",
+                next_step="Correct it; a backslash is not read",
+            )
+        found[match["key"]] = match["value"]
+    return found
+
+
+def spark_conf(conf: Sequence[str], path: Path | None) -> dict[str, str]:
+    """Return the conf of a job: ``--conf`` overrides the file, as for spark-submit.
+
+    :raises ConfigurationError: A word or a line cannot be read.
+    """
+    return {**read_spark_properties(path), **assigned(conf, "--conf")}
+
+
+def driver_environment(values: Iterable[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a driver: ``NAME=VALUE``, or ``NAME`` for the command's own value.
+
+    :raises ConfigurationError: The command has no such variable, or a name is repeated.
+    """
+    environment = os.environ if environment is None else environment
+    values = list(values)
+    for name in (value for value in values if "=" not in value):
+        if name not in environment:
+            raise ConfigurationError(
+                f"--env {name}: this command has no such variable", next_step=f"Export it, or write {name}=VALUE"
+            )
+    return assigned([value if "=" in value else f"{value}={environment[value]}" for value in values], "--env")
+
+
+def visible_secrets(conf: Sequence[str], env: Sequence[str]) -> list[str]:
+    """Return the names on a command line whose values look like secrets, for a warning."""
+    pairs = [value.partition("=") for value in (*conf, *env) if "=" in value]
+    return [name for name, _, value in pairs if secret_values({name: value})]
+
+
+_PLACE = re.compile(r"[./]|\w[\w+.-]*:/")  # beginning of a path or a URI
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedDirectories:
+    """Query -> checkpoint directory, and query -> sink; empty without a path."""
+
+    directories: dict[str, str]
+    sinks: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StartOption:
+    """Parsed ``--start-from``.
+
+    :param word: Checkpoint of a job.
+    :param directories: ``[QUERY=]PATH`` words, instead of *word*; may be empty.
+    """
+
+    word: str = LATEST
+    directories: tuple[str, ...] = ()
+
+
+def start_words(words: Sequence[str] | None) -> StartOption:
+    """Parse the words of ``--start-from``.
+
+    :raises ConfigurationError: They contradict each other.
+    """
+    named = words or ()
+    if any("/" in word for word in named):
+        if other := [word for word in named if "/" not in word]:
+            raise ConfigurationError(
+                f"--start-from {other[0]} names no directory, and another one does", next_step="Use one of them"
+            )
+        return StartOption(directories=tuple(named))
+    if len(named) > 1:
+        raise ConfigurationError(
+            f"--start-from {' '.join(named)} names no directories",
+            next_step="Write one word, or one [QUERY=]PATH for each query",
+        )
+    return StartOption(named[0]) if named else StartOption()
+
+
+def adopted(adopt: Sequence[str], sinks: Sequence[str], source_job: str | None = None) -> AdoptedDirectories:
+    """Return the named checkpoint directories and sinks.
+
+    :raises ConfigurationError: A word cannot be parsed, or contradicts another.
+    """
+    if adopt and source_job is not None:
+        raise ConfigurationError(
+            "--start-from names directories, and --from-job the checkpoints of a job", next_step="Use one of them"
+        )
+    found: dict[str, str] = {}
+    for value in adopt:
+        name, text = _named(value)
+        place = _place(text)
+        if found.setdefault(name or place.rpartition("/")[2], place) != place:
+            raise ConfigurationError(f"query {name!r} is named twice", next_step="Name each query once, as QUERY=PATH")
+    return AdoptedDirectories(found, dict(_sink(value, list(found)) for value in sinks))
+
+
+def _place(text: str) -> str:
+    """Return a place that is independent of the working directory."""
+    if is_s3(text) or is_hdfs(text):
+        return output_place(text)
+    return str((path_of(text) or Path(text)).resolve())
+
+
+def _sink(value: str, queries: list[str]) -> tuple[str, str]:
+    name, text = of_query(value, queries) or _named(value)
+    if name is None and len(queries) != 1:
+        raise ConfigurationError(
+            f"sink {value!r} names no query", next_step="Write it as QUERY=PATH, of a directory that --start-from names"
+        )
+    return name or queries[0], text
+
+
+def _named(value: str) -> tuple[str | None, str]:
+    """Return name and rest of ``NAME=REST``; a path may contain an equals sign, and a name a slash."""
+    if not _PLACE.match(value) and (named := before_a_place(value)) is not None:
+        return named
+    name, equals, rest = value.partition("=")
+    return (name, rest) if equals and name and "/" not in name else (None, value)
+
+
+JobOrPlace = Annotated[
+    str,
+    typer.Argument(
+        help="Id of a managed job, or path of one query's checkpoint: a directory (a word with a slash is a path: "
+        "write ./NAME), or s3://bucket/prefix.",
+        metavar="JOB|PATH|URI",
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(min=0, help="With a path: the batch to continue from; default: the newest restorable.", metavar="N"),
+]
+_COMMAS = ("py_files", "files", "jars", "archives", "packages")  # lists that a word may hold, as for spark-submit
+# Of the checkpoint at a path, without a job.
+_OF_PLACES = frozenset(
+    {
+        "sinks",
+        "kafka_bootstrap",
+        "kafka_properties",
+        "accept_unverified",
+        "repeatable",
+        "accept_verdicts",
+        "allow_remote_executors",
+    }
+)
+
+
+def accepted(words: Mapping[str, Any]) -> frozenset[Verdict]:
+    """Return the verdicts with which a restore is carried out."""
+    return frozenset({Verdict.SAFE, *(words["accept_verdicts"] or ())})
+
+
+def request_of(words: Mapping[str, Any], job_id: str, batch: int | None, request_id: str | None) -> RestoreRequest:
+    """Return the request to a job.
+
+    :param words: Option of the request -> its words; ``None`` for one that is left out.
+    :raises ConfigurationError: The words do not fit a job, or each other.
+    """
+    if batch is not None:
+        raise ConfigurationError(
+            "--batch applies to the path of a checkpoint; checkpoints of a job have numbers",
+            next_step="Name one with --start-from checkpoint-<n>",
+        )
+    start = start_words(words["start_from"])
+    named = adopted(start.directories, words["sinks"] or (), words["source_job"])
+    given = {
+        **words,
+        **split_lists(words),
+        "conf": spark_conf(words["conf"], None) if words["conf"] else None,
+        "env": driver_environment(words["env"]) if words["env"] else None,
+        "start_from": start.word,
+        "sinks": named.sinks,
+        "accept_verdicts": accepted(words),
+        "kafka_bootstrap": by_query("--kafka-bootstrap", words["kafka_bootstrap"]),
+    }
+    return read(
+        RestoreRequest,
+        given,
+        subject=f"the restore of job {job_id!r}",
+        job_id=job_id,
+        request_id=request_id or operation_id("restore"),
+        adopt=named.directories,
+    )
+
+
+def place_plan(words: Mapping[str, Any], place: str, batch: int | None) -> RestorePlan:
+    """Return the restore plan of a checkpoint path without a managed job.
+
+    :raises ConfigurationError: The words do not fit a place.
+    :raises HaError: As ``plan_of_place``.
+    """
+    if of_jobs := sorted(name for name, value in words.items() if value is not None and name not in _OF_PLACES):
+        raise ConfigurationError(
+            f"{place!r} is a path; {', '.join(of_jobs)} apply only to checkpoints of a job",
+            next_step="Remove the option, or name the job",
+        )
+    return plan_of_place(
+        place,
+        batch=batch,
+        sinks=words["sinks"] or [],
+        kafka_bootstrap=words["kafka_bootstrap"] or [],
+        kafka_properties=words["kafka_properties"],
+        accept_unverified=words["accept_unverified"] or [],
+        repeatable=words["repeatable"] or [],
+    )
+
+
+def split_lists(words: Mapping[str, Any]) -> dict[str, list[str] | None]:
+    """Return the lists of files and packages, whose words may be separated by commas."""
+    return {name: _split(words[name]) if words[name] else None for name in _COMMAS}
+
+
+def by_query(option: str, given: Iterable[str] | None) -> Mapping[str, str]:
+    """Return query -> value of a repeated ``QUERY=VALUE``.
+
+    :raises ConfigurationError: A word has another form, or a query is repeated.
+    """
+    found: dict[str, str] = {}
+    for each in given or ():
+        query, separator, value = each.rpartition("=")  # of hosts and ports none holds one, and a name may
+        if not separator or not query or not value:
+            raise ConfigurationError(f"{option} {each!r} is no QUERY=VALUE", next_step="Name the query first")
+        if query in found:
+            raise ConfigurationError(f"{option} names query {query!r} twice", next_step="Separate hosts by commas")
+        found[query] = value
+    return found
+
+
+def _split(values: Iterable[str]) -> list[str]:
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+
+
+def spec_of(
+    words: Mapping[str, Any],
+    target: ClusterTarget,
+    *,
+    request_id: str | None = None,
+    properties_file: Path | None = None,
+    spark_conn_id: str | None = None,
+) -> JobSpec:
+    """Return the spec of a job.
+
+    :param words: Option of the spec -> its words; ``None`` for one that is left out.
+    :param target: Knows the connections of Airflow, when there are any.
+    :raises ConfigurationError: A word cannot be read, or words do not fit one another.
+    """
+    where = target.driver_place(spark_conn_id)
+    engine_options = assigned(words["engine_options"] or [], "--engine-option")
+    start_from, sinks = _start(words["start_from"], words["sinks"])
+    given = {
+        **words,
+        **split_lists(words),
+        "conf": spark_conf(words["conf"] or [], properties_file),
+        "env": driver_environment(words["env"] or []),
+        **where.options(words["master"], words["engine"], engine_options),
+        "kafka_bootstrap": by_query("--kafka-bootstrap", words["kafka_bootstrap"]),
+        "start_from": start_from,
+        "sinks": sinks,
+        "accept_verdicts": {Verdict.SAFE, *(words["accept_verdicts"] or ())},
+    }
+    subject = f"the submission of job {words['job_id']!r}"
+    return read(JobSpec, given, subject=subject, request_id=request_id or operation_id("submit"))
+
+
+def _start(start_from: list[str] | None, sinks: list[str] | None) -> tuple[str | Mapping[str, str], Mapping[str, str]]:
+    words = start_words(start_from)
+    if words.directories:
+        found = adopted(words.directories, sinks or [])
+        return found.directories, found.sinks
+    if sinks:
+        raise ConfigurationError(
+            f"--start-from {words.word} names no directories",
+            next_step="Remove --sink: it applies only to directories",
+        )
+    return words.word, {}

@@ -1,1 +1,0 @@
-"""Restore drills: a rehearsal of a disaster, timed and judged."""

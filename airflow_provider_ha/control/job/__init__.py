@@ -1,1 +1,0 @@
-"""What every action on one job needs: its context, requests, owner, stores and leases."""

@@ -1,1 +1,0 @@
-"""Moving a job to another cluster, and with it to another store: savepoint, mark, copy, run."""

@@ -1,1 +1,0 @@
-"""Restoring a job: choose, lease, plan, refuse or go on; or only show what that would do."""

@@ -1,1 +1,0 @@
-"""Submitting a run, again after a loss, or instead of a run that was lost."""

@@ -1,1 +1,0 @@
-"""Verifying what a job could be restored from, up to a start of Spark on a copy."""

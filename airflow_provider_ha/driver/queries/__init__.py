@@ -1,0 +1,1 @@
+"""Queries of the script: patched calls, checks, start, registry, stall and stop."""

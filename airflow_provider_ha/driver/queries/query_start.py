@@ -1,0 +1,460 @@
+"""The implementation of a patched ``start()``: check, bring the checkpoint up to the sink, then start for good.
+
+Invariant: the real sink never gets a batch id that its log already has. A file sink or Delta skips such a batch without
+executing the plan, so that its state is never written and the query dies with the next commit, or loses rows with no
+error (``docs/explanation/spark-facts.md`` section 0). So those batches are executed before, one by one, into a noop
+sink.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from airflow_provider_ha.checkpoints.areas.batch_log import put_offsets
+from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.restore.replays import ReplayStep, decide_start
+from airflow_provider_ha.checkpoints.sinks.iceberg import ICEBERG
+from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector, sink_record
+from airflow_provider_ha.checkpoints.sinks.sink_type import QueryMemory, SinkConnector
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.spark.places import is_s3
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.context import FencedFunction
+from airflow_provider_ha.driver.jvm.component import Component
+from airflow_provider_ha.driver.queries.catalog_tables import table_directory
+from airflow_provider_ha.driver.queries.query_fit import check_fit
+from airflow_provider_ha.driver.queries.query_naming import (
+    StartLedger,
+    check_new_name,
+    name_query,
+    refuse_other_case,
+    refuse_taken,
+)
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.query_stop import has_ended
+from airflow_provider_ha.driver.queries.resting_queries import RestingQuery, described, undo_drain
+from airflow_provider_ha.driver.queries.script_paths import OwnLocations, from_output, refuse_relative, take_location
+from airflow_provider_ha.driver.queries.script_reads_and_writes import sources_of
+from airflow_provider_ha.driver.queries.writer_notes import (
+    SinkSpec,
+    UnplannedRules,
+    begins_anew,
+    check_options,
+    mode_of,
+    notes,
+    refuse_unfenced,
+    sink_spec,
+    sink_word,
+)
+from airflow_provider_ha.driver.script import Lifecycle
+from airflow_provider_ha.driver.spark_conf import check_master, fit_state_format
+from airflow_provider_ha.errors import (
+    ApplicationRefusedError,
+    ConfigurationError,
+    JobStateError,
+    RestoreRefusedError,
+    RestoreUnknownError,
+)
+from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.jobs.runs.output_claims import OutputClaims
+from airflow_provider_ha.query_names import query_directory
+from airflow_provider_ha.redaction import remember, secret_values
+from airflow_provider_ha.uris import file_uri
+
+
+log = logging.getLogger(__name__)
+NOOP = "noop"
+ASIDE = ".aside"  # hidden: not a possible name of a query
+WITHOUT_COMPONENT = "Use a work root on s3://, whose jobs run behind the component, or write to a mounted directory"
+
+
+@dataclass(frozen=True, slots=True)
+class WriterCalls:
+    """pyspark's own calls, as they were before they were patched."""
+
+    start: Callable[..., Any]
+    to_table: Callable[..., Any]
+    set_format: Callable[..., Any]
+    trigger: Callable[..., Any]
+    foreach_batch: Callable[..., Any]
+    await_termination: Callable[..., Any]
+    option: Callable[..., Any]
+
+    @classmethod
+    def of_pyspark(cls) -> WriterCalls:
+        """Take them from pyspark; to be called before the patches are applied."""
+        from pyspark.sql.streaming.query import StreamingQuery  # inside functions only
+        from pyspark.sql.streaming.readwriter import DataStreamWriter  # the same
+
+        return cls(
+            DataStreamWriter.start,
+            DataStreamWriter.toTable,
+            DataStreamWriter.format,
+            DataStreamWriter.trigger,
+            DataStreamWriter.foreachBatch,
+            StreamingQuery.awaitTermination,
+            DataStreamWriter.option,
+        )
+
+    def begin(self, writer: Any, path: str | None) -> Any:
+        """Start the query of *writer* into its own sink; returns pyspark's handle."""
+        table = notes(writer).table
+        return self.start(writer, path) if table is None else self.to_table(writer, table)
+
+    def run_once(self, writer: Any, path: str | None, *, into_noop: bool = False) -> None:
+        """Execute exactly the planned batch and wait for its end; pyspark raises when the query failed.
+
+        Trigger.Once, never AvailableNow, which would continue with new files (``docs/explanation/spark-facts.md``
+        section 4).
+        """
+        self.trigger(writer, once=True)
+        # pyspark's own wait: the patched one would note that the script has made all its starts.
+        self.await_termination(self.start(writer, path) if into_noop else self.begin(writer, path))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedWriter:
+    """A writer that may be started.
+
+    :param path: The argument of ``start()``.
+    :param root: Parent of the checkpoint locations, as the script gave it to its session; it is not used.
+    """
+
+    writer: Any
+    path: str | None
+    name: str
+    sink: SinkSpec
+    trigger: dict[str, Any]
+    root: str | None = None
+
+
+def check_writer(
+    writer: Any, path: str | None, root: str, taken: frozenset[str], unplanned: UnplannedRules | None = None
+) -> CheckedWriter:
+    """Return the writer with the results of its checks.
+
+    :param root: URI of the epoch's working directory.
+    :param taken: Names of the queries that run.
+    :param unplanned: Whether a real-time or continuous query may run; by default it may not.
+    :raises ApplicationRefusedError: Its query cannot be made highly available as it is.
+    """
+    noted = notes(writer)
+    session = writer._spark  # noqa: SLF001  # the session that made the writer; it has no public name
+    name = name_query(writer, path)
+    refuse_taken(noted, taken)
+    remember(secret_values(noted.options))
+    default = session.conf.get("spark.sql.sources.default")
+    check_options(name, noted)
+    own_root = take_location(session, root)
+    if name != noted.name:  # Spark would name the directory like the query
+        writer._jwrite = writer._jwrite.option("checkpointLocation", f"{root}/{name}")  # noqa: SLF001  # the patched one keeps a script's own location
+    refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
+    refuse_unfenced(name, noted, default, lambda key: session.conf.get(key, None))
+    sink = sink_spec(name, noted, default)
+    if sink.source.lower() == ICEBERG:
+        sink = replace(sink, table=table_directory(session, name, noted))
+    (unplanned or UnplannedRules()).check(name, noted.trigger, sink)
+    sink = replace(sink, unplanned=mode_of(noted.trigger) is not None)
+    if isinstance(noted.function, FencedFunction):
+        noted.function.belongs_to(name)
+        sink = replace(sink, repeatable=noted.function.repeatable)
+    return CheckedWriter(writer, path, name, sink, noted.trigger, own_root)
+
+
+class QueryStarter:
+    """Starts the queries of an epoch.
+
+    :param calls: pyspark's own calls.
+    :param ledger: The queries that the run's script has started.
+    :param allow_new: Whether the script may replace a query by a query with a new name after a loss.
+    :param remote_allowed: Whether the executors may run on other hosts.
+    :param component: Of the JVM, if the working directory is behind it.
+    :param claims: Notes the outputs that the run writes to.
+    :param own: Checks checkpoint locations that the script names.
+    :param accept_duplicates: Whether queries may run that write rows again after each loss.
+    :param repeatable: Queries whose output is unchanged by a repeated batch, as the job declares, by the script's
+        names.
+    :param ask_topics: Receives the topics that a query reads; never waits.
+    :param way_back: Returns the advice for a query that does not fit the checkpoint of its run.
+    """
+
+    def __init__(
+        self,
+        origin: Origin,
+        registry: QueryRegistry,
+        lifecycle: Lifecycle,
+        calls: WriterCalls,
+        ledger: StartLedger,
+        *,
+        allow_new: bool = False,
+        remote_allowed: bool = False,
+        component: Component | None = None,
+        claims: OutputClaims | None = None,
+        own: OwnLocations | None = None,
+        accept_duplicates: bool = False,
+        repeatable: Collection[str] = (),
+        way_back: Callable[[], str] = str,
+        ask_topics: Callable[[str, Collection[str]], None] = lambda *_: None,
+    ) -> None:
+        self._origin = origin
+        self._registry = registry
+        self._lifecycle = lifecycle
+        self._calls = calls
+        self._ledger = ledger
+        self._allow_new = allow_new
+        self._remote_allowed = remote_allowed
+        self._component = component
+        self._claims = claims
+        self._way_back = way_back
+        self._ask_topics = ask_topics
+        self._own = own or OwnLocations(origin.reach)
+        self._accept_duplicates = accept_duplicates
+        self._repeatable = frozenset(map(query_directory, repeatable))
+        self._unplanned = UnplannedRules(mounted=component is None, accepted=accept_duplicates)
+
+    def start(self, writer: Any, path: str | None) -> Any:
+        """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
+
+        While this is under way, stops do not begin to end queries; a requested stop ends the replay after its batch.
+
+        :raises ApplicationRefusedError: It cannot be made highly available as it is.
+        :raises RestoreRefusedError: The sink has batches whose boundaries are not known.
+        :raises StorageUnavailableError: The start could not be recorded, so the query was not started.
+        :raises SystemExit: The job is being stopped: the script has no more work.
+        """
+        with self._lifecycle.start_of_a_query() as admitted:
+            if admitted and (handle := self._start(writer, path)) is not None:
+                return handle
+        self._lifecycle.ended.wait()
+        raise SystemExit(0)  # no JobStateError: a script that catches it and tries again would loop forever
+
+    def _start(self, writer: Any, path: str | None) -> Any:
+        """Start the query; ``None`` when a stop came before it was started for good."""
+        default = writer._spark.conf.get("spark.sql.sources.default")  # noqa: SLF001  # the session that made the writer
+        if begins_anew(notes(writer), default):
+            return self._start_aside(writer, path)
+        try:
+            check_master(writer._spark, allowed=self._remote_allowed)  # noqa: SLF001  # the session that made the writer
+            if self._component is not None:
+                self._component.check_session(writer._spark)  # noqa: SLF001  # as above
+            name = name_query(writer, path)
+            checked = check_writer(writer, path, self._origin.location, self._taken(name), self._unplanned)
+            self._check_name(checked.name)
+            self._check_own_location(checked)
+            self._check_output(checked)
+            steps = self._prepare(checked)
+        except (ApplicationRefusedError, ConfigurationError, RestoreRefusedError) as error:
+            raise self._lifecycle.refuse(error) from None
+        sources, topics = sources_of(writer)
+        self._ledger.note(checked.name, described(checked.sink), sources)
+        self._ask_topics(checked.name, topics)
+        self._registry.begin(self._resting(checked, steps))
+        directory = self._origin.directory / checked.name
+        handle, committed = None, -1
+        try:
+            if self._replay(checked, steps):
+                committed = progress(directory.fresh()).committed
+                handle = self._started(writer, path, checked.name)
+        finally:
+            if handle is None:
+                self._registry.give_up(checked.name)
+        if handle is None:
+            return None
+        self._registry.add(
+            StartedQuery(checked.name, handle, checked.sink, directory, len(steps), committed, self._origin.reach)
+        )
+        log.info(
+            "query %s started at %s after %d replayed batches", checked.name, progress(directory.fresh()), len(steps)
+        )
+        return handle
+
+    def _start_aside(self, writer: Any, path: str | None) -> Any:
+        """Start a query that is part of no checkpoint, as Spark does without a location: in a new directory."""
+        below = self._origin.location if self._component is None else file_uri(Path(mkdtemp(prefix="spark-ha-")))
+        self._calls.option(writer, "checkpointLocation", f"{below}/{ASIDE}/{new_id()}")
+        handle = self._calls.start(writer, path)
+        self._registry.add_aside(handle)
+        return handle
+
+    def _started(self, writer: Any, path: str | None, name: str) -> Any:
+        handle = self._calls.begin(writer, path)
+        if self._component is not None:
+            try:
+                self._component.check_query(handle, name)
+            except ApplicationRefusedError as error:
+                raise self._lifecycle.refuse(error) from None
+        return handle
+
+    def _taken(self, name: str) -> frozenset[str]:
+        """Return the name if its query runs: a query that the script stopped, or that failed, may be started again."""
+        query = self._registry.find_name(name)
+        return frozenset({query.name} if isinstance(query, StartedQuery) and not has_ended(query.handle) else ())
+
+    def _check_name(self, name: str) -> None:
+        self._origin.check_adopted(name)
+        refuse_other_case(name, (query.name for query in self._registry.members))
+        if not self._allow_new:
+            registry = self._registry
+            expected = [query.name for query in registry.members]
+            check_new_name(name, self._ledger.before, expected=expected, begun=registry.begun)
+
+    def _check_own_location(self, checked: CheckedWriter) -> None:
+        now = progress((self._origin.directory / checked.name).fresh())
+        noted, default = notes(checked.writer), checked.sink.source
+        plans, word = self._origin.plans, sink_word(noted, default)
+        empty = now.planned < 0 and checked.name not in plans
+        self._own.check(checked.name, noted, checked.root, word, empty=empty, restored=bool(plans))
+
+    def _check_output(self, checked: CheckedWriter) -> None:
+        """Refuse an output that another query writes to, or that two drivers could write to at the same time."""
+        place = checked.sink.path
+        if place is None:
+            return
+        # guard: stored-outputs-without-the-fence
+        if is_s3(place) and self._component is None:
+            raise ApplicationRefusedError(
+                f"query {checked.name!r} writes files to {place}: Spark's own manager does not create entries of a "
+                "sink's log exclusively there, so two drivers could both believe to have written a batch",
+                next_step=WITHOUT_COMPONENT,
+            )
+        for other in self._registry.members:
+            if other.name != checked.name and other.output == place:
+                raise ApplicationRefusedError(
+                    f"query {checked.name!r} writes to {place}, and so does query {other.name!r} of this job: each "
+                    "would skip the other's batches",
+                    next_step="Give every query its own output",
+                )
+        if self._claims is not None:
+            self._claims.claim(place, checked.name)
+
+    def _resting(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> RestingQuery:
+        sink = described(checked.sink)
+        return RestingQuery(
+            checked.name,
+            self._origin.directory / checked.name,
+            sink,
+            sink_record(sink, self._origin.reach),
+            max((step.batch for step in steps), default=-1),
+            self._origin.reach,
+        )
+
+    def _prepare(self, checked: CheckedWriter) -> tuple[ReplayStep, ...]:
+        """Seed a new output directory, and return the batches to execute before the start."""
+        directory = self._origin.directory / checked.name
+        if self._origin.kind is OriginKind.RESTORE:  # later, Spark has taken it once
+            check_fit(checked.name, directory.fresh(), checked.writer, self._way_back)
+        fit_state_format(checked.writer._spark, directory.fresh())  # noqa: SLF001  # as above
+        reached, sink = -1, described(checked.sink)
+        reach = self._origin.reach
+        connector, memory = sink_connector(sink, reach), query_memory(sink, reach)
+        if connector is not None and checked.sink.path is not None:
+            self._seed(checked.name, connector, checked.sink.path)
+            undo_drain(self._origin, checked.name, connector)
+            reached = connector.reached()
+            if self._component is not None and checked.sink.kind is SinkKind.FILE:
+                self._component.watch_sink(checked.sink.path, reached)
+        if memory is not None:
+            reached = self._in_table(checked.name, memory)
+        recorded, now = self._origin.recorded(checked.name), progress(directory.fresh())
+        if checked.sink.kind is SinkKind.FOREACH_BATCH:
+            top = max((now.planned, *(entry.batch for entry in recorded)))
+            reached = min(self._finished(checked, now.committed), top)
+        if checked.sink.path is not None and reached >= 0 and now.planned < 0 and not recorded:
+            raise RestoreRefusedError(
+                f"LOSS_POSSIBLE: query {checked.name!r} begins from nothing, and its output {checked.sink.path} has "
+                f"batches up to {reached}: Spark would skip as many of the new ones without writing them",
+                next_step=from_output(checked.name, checked.sink.path),
+            )
+        return decide_start(now, recorded, reached, query=checked.name)
+
+    def _finished(self, checked: CheckedWriter, committed: int) -> int:
+        """Return the highest batch that a ``foreachBatch`` function has finished and will not get again; -1 for none.
+
+        :raises RestoreRefusedError: The plan repeats its batches as repeatable, and neither script nor job declares it
+            so.
+        """
+        function, plan = notes(checked.writer).function, self._origin.plans.get(checked.name)
+        declared = checked.sink.repeatable or checked.name in self._repeatable
+        again = plan is not None and plan.sink.repeatable and plan.batch + len(plan.replay) > committed
+        if again and not (declared or self._accept_duplicates):
+            raise RestoreRefusedError(
+                f"the restore of query {checked.name!r} was planned for a function that is declared repeatable, which "
+                "the script no longer declares: it would get batches again that it has finished",
+                next_step="Declare it (repeatable), or restore with accept_verdicts=DUPLICATES_POSSIBLE",
+            )
+        if declared:
+            return -1
+        noted = function.finished() if isinstance(function, FencedFunction) else -1
+        return max(noted, plan.discarded_to if plan is not None else -1)
+
+    def _in_table(self, name: str, table: QueryMemory) -> int:
+        """Return the highest batch that a table would skip, or has under the query's previous id."""
+        directory, plan = self._origin.directory / name, self._origin.plans.get(name)
+        had = min(plan.sink.max_batch, plan.batch + len(plan.replay)) if plan and plan.query_id else -1
+        if progress(directory.fresh()).planned < 0:
+            return had  # its id is only made when it starts
+        try:
+            return max(had, table.last_batch(read_query_id(directory.fresh())))
+        except RestoreUnknownError as error:
+            log.warning("query %s starts, but the content of its table is unknown: %s", name, error)
+            return had
+
+    def _seed(self, name: str, connector: SinkConnector, target: str) -> None:
+        """Give a new output directory the log that Spark will read at its next compaction."""
+        plan = self._origin.plans.get(name)
+        if plan is None or plan.batch < 0 or (plan.sink.path == target and not plan.sink_gone):
+            return
+        if connector.reached() >= 0 or progress((self._origin.directory / name).fresh()).committed > plan.batch:
+            return
+        source = self._origin.sink_log(name)
+        if source is None:
+            raise RestoreRefusedError(
+                f"the output {target} of query {name!r} is new, and its previous output was not named",
+                next_step="Name it when the checkpoint is adopted (--sink), or write to it as before",
+            )
+        mode = OutputMode.FRESH if plan.sink_gone else self._origin.output  # the old files are gone with it
+        connector.seed(plan.batch, mode.value, source)
+
+    def _replay(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> bool:
+        """Execute recorded batches one by one, then give the writer its own sink and trigger back.
+
+        :returns: Whether the query may be started: not after the request of a stop, which finds it at rest.
+        """
+        directory = self._origin.directory / checked.name
+        for step in steps:
+            if self._lifecycle.stopping.is_set():
+                return False
+            log.info("query %s: batch %d is executed again into %s", checked.name, step.batch, step.into)
+            if step.entry is not None:
+                put_offsets(directory, step.entry)
+            self._calls.set_format(checked.writer, NOOP if step.into == NOOP else checked.sink.source)
+            self._calls.run_once(checked.writer, checked.path, into_noop=step.into == NOOP)
+            now = progress(directory.fresh())
+            if (now.planned, now.committed) != (step.batch, step.batch):
+                raise RestoreRefusedError(
+                    f"query {checked.name!r} is at {now} after batch {step.batch} was executed again",
+                    next_step="Restore from an older checkpoint",
+                )
+        if steps:
+            self._calls.set_format(checked.writer, checked.sink.source)
+            self._calls.trigger(checked.writer, **checked.trigger)
+            self._forget_replayed_runs(checked)
+        return not self._lifecycle.stopping.is_set()
+
+    def _forget_replayed_runs(self, checked: CheckedWriter) -> None:
+        """Reset Spark's record of the replayed runs, or the script's ``awaitAnyTermination()`` returns immediately.
+
+        The reset would also hide the failure of a query started earlier, so that failure is raised instead.
+
+        :raises JobStateError: A query has failed.
+        """
+        if (failure := self._registry.failure()) is not None:
+            raise JobStateError(failure)
+        checked.writer._spark.streams.resetTerminated()  # noqa: SLF001  # as above

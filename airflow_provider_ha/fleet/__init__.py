@@ -1,0 +1,1 @@
+"""Many jobs together: the leader of a cluster, its decisions, and the overview."""

@@ -1,0 +1,299 @@
+"""Removal in a cluster: the blobs without a reference, and all data at the end of the cluster's life.
+
+Refused while a job has a leader, while a run has no result (a lost driver is no end, contract 5) and while a reader
+holds a lease. What stays: epochs, as tombstones, so that no process that slept through this can come back under an
+epoch that is given out again; and what users own: savepoints, their pointers and manifests, and what those name.
+
+A pointer that could not be removed stops everything before the first blob. Repeatable. Submit nothing to the
+cluster in that time; an object that is written or renewed after the beginning stays all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from datetime import datetime
+from typing import Literal
+
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
+
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_files
+from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanCollection
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST, manifest_bytes, parse_manifest
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.node_names import is_plain, ours
+from airflow_provider_ha.errors import (
+    CheckpointMissingError,
+    ConfigurationError,
+    JobStateError,
+    ObjectMissingError,
+)
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import checkpoint_store, require_over
+from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.observe import list_deleted_jobs
+from airflow_provider_ha.jobs.recovery.transactions import take_lock
+from airflow_provider_ha.jobs.removal.job_deletion import delete_job, remove_nodes
+from airflow_provider_ha.jobs.removal.removal_records import read_life, refuse_half_deleted
+from airflow_provider_ha.names import RESERVED_JOB_IDS
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.durable import remove_tree
+from airflow_provider_ha.storage.object_store import ObjectStore
+
+
+LOOK_SECONDS = 3600.0  # between two looks whether it is due; a leader of minutes looks once, at its end
+
+
+class BlobCollection:
+    """The collections of one leader of the cluster. For one thread."""
+
+    def __init__(self, client: HaClient, leadership: Leadership) -> None:
+        self._clock = client.clock
+        self._collection = cluster_collection(client, leadership)
+        self._due = client.clock.lease_time() + LOOK_SECONDS
+        self._thread: threading.Thread | None = None
+
+    def turn(self) -> None:
+        """Begin a collection beside everything else when it is time; it ends with the process."""
+        now = self._clock.lease_time()
+        if now < self._due or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._due = now + LOOK_SECONDS
+        self._thread = self._collection.begin()
+
+
+def cluster_collection(client: HaClient, leadership: Leadership) -> OrphanCollection:
+    """Return the collections of a cluster, for its leader."""
+    return OrphanCollection(client.coordinator, client.paths, client.store, client.area, client.clock, leadership.prove)
+
+
+log = logging.getLogger(__name__)
+
+_NAMED = 5  # jobs in an error
+_STEP_SECONDS = 10.0  # no store that we know counts in longer steps than S3, which counts in seconds
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _UserData:
+    """What users own.
+
+    :param blobs: Keys of the blobs that savepoints name.
+    :param prefixes: Prefixes of keys that stay.
+    """
+
+    blobs: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    def keeps(self, key: str) -> bool:
+        return key in self.blobs or key.startswith(self.prefixes)  # guard: erase-not-savepoints
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What an erase removes, or would.
+
+    :param cluster: Id of the cluster.
+    :param jobs: Jobs that go, those that are half removed included.
+    :param runs: How many runs they have.
+    :param checkpoints: How many checkpoints are retained.
+    :param savepoints: Savepoints that stay, as ``job/id``: they are their users'.
+    """
+
+    cluster: str
+    state: Literal["planned", "erased"]
+    jobs: tuple[str, ...]
+    runs: int
+    checkpoints: int
+    savepoints: tuple[str, ...]
+
+
+def plan_erase(client: HaClient) -> Erasure:
+    """Return what :func:`erase` would remove. Changes nothing.
+
+    :raises JobStateError, RecordCorruptError, CheckpointError: As :func:`erase`.
+    """
+    living, gone = _all_over(client)
+    _owned_by_users(client, [*living, *gone])
+    half = [job.job_id for job in gone if _is_half_deleted(job)]
+    return Erasure(
+        cluster=client.config.cluster_id,
+        state="planned",
+        jobs=(*(job.job_id for job in living), *half),
+        runs=sum(len(job.runs.numbers()) for job in living),
+        checkpoints=sum(len(checkpoint_store(job).list()) for job in living),
+        savepoints=tuple(
+            f"{job.job_id}/{name}"
+            for job in (*living, *gone)
+            for name in ours(job.coordinator.children(job.paths.savepoints), is_plain, parent=job.paths.savepoints)
+        ),
+    )
+
+
+def erase_cluster(client: HaClient, leadership: Leadership, *, by: str) -> None:
+    """Remove the HA data of all jobs, each job gone for every reader in one transaction. Repeatable after a kill.
+
+    :param by: Caller, as recorded for people.
+    :raises HaError: As :func:`erase`, and as ``administration.delete.delete_job``; nothing was removed before the first
+        job is gone.
+    """
+    living, gone = _all_over(client)
+    _owned_by_users(client, [*living, *gone])
+    for job in (*living, *filter(_is_half_deleted, gone)):
+        deleted = read_life(job.coordinator, job.paths).deleted
+        delete_job(job, keep_savepoints=deleted is None or deleted.keep_savepoints, by=by)
+    erase(client, leadership)
+
+
+def erase(client: HaClient, leadership: Leadership) -> None:
+    """Remove the HA data of all jobs of the cluster, except what users own.
+
+    :param leadership: Of the cluster: it excludes every process that recovers jobs.
+    :raises JobStateError: A job is led, has a live run or a reader; nothing was removed.
+    :raises RecordCorruptError, CheckpointError: What a savepoint needs is not known; nothing was removed.
+    :raises CoordinationError: A pointer could not be removed; no blob was.
+    :raises StorageError: A blob could not be removed; its pointer is gone.
+    """
+    jobs, gone = _all_over(client)
+    for job in gone:
+        refuse_half_deleted(read_life(job.coordinator, job.paths))
+    jobs += gone
+    kept, before = _owned_by_users(client, jobs), _beginning(client.store)
+    for job in jobs:  # guard: blobs-go-first
+        _erase_pointers(job)
+    for parent in (client.paths.to_delete, client.paths.quarantine, client.paths.outputs):
+        remove_nodes(client.coordinator, leadership, parent, spared=())  # guard: erase-under-cluster-lock
+    _erase_files(client, kept, before)
+
+
+def _all_over(client: HaClient) -> tuple[list[JobContext], list[JobContext]]:
+    """Return the jobs of the cluster, and those that were deleted, or half deleted.
+
+    :raises JobStateError: A job lives or is read, or there are files of a job that ZooKeeper does not know.
+    :raises StorageUnavailableError: The work root is not there.
+    """
+    _require_known(client)
+    living = [client.context(job_id) for job_id in client.list_jobs()]
+    for job in living:
+        require_over(job)
+    return living, [client.context(job_id) for job_id in list_deleted_jobs(client.coordinator, client.paths)]
+
+
+def _require_known(client: HaClient) -> None:
+    """Refuse to erase what this ZooKeeper does not know: it may be another one, or have lost its data.
+
+    A job that was deleted or erased keeps its node, so each job that ever was is known.
+    """
+    known = set(client.coordinator.children(client.paths.base))
+    if known - RESERVED_JOB_IDS:
+        client.area.require()  # guard: blobs-go-while-the-work-root-is-away
+    found = {
+        *client.area.list(keys.JOBS),
+        *filter(None, (keys.job_of(each.key) for each in client.store.list(keys.JOBS))),
+    }
+    strange = sorted(found - known)
+    if strange:  # guard: erase-takes-what-zookeeper-does-not-know
+        raise JobStateError(
+            f"there are files of {', '.join(strange[:_NAMED])}{' and others' if len(strange) > _NAMED else ''}, and "
+            f"ZooKeeper knows no such job in cluster {client.config.cluster_id!r}; nothing was erased",
+            next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha rebuild` "
+            "makes the jobs again",
+        )
+
+
+def _is_half_deleted(job: JobContext) -> bool:
+    deleted = read_life(job.coordinator, job.paths).deleted
+    return deleted is not None and not deleted.complete
+
+
+def _erase_pointers(job: JobContext) -> None:
+    """Remove what the job has in ZooKeeper, as its leader, but the lock itself and what users own."""
+    numbers = job.runs.numbers()
+    with take_lock(job, numbers[-1] if numbers else 0, admit=lambda: _require_no_live_run(job)) as leadership:
+        _require_no_live_run(job)
+        spared = (job.paths.lock, job.paths.savepoints, job.paths.checkpoint_id_counter)  # guard: erase-keeps-epochs
+        remove_nodes(job.coordinator, leadership, job.paths.base, spared=spared)
+
+
+def _require_no_live_run(job: JobContext) -> None:
+    numbers = job.runs.numbers()
+    if numbers and job.runs.result(numbers[-1]) is None:
+        raise JobStateError(f"job {job.job_id!r} has a new run", next_step="Submit nothing while a cluster is erased")
+
+
+def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _UserData:
+    blobs: set[str] = set()
+    prefixes = []
+    for job in jobs:
+        directories = [
+            client.area.tree(f"{job.keys.savepoints}{name}")
+            for name in client.area.list(job.keys.savepoints)
+            if client.area.read(f"{job.keys.savepoints}{name}", MANIFEST) is not None
+        ]
+        names = ours(job.coordinator.children(job.paths.savepoints), is_plain, parent=job.paths.savepoints)
+        without = sorted(set(names) - {directory.name for directory in directories})
+        if without:
+            raise CheckpointMissingError(
+                f"savepoint {without[0]!r} of job {job.job_id!r} has no manifest, so what it needs is not known",
+                next_step=f"Mount what holds it, or `spark-ha savepoint dispose {job.job_id} {without[0]}`",
+            )
+        if directories or names:
+            # The payloads hold the boundaries of later batches: without them a restore could not repeat these exactly.
+            prefixes += [f"{job.keys.base}/savepoints/", job.keys.payloads, job.keys.archives]
+        for directory in directories:
+            blobs |= _named_by(job, parse_manifest(directory, manifest_bytes(directory)).graph)
+    return _UserData(frozenset(map(keys.blob, blobs)), tuple(prefixes))
+
+
+def _named_by(job: JobContext, digest: str) -> set[str]:
+    graph = job.graph(Blob(sha256=digest, size=0))
+    return {digest, *(artifact.blob.sha256 for artifact in graph.artifacts)}
+
+
+def _beginning(store: ObjectStore) -> datetime:
+    """Return a moment of the store's own time: what was written so far is older, what is written from now on is not.
+
+    Stores count in steps (S3 in seconds, file systems in clock ticks), so this waits for the next one. If the store's
+    clock stands still, what was written in its last step stays for ``spark-ha storage orphans``.
+    """
+    probe = f"erase-{new_id()}"
+    first = _written(store, probe)
+    next_step = Retrying(
+        retry=retry_if_result(lambda moment: moment <= first),
+        wait=wait_exponential(0.002, max=0.2),
+        stop=stop_after_delay(_STEP_SECONDS),
+        retry_error_callback=lambda _: first,
+    )
+    moment: datetime = next_step(_written, store, probe)
+    store.delete(probe)
+    return moment
+
+
+def _written(store: ObjectStore, key: str) -> datetime:
+    store.write(key, b"")
+    found = store.info(key)
+    if found is None:
+        raise ObjectMissingError(f"{key} is gone right after it was written", next_step="Check the storage")
+    return found.modified
+
+
+def _erase_files(client: HaClient, kept: _UserData, before: datetime) -> None:
+    files = open_files(client.config)
+    for job_id in client.area.list(keys.JOBS):
+        try:
+            job = keys.JobKeys(job_id)
+        except ConfigurationError:
+            continue  # a directory that this package has not made
+        for prefix in (job.live, job.pins):
+            client.area.remove(prefix.removesuffix("/"))
+        if files is not None:  # in a store a directory that is removed waits for the collector of a driver
+            for working in [*files.list(job.live), *files.prepared(job.live)]:
+                files.delete(working.key)
+        remove_tree(client.config.home_path / job.submissions)
+    for prefix in ("jobs/", "blobs/"):
+        for found in client.store.list(prefix):
+            if not kept.keeps(found.key) and found.modified < before:
+                client.store.delete(found.key)
+    log.info("the HA data of %s is removed; %d blobs of savepoints stay", client.paths.lock.label, len(kept.blobs))

@@ -1,0 +1,380 @@
+"""Decisions of the leader of a cluster: due jobs, the action on each of them, and quarantine.
+
+``look`` reads one job, ``judge`` decides. The order of the reads is the contract: results first, then graphs
+(R3). A run with a result is never run again, even if a graph pointer still names it (FLINK-10011); it is cleaned up.
+A job without a pointer is not recovered: the pointer exists if and only if a new leader has to.
+
+What is broken is kept apart from what is unknown. Broken (a record that is not what was written, a graph
+or a file of it that is gone from a root that is there) is a reason for quarantine. An unavailable storage or ZooKeeper,
+or a root that is not mounted, is an error of ``look`` and says nothing about the job. A quarantine from a time when the
+files of all jobs were missing ends when they are there.
+
+One broken job must not stop the others (FLINK-5193, FLINK-40554), and it must not be forgotten either. So its reason
+lies beside the jobs, is written once by the cluster's leader, and stays until an operator takes it away. One that was
+made while storage had no file of any job ends by itself: an outage that is over leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+from typing import ClassVar
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Node, Reads
+from airflow_provider_ha.coordination.node_names import is_plain, ours
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.errors import (
+    JobStateError,
+    NodeExistsError,
+    NodeMissingError,
+    ObjectMissingError,
+    RecordCorruptError,
+)
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, JobState
+from airflow_provider_ha.jobs.observe import assemble, first_reads, in_one_session
+from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.status import JobStatus
+from airflow_provider_ha.records import Record
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.object_store import ObjectStore
+
+
+class Quarantine(Record):
+    """``quarantine/<job_id>``: why a job is not recovered.
+
+    :param reason: What is broken, for people.
+    :param by: The process that put it there.
+    :param cluster_epoch: Leadership of the cluster that did.
+    :param outage: Whether the files of every job were missing, as when a part of storage is not mounted.
+    """
+
+    kind: ClassVar[str] = "quarantine"
+
+    job_id: str
+    reason: str
+    by: str
+    cluster_epoch: int
+    at: datetime
+    outage: bool = False
+
+
+def quarantine_op(paths: ClusterPaths, record: Quarantine) -> Create:
+    """Return the creation of a quarantine; it fails when the job is in quarantine already."""
+    return Create(paths.quarantined(record.job_id), record.to_bytes())
+
+
+def quarantine_reason(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str | None:
+    """Return why a job is in quarantine; ``None`` when it is not."""
+    node = coordinator.find(paths.quarantined(job_id))
+    return None if node is None else reason_of_quarantine(node)
+
+
+def reason_of_quarantine(node: Node) -> str:
+    """Return why a job is in quarantine, from its node there. One that cannot be read is a reason as well."""
+    try:
+        return Quarantine.from_bytes(node.data, source=node.path).reason
+    except RecordCorruptError as error:
+        return f"why it is in quarantine cannot be read: {error.message}"
+
+
+def may_end(node: Node) -> bool:
+    """Whether a quarantine ends by itself once what is missing is there again."""
+    try:
+        return Quarantine.from_bytes(node.data, source=node.path).outage
+    except RecordCorruptError:
+        return False
+
+
+def list_quarantined(coordinator: Coordinator, paths: ClusterPaths) -> dict[str, str]:
+    """Return the jobs in quarantine with their reasons."""
+    names = ours(coordinator.children(paths.quarantine), is_plain, parent=paths.quarantine)
+    found = {name: quarantine_reason(coordinator, paths, name) for name in names}
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def release_quarantine(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str:
+    """Let a job be recovered again; returns why it was not.
+
+    The one removal by a process that does not lead: a person decides it, for exactly the node that was read. The
+    cluster's leader only creates such nodes, so this undoes none of its work.
+
+    :raises JobStateError: The job is not in quarantine.
+    """
+    reason = quarantine_reason(coordinator, paths, job_id)
+    node = coordinator.find(paths.quarantined(job_id))
+    if node is None or reason is None:
+        raise _not_there(job_id)
+    try:
+        coordinator.commit(Delete(node.path, node.version))
+    except NodeMissingError:
+        raise _not_there(job_id) from None
+    return reason
+
+
+def release_shown_quarantine(
+    coordinator: Coordinator, paths: ClusterPaths, job_id: str, *, shown: int, last_run: int
+) -> bool:
+    """Release a job as a person has seen it: from this quarantine, and of the owner whom its newest run names.
+
+    A transaction can compare no transaction: a quarantine that is removed and made again in the moment between the read
+    and the removal goes, too.
+
+    :param shown: Transaction that made the node that was shown: one that is made again has the same version.
+    :param last_run: Number of the job's newest run; 0 for a job without one.
+    :returns: Whether it was in quarantine: a request that is repeated finds that it is not any more.
+    :raises JobStateError: It is in another quarantine, or has a newer run; nothing was changed.
+    """
+    node = coordinator.find(paths.quarantined(job_id))
+    if node is None:
+        return False
+    if node.modified_zxid != shown:
+        raise JobStateError(
+            f"job {job_id!r} was put into quarantine again, because {reason_of_quarantine(node).rstrip('.')}",
+            next_step="Load the page again, and look at the reason",
+        )
+    following = paths.job(job_id).run(last_run + 1)
+    # Each owner comes with a run. What can be made and removed at once is not there.
+    owned = (Create(following), Delete(following))
+    try:
+        coordinator.commit(Delete(node.path, node.version), *owned)
+    except NodeExistsError:
+        raise JobStateError(
+            f"job {job_id!r} has a newer run, whose owner may be another one; nothing was released",
+            next_step="Load the page again",
+        ) from None
+    except NodeMissingError as error:
+        if error.path != node.path:
+            raise
+        return False
+    return True
+
+
+def _not_there(job_id: str) -> JobStateError:
+    return JobStateError(f"job {job_id!r} is not in quarantine", next_step="Nothing needs to be done")
+
+
+class ReconcileQueue:
+    """The time at which each job is due. Safe in several threads.
+
+    :param clock: Where the time comes from.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.changed = threading.Event()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._due: dict[str, float] = {}
+        self._busy: set[str] = set()
+
+    def expect(self, names: list[str]) -> None:
+        """Take *names* as all there are: new ones are due now, others are forgotten."""
+        now = self._clock.lease_time()
+        with self._lock:
+            self._due = {name: self._due.get(name, now) for name in names}
+
+    def touch(self, name: str) -> None:
+        """Make *name* due now: something about it has changed."""
+        with self._lock:
+            if name in self._due:
+                self._due[name] = self._clock.lease_time()
+        self.changed.set()
+
+    def take(self) -> list[str]:
+        """Return the names that are due and not in work, and mark them as in work."""
+        now = self._clock.lease_time()
+        with self._lock:
+            # guard: agenda-busy
+            taken = sorted(name for name, due in self._due.items() if due <= now and name not in self._busy)
+            self._busy.update(taken)
+            # A touch while a name is in work makes it due again: the work may have missed the change.
+            self._due.update(dict.fromkeys(taken, float("inf")))
+        return taken
+
+    def done(self, name: str, again: float) -> None:
+        """Mark *name* as done; it is due in *again* seconds, or now when it was touched since it was taken."""
+        with self._lock:
+            self._busy.discard(name)
+            if name in self._due:
+                self._due[name] = min(self._due[name], self._clock.lease_time() + again)
+        self.changed.set()
+
+    def pause(self, longest: float) -> float:
+        """Return the seconds until something is due, at most *longest*."""
+        now = self._clock.lease_time()
+        with self._lock:
+            waiting = [due - now for name, due in self._due.items() if name not in self._busy]
+        return max(0.0, min([longest, *waiting]))
+
+
+@dataclass(frozen=True)
+class DueWatch:
+    """A watch that makes a job due. Equal for the same job, so that arming it again does not pile up in the session."""
+
+    agenda: ReconcileQueue
+    job_id: str
+
+    def __call__(self) -> None:
+        """Take the call of a session: something about the job may have changed."""
+        self.agenda.touch(self.job_id)
+
+
+class ReconcileAction(str, Enum):
+    """What a leader of the cluster does about a job."""
+
+    LEAVE = "leave"
+    RECOVER = "recover"
+    WAIT = "wait"
+    CLEAN_UP = "clean up"
+    QUARANTINE = "quarantine"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class JobDecision:
+    """A decision and why.
+
+    ``WAIT`` is for a run whose newest submission is on its way and has not led yet: it is recovered when it takes too
+    long, which one read cannot show.
+    """
+
+    action: ReconcileAction
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobObservation:
+    """One job as it was seen.
+
+    :param led: Whether a leader node exists.
+    :param snapshot: The job; ``None`` when it is in quarantine, or broken.
+    :param dirty: Runs that are over and whose clean-up has not ended.
+    :param graph: The graph of the newest run; read only when it may have to be run.
+    :param quarantined: Why it is in quarantine.
+    :param broken: What is broken.
+    :param outage: Whether the files of every job are missing.
+    :param over: Node of its quarantine, when that was because of an outage that is over.
+    """
+
+    job_id: str
+    led: bool = False
+    snapshot: JobStatus | None = None
+    dirty: tuple[int, ...] = ()
+    graph: JobGraph | None = None
+    quarantined: str | None = None
+    broken: str | None = None
+    outage: bool = False
+    over: Node | None = None
+
+
+def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, job_id: str) -> JobObservation:
+    """Read what :func:`judge` needs to know about a job.
+
+    :raises UnknownJobError: There is no such job.
+    :raises NotConnectedError, StorageUnavailableError: It could not be found out: says nothing about the job.
+    """
+    paths = cluster.job(job_id)
+    return in_one_session(coordinator, paths.label, lambda: _look(coordinator, store, cluster, paths))
+
+
+def _look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, paths: JobPaths) -> JobObservation:
+    job_id, quarantine = paths.job_id, cluster.quarantined(paths.job_id)
+    first = coordinator.read(Reads((quarantine,)) + first_reads(paths))
+    led = first.nodes[paths.leader] is not None
+    node = first.nodes[quarantine]
+    held = None if node is None else JobObservation(job_id=job_id, led=led, quarantined=reason_of_quarantine(node))
+    if held is not None and node is not None and not may_end(node):
+        return held
+    try:
+        snapshot = assemble(coordinator, paths, first)
+        over = snapshot.run is not None and snapshot.run.result is not None
+        dirty = _dirty(RunStore(coordinator, paths)) if over else ()
+        graph = _graph(JobGraphStore(coordinator, store, paths), store, snapshot) if _idle(snapshot) else None
+    except (RecordCorruptError, ObjectMissingError) as error:
+        outage = isinstance(error, ObjectMissingError) and next(iter(store.list(keys.BLOBS)), None) is None
+        found = coordinator.find(paths.leader) is not None
+        return held or JobObservation(job_id=job_id, led=found, broken=error.message, outage=outage)
+    if held is not None:
+        return replace(held, over=node)
+    return JobObservation(job_id=job_id, led=led, snapshot=snapshot, dirty=dirty, graph=graph)
+
+
+def judge(sight: JobObservation) -> JobDecision:  # noqa: PLR0911  # one return per case reads best
+    """Decide about a job. Pure."""
+    if sight.over is not None:
+        return JobDecision(ReconcileAction.RELEASE, f"what was missing is there again ({sight.quarantined})")
+    if sight.quarantined is not None:
+        return JobDecision(ReconcileAction.LEAVE, f"in quarantine: {sight.quarantined}")
+    if sight.broken is not None:
+        return JobDecision(ReconcileAction.LEAVE if sight.led else ReconcileAction.QUARANTINE, sight.broken)
+    snapshot = sight.snapshot
+    if snapshot is None or snapshot.run is None:
+        stray = snapshot is not None and snapshot.graph is not None
+        return JobDecision(
+            *(
+                (ReconcileAction.QUARANTINE, "it has a graph, but no run")
+                if stray
+                else (ReconcileAction.LEAVE, "no run")
+            )
+        )
+    if snapshot.run.result is not None:  # guard: result-is-final
+        return _judge_ended(sight, snapshot, snapshot.run.result.state)
+    if snapshot.leader is not None and snapshot.state is not JobState.LOST:
+        return JobDecision(ReconcileAction.LEAVE, f"led by epoch {snapshot.leader.epoch}")
+    if snapshot.graph is None:
+        return JobDecision(
+            ReconcileAction.LEAVE, f"run {snapshot.run.run.number} has no graph pointer: it needs no recovery"
+        )
+    return _judge_live(snapshot, snapshot.graph, snapshot.run.run.number)
+
+
+def _judge_ended(sight: JobObservation, snapshot: JobStatus, state: JobState) -> JobDecision:
+    if sight.led:
+        return JobDecision(ReconcileAction.LEAVE, f"{state.value}, and its leader is still there")
+    if snapshot.graph is not None:  # guard: stray-pointer-goes
+        # guard: dirty-with-pointer
+        return JobDecision(
+            ReconcileAction.CLEAN_UP, f"{state.value}, but it still has a graph pointer: it is never run again"
+        )
+    if sight.dirty:  # guard: clean-up-without-pointer
+        return JobDecision(ReconcileAction.CLEAN_UP, f"{state.value}, and not cleaned up yet")
+    return JobDecision(ReconcileAction.LEAVE, state.value)
+
+
+def _judge_live(snapshot: JobStatus, pointer: GraphPointer, run: int) -> JobDecision:
+    if pointer.run != run:  # guard: pointer-of-this-run
+        return JobDecision(
+            ReconcileAction.QUARANTINE, f"its graph pointer is of run {pointer.run}, its newest run is {run}"
+        )
+    if snapshot.state is JobState.LOST:
+        return JobDecision(ReconcileAction.RECOVER, f"run {run} has lost its driver, epoch {snapshot.epoch}")
+    return JobDecision(ReconcileAction.WAIT, f"run {run} is {snapshot.state.value} and has no leader yet")
+
+
+def _dirty(runs: RunStore) -> tuple[int, ...]:
+    # guard: results-dirty-listing
+    return tuple(number for number, result in runs.results().items() if result.cleanup == "DIRTY")
+
+
+def _idle(snapshot: JobStatus) -> bool:
+    """Whether a leader of the cluster may have to run the job: only then its graph is worth reading."""
+    run = snapshot.run
+    lost = snapshot.leader is None or snapshot.state is JobState.LOST
+    return run is not None and run.result is None and snapshot.graph is not None and lost
+
+
+def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobStatus) -> JobGraph:
+    """Read the graph of the newest run, and see whether its files are there.
+
+    :raises ObjectMissingError, RecordCorruptError: It cannot be run from what is there.
+    """
+    assert snapshot.run is not None, "an idle job has a run"  # noqa: S101  # checked by the caller
+    graph = graphs.read_graph(snapshot.run.run.graph)
+    for artifact in graph.artifacts:
+        found = store.info(keys.blob(artifact.blob.sha256))
+        if found is None or found.size != artifact.blob.size:
+            raise ObjectMissingError(f"file {artifact.name!r} of its graph is not in storage, or is truncated")
+    return graph

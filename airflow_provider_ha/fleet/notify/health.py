@@ -1,0 +1,344 @@
+"""Health of a cluster's jobs beside their leaders: results, checkpoints and restore drills.
+
+Of each job that is seven reads, in two round trips for all: the status, the graph pointer and the numbers of its runs
+and checkpoints, then the newest run, its result and the newest checkpoint. Of a job that was recovered it is two or
+three more: how its newest drivers ended; where none has led for long since, three more for each of its newest attempts.
+Of a job with a new run it is one more: a run that failed may be followed by
+another one before the next look. Nothing of them is kept: a job may be deleted and made again. Drills come from
+storage, and are what a thread beside has read until now.
+
+Drills lie in storage. One that does not answer holds a call for minutes, once for each job, and no thread can be ended:
+in the threads of the hub such calls would keep the looks of all other triggers waiting.
+
+Invariants: who asks never waits for storage; no two threads read at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.coordination.coordinator import Node, ReadResponse, Reads, Steps, follow_all
+from airflow_provider_ha.coordination.node_names import node_numbers
+from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
+from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.fleet.fleet_overview import loop_steps
+from airflow_provider_ha.fleet.notify.health_rules import (
+    HealthLimits,
+    JobHealth,
+    ended_by_a_stall,
+    judge_health,
+    stalls_again,
+)
+from airflow_provider_ha.fleet.notify.notices import Condition, Watched
+from airflow_provider_ha.jobs.model import GraphPointer, Run, RunResult, StartPoint, Status
+from airflow_provider_ha.jobs.recovery.losses import LastFailure
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.runs.watchers import readable_leader
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillStore
+from airflow_provider_ha.records import Record
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.api.ha_client import HaClient
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _DrillReading:
+    """The newest drill of a job.
+
+    :param looked: When storage was asked, successfully or not; on a clock that never goes back.
+    :param newest: Key and record; ``None`` without one.
+    """
+
+    looked: float
+    newest: tuple[str, Drill] | None
+
+
+class NewestDrills:
+    """The newest drill of each live job, as far as it is known by now. For any thread.
+
+    :param interval: Seconds between two looks at the drills of a job: each lists a folder of the storage.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._known: dict[str, _DrillReading] = {}
+        self._reading = False
+        self._closed = False
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Another number whenever the newest drill of any job has become another one."""
+        return self._version
+
+    def of(self, job_id: str) -> Drill | None:
+        """Return what is known; ``None`` for no drill, and before the first answer."""
+        with self._lock:
+            known = self._known.get(job_id)
+        return known.newest[1] if known is not None and known.newest is not None else None
+
+    def read(self, client: HaClient, jobs: Sequence[str]) -> None:
+        """Begin to read the drills that are due, and return at once; does nothing while a thread still reads.
+
+        :param jobs: All live ones: of every other job nothing is kept.
+        """
+        with self._lock:
+            if self._reading or self._closed:
+                return
+            there, now = set(jobs), time.monotonic()
+            self._known = {job_id: known for job_id, known in self._known.items() if job_id in there}
+            due = [job_id for job_id in jobs if self._is_due(job_id, now)]
+            self._reading = bool(due)
+        if due:
+            # A daemon: the end of the process does not wait for storage.
+            threading.Thread(target=self._read, args=(client, due), name="spark-ha-drills", daemon=True).start()
+
+    def close(self) -> None:
+        """Have the thread that reads, if any, end after the job at which it is."""
+        self._closed = True
+
+    def _is_due(self, job_id: str, now: float) -> bool:
+        known = self._known.get(job_id)
+        return known is None or now - known.looked >= self._interval
+
+    def _read(self, client: HaClient, jobs: Sequence[str]) -> None:
+        try:
+            for job_id in jobs:
+                if self._closed:
+                    return
+                self._read_one(client, job_id)
+        finally:
+            with self._lock:
+                self._reading = False
+
+    def _read_one(self, client: HaClient, job_id: str) -> None:
+        with self._lock:
+            known = self._known.get(job_id)
+        before = newest = known.newest if known is not None else None
+        try:
+            context = client.context(job_id)
+            newest = DrillStore(context.store, context.keys).newest(before)
+        except Exception as error:  # noqa: BLE001
+            log.warning("the drills of job %r cannot be read now: %s", job_id, error)
+        with self._lock:
+            self._known[job_id] = _DrillReading(time.monotonic(), newest)
+            self._version += newest != before
+
+
+T = TypeVar("T")
+
+
+class ExclusiveCalls:
+    """Refuses a call while an earlier one goes on.
+
+    One that was given up goes on in its thread: one more at each poll would take every thread of the hub, and what they
+    read is not for several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __call__(self, function: Callable[[HaClient], T]) -> Callable[[HaClient], T]:
+        """Return *function* for :meth:`~airflow_provider_ha.triggers._hub.Hub.call`.
+
+        The result raises ``asyncio.TimeoutError`` while an earlier call goes on.
+        """
+
+        def alone(client: HaClient) -> T:
+            if not self._lock.acquire(blocking=False):
+                raise asyncio.TimeoutError("an earlier call goes on")
+            try:
+                return function(client)
+            finally:
+                self._lock.release()
+
+        return alone
+
+
+_AT_ONCE = 500  # jobs in one round trip
+_RECOVERED = 2  # the attempt of a run that is its first recovery
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+class HealthView:
+    """The health of a cluster's jobs.
+
+    :param interval: Seconds for which an answer holds.
+    :param drills: Whether restore drills are looked at as well.
+    :param drill_interval: Seconds between two looks at the drills of a job: each lists a folder of the storage.
+    """
+
+    def __init__(self, bounds: HealthLimits, *, interval: float, drills: bool, drill_interval: float) -> None:
+        self._bounds = bounds
+        self._interval = interval
+        self._drills = NewestDrills(drill_interval) if drills else None
+        self._drilled = 0
+        self._alone = ExclusiveCalls()
+        self._read_at = float("-inf")
+        self._looked: datetime | None = None
+        self._found: dict[Watched, Condition] = {}
+
+    def known(self, jobs: Sequence[str]) -> dict[Watched, Condition]:
+        """Return what was wrong with each of these jobs when they were read last."""
+        there = set(jobs)
+        return {each: condition for each, condition in self._found.items() if each[0] in there}
+
+    def read(self, client: HaClient, jobs: Sequence[str]) -> None:
+        """Read what is wrong with each job, if that is due. Called in a thread; does not wait for storage.
+
+        :raises NotConnectedError: It could not be found out.
+        :raises asyncio.TimeoutError: An earlier read still goes on.
+        """
+        self._alone(partial(self._read, jobs=jobs))(client)
+
+    def close(self) -> None:
+        """Read no more drills."""
+        if self._drills is not None:
+            self._drills.close()
+
+    def _read(self, client: HaClient, jobs: Sequence[str]) -> None:
+        drilled = self._drills.version if self._drills is not None else 0
+        if time.monotonic() - self._read_at < self._interval and drilled == self._drilled:
+            return
+        now, found, live = client.clock.now(), dict[Watched, Condition](), list[str]()
+        # A look earlier: an answer that came too late was told of by nothing, and clocks of hosts differ.
+        since = (self._looked or now - timedelta(seconds=self._interval)) - timedelta(seconds=self._interval)
+        for start in range(0, len(jobs), _AT_ONCE):
+            for job_id, health in _of_jobs(client, jobs[start : start + _AT_ONCE], since):
+                drill = self._drills.of(job_id) if self._drills is not None else None
+                for what, condition in judge_health(replace(health, drill=drill), self._bounds, now).items():
+                    found[job_id, what] = condition
+                if health.is_live:
+                    live.append(job_id)
+        if self._drills is not None:
+            self._drills.read(client, live)
+        self._read_at, self._drilled, self._found, self._looked = time.monotonic(), drilled, found, now
+
+
+@dataclass(frozen=True, slots=True)
+class _JobReading:
+    """What two round trips say of a job.
+
+    :param ends: How its newest driver ended, and the one before it; ``None`` for one that has not, or is not known.
+    :param ended: Which attempt the former is; 0 for none.
+    :param attempt: The newest one of its run; 0 for none.
+    :param again: Whether the run before it has failed.
+    """
+
+    paths: JobPaths
+    health: JobHealth
+    ends: tuple[SubmissionExit | None, SubmissionExit | None] = (None, None)
+    ended: int = 0
+    attempt: int = 0
+    again: bool = False
+
+    def loop(self, now: datetime) -> Steps[LastFailure | None]:
+        """Read whether the newest attempts of the run have failed in a row."""
+        if not self.health.is_live or (self.attempt < _RECOVERED and not self.again):
+            return None
+        leader = readable_leader((yield Reads((self.paths.leader,))).nodes[self.paths.leader])
+        since = leader.since if leader is not None and leader.run == self.health.run else None
+        lost = self.ended == self.attempt
+        return (yield from loop_steps(self.paths, self.health.run, self.attempt, now, led_since=since, lost=lost))
+
+    def missing(self, since: datetime) -> Iterator[str]:
+        """Yield what else has to be read of the few jobs of which something is to be told; *since*: of new runs."""
+        health = self.health
+        if health.run > 1 and health.made_at is not None and health.made_at >= since:
+            yield self.paths.run_result(health.run - 1)
+        if not health.is_live:
+            return
+        if ended_by_a_stall(self.ends[0]) and self.ends[1] is None and self.ended > 1:
+            yield self.paths.submission_exit(health.run, self.ended - 1)
+
+    def judged(self, read: Mapping[str, Node | None]) -> JobHealth:
+        """Return the health of the job, with *read* of what was missing."""
+        health, (newest, before) = self.health, self.ends
+        previous = read.get(self.paths.run_result(health.run - 1)) if health.run > 1 else None
+        if before is None and self.ended > 1:
+            before = _readable(read.get(self.paths.submission_exit(health.run, self.ended - 1)), SubmissionExit)
+        return replace(health, previous=_readable(previous, RunResult), stalls_again=stalls_again(newest, before))
+
+
+def _of_jobs(client: HaClient, jobs: Sequence[str], since: datetime) -> Iterator[tuple[str, JobHealth]]:
+    """Yield what the records of each job say; *since* tells which runs are new."""
+    known = list(_known(client, jobs))
+    missing = tuple(path for each in known for path in each.missing(since))
+    third = client.coordinator.read(Reads(missing)).nodes if missing else {}
+    loops = follow_all(client.coordinator, [each.loop(client.clock.now()) for each in known])
+    for each, loop in zip(known, loops, strict=True):
+        yield each.health.job_id, replace(each.judged(third), loops=loop)
+
+
+def _known(client: HaClient, jobs: Sequence[str]) -> Iterator[_JobReading]:
+    paths = [client.paths.job(job_id) for job_id in jobs]
+    lists = tuple(path for job in paths for path in (job.runs, job.checkpoints))
+    first = client.coordinator.read(Reads(tuple(path for job in paths for path in (job.status, job.job_graph)), lists))
+    newest = {job.job_id: _newest(job, first) for job in paths}
+    wanted = [path for job in paths for path in _wanted(job, *newest[job.job_id])]
+    second = client.coordinator.read(Reads(tuple(wanted))).nodes
+    for job in paths:
+        run, checkpoint, attempt = newest[job.job_id]
+        made = _readable(second[job.run(run)], Run) if run else None
+        status = _readable(first.nodes[job.status], Status)
+        health = JobHealth(
+            job_id=job.job_id,
+            run=run,
+            made_at=made.created_at if made is not None else None,
+            start=made.start if made is not None else StartPoint(),
+            result=_readable(second[job.run_result(run)], RunResult) if run else None,
+            status=status if status is not None and status.run == run else None,
+            checkpoint=_readable(second[job.checkpoint(checkpoint)], CheckpointPointer) if checkpoint else None,
+        )
+        again = made is not None and made.failures is not None
+        if attempt < _RECOVERED:
+            yield _JobReading(job, health, attempt=attempt, again=again)
+            continue
+        last, before = (_readable(second[path], SubmissionExit) for path in _ends(job, run, attempt))
+        ends, ended = ((last, before), attempt) if last else ((before, None), attempt - 1)
+        yield _JobReading(job, health, ends, ended, attempt, again)
+
+
+def _newest(job: JobPaths, seen: ReadResponse) -> tuple[int, int, int]:
+    """Return the numbers of the newest run, of the newest checkpoint, and of that run's attempt; 0 for none."""
+    runs = node_numbers(seen.lists[job.runs], parent=job.runs)
+    checkpoints = node_numbers(seen.lists[job.checkpoints], parent=job.checkpoints, digits=CHECKPOINT_DIGITS)
+    run, pointer = (runs[-1] if runs else 0), _readable(seen.nodes[job.job_graph], GraphPointer)
+    attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
+    return run, (checkpoints[-1] if checkpoints else 0), attempt
+
+
+def _wanted(job: JobPaths, run: int, checkpoint: int, attempt: int) -> Iterator[str]:
+    if run:
+        yield job.run(run)
+        yield job.run_result(run)
+    if checkpoint:
+        yield job.checkpoint(checkpoint)
+    if attempt >= _RECOVERED:
+        yield from _ends(job, run, attempt)
+
+
+def _ends(job: JobPaths, run: int, attempt: int) -> tuple[str, str]:
+    return job.submission_exit(run, attempt), job.submission_exit(run, attempt - 1)
+
+
+def _readable(node: Node | None, kind: type[RecordT]) -> RecordT | None:
+    """Return a record; ``None`` also for one that cannot be read: a damaged one is no news of the job's health."""
+    try:
+        return None if node is None else kind.from_bytes(node.data, source=node.path)
+    except RecordCorruptError:
+        return None

@@ -1,0 +1,298 @@
+"""Conditions of a job, from its records and the time. Pure.
+
+A driver may end itself when its job is stalled (``restart_stalled``): then its leader does not say so for long enough
+to be reported, and neither do the next ones. So a job is stalled also when two drivers in a row ended themselves for it
+at the same batch, until a later one commits: a restart has not helped, and a person has to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.fleet.notify.notices import (
+    BUDGET_EXHAUSTED,
+    CHECKPOINT_FAILING,
+    CHECKPOINT_OLD,
+    DRILL_FAILED,
+    DRILL_KINDS,
+    FAILING,
+    GRANTED,
+    HEALTH_KINDS,
+    INPUT_LOST,
+    LEADER,
+    RECOVERY_POINT,
+    RECOVERY_TIME,
+    RUN_FAILED,
+    STALLED,
+    Condition,
+    Event,
+    Watched,
+)
+from airflow_provider_ha.jobs.model import JobState, RunResult, StartKind, StartPoint, Status
+from airflow_provider_ha.jobs.recovery.losses import LastFailure
+from airflow_provider_ha.jobs.runs.submissions import STALLED as STALLED_CLASS
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillVerdict
+
+
+def ended_by_a_stall(end: SubmissionExit | None) -> bool:
+    """Whether a driver has ended itself because its job was stalled."""
+    return end is not None and end.failure is not None and end.failure.error_class == STALLED_CLASS
+
+
+def stalls_again(newest: SubmissionExit | None, before: SubmissionExit | None) -> SubmissionExit | None:
+    """Return the end of the newer of two drivers, when both were stalled at the same batch.
+
+    :param newest: The end of the newest driver of a run that has ended.
+    :param before: That of the driver just before it.
+    """
+    if not (ended_by_a_stall(newest) and ended_by_a_stall(before)):
+        return None
+    (query, batches), earlier = _where(newest), _where(before)
+    return newest if batches is not None and (query, batches) == earlier else None
+
+
+def judge_stall(
+    run: int, status: Status | None, checkpoint: CheckpointPointer | None, again: SubmissionExit | None, grace: float
+) -> Condition:
+    """Return a condition; one without a kind when the job is not stalled.
+
+    :param run: Its live run.
+    :param status: What a leader of that run wrote last.
+    :param again: What :func:`stalls_again` says of its drivers that ended.
+    :param grace: Seconds that the leader has to say so.
+    """
+    facts: Event = {
+        "run": run,
+        "epoch": status.epoch if status is not None else 0,
+        "checkpoint": checkpoint.number if checkpoint is not None else None,
+    }
+    if again is not None and again.failure is not None and not _commits(status, again):
+        why = f"two drivers in a row ended themselves at the same batch; the last time: {again.failure.message}"
+        return Condition(kind=STALLED, key=(run, "again"), facts={**facts, "reason": why}, recorded=True)
+    if status is None or not status.is_stalled:
+        return Condition()
+    # The driver writes the sentence once for each stall, so another sentence is another stall.
+    key = (run, status.epoch, status.stalled)
+    return Condition(kind=STALLED, key=key, lasting=grace, facts={**facts, "reason": status.stalled})
+
+
+def _where(end: SubmissionExit | None) -> tuple[str | None, dict[str, int] | None]:
+    failure = end.failure if end is not None else None
+    return (None, None) if failure is None else (failure.query, failure.batches)
+
+
+def _commits(status: Status | None, stall: SubmissionExit) -> bool:
+    """Whether a query that was stalled has committed a batch since its driver ended."""
+    query, _ = _where(stall)
+    committed = [
+        each.committed_at
+        for name, each in (status.queries if status is not None else {}).items()
+        if query in (None, name)
+    ]
+    return any(at is not None and at > stall.at for at in committed)
+
+
+NO_CHECKPOINT = "no checkpoint: "  # how a driver begins the message of its status
+_OF_LEADERS = frozenset({STALLED, CHECKPOINT_FAILING, CHECKPOINT_OLD})  # read from the status that a leader writes
+NEWS_SECONDS = 86_400.0  # a run that failed longer ago is history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthLimits:
+    """What is still healthy.
+
+    :param checkpoint_grace: Seconds for which checkpoints may fail.
+    :param checkpoint_age: Seconds that the newest checkpoint may be old while there are batches that it does not hold.
+        A leader has *checkpoint_grace* to take another one: after a long outage the newest one is old.
+    :param stall_grace: Seconds that a job has to be STALLED: a driver may end itself, and be recovered, within these.
+    :param recovery_point: Seconds that what a drill restored may have been old; ``None`` for any age.
+    :param recovery_time: Seconds that a drill may have taken; ``None`` for any time.
+    """
+
+    checkpoint_grace: float
+    checkpoint_age: float
+    stall_grace: float = 0.0
+    recovery_point: float | None = None
+    recovery_time: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHealth:
+    """What the records of one job say.
+
+    :param run: Number of its newest run; 0 for none.
+    :param job_id: The job.
+    :param made_at: When that run was made.
+    :param start: The start of that run.
+    :param result: Of that run.
+    :param previous: Of the run before it, when the newest run was made since the last look.
+    :param status: What a leader of that run wrote last.
+    :param checkpoint: The job's newest checkpoint, of any run.
+    :param stalls_again: The end of the newest driver that ended, when it and the one before were stalled at one batch.
+    :param loops: The last failure of a run whose newest attempts have failed in a row.
+    :param drill: Its newest drill.
+    """
+
+    job_id: str = ""
+    run: int = 0
+    made_at: datetime | None = None
+    start: StartPoint = field(default_factory=StartPoint)
+    result: RunResult | None = None
+    previous: RunResult | None = None
+    status: Status | None = None
+    checkpoint: CheckpointPointer | None = None
+    stalls_again: SubmissionExit | None = None
+    loops: LastFailure | None = None
+    drill: Drill | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its newest run has no result."""
+        return self.run > 0 and self.result is None
+
+    @property
+    def own(self) -> CheckpointPointer | None:
+        """The newest checkpoint, when it is of the newest run."""
+        return self.checkpoint if self.checkpoint is not None and self.checkpoint.run == self.run else None
+
+    @property
+    def starts_from_newest(self) -> bool:
+        """Whether the newest run goes on from the newest checkpoint, and with the numbers of its batches."""
+        start, newest = self.start, self.checkpoint
+        named = (start.kind, start.source_job, start.source_id)
+        return newest is not None and named == (StartKind.CHECKPOINT, self.job_id, str(newest.number))
+
+
+def judge_health(health: JobHealth, bounds: HealthLimits, now: datetime) -> dict[str, Condition]:
+    """Return a condition for each kind of event about health and drills; one without a kind where nothing is wrong."""
+    found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
+    if health.is_live:
+        stall = judge_stall(health.run, health.status, health.own, health.stalls_again, bounds.stall_grace)
+        recorded = (*_loop(health), *_loss(health, now))
+        wrong = (stall, *recorded, *_checkpoints(health, bounds, now), *_drill(health, bounds))
+    else:
+        wrong = tuple(_failed(health.run, health.result, now))
+    # Before the newest run, whose own failure counts more.
+    before = tuple(_failed(health.run - 1, health.previous, now, f"run {health.run} was submitted after it"))
+    return found | {each.kind: each for each in (*before, *wrong) if each.kind}
+
+
+def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:
+    """Return *seen* without what only a leader knows, of jobs that it does not lead any more.
+
+    A leader that is gone leaves its status behind, and that says nothing about the next one: of another epoch it does
+    not count, until the new leader has written its own and that was read.
+    """
+    return {
+        (job_id, what): Condition() if _has_gone(condition, seen.get((job_id, LEADER))) else condition
+        for (job_id, what), condition in seen.items()
+    }
+
+
+def _has_gone(condition: Condition, leader: Condition | None) -> bool:
+    if condition.kind not in _OF_LEADERS or condition.recorded:
+        return False
+    if leader is None or leader.kind != GRANTED:
+        return True
+    return (leader.facts or {}).get("epoch") != (condition.facts or {}).get("epoch")
+
+
+def _failed(run: int, result: RunResult | None, now: datetime, since: str = "") -> Iterator[Condition]:
+    if result is None or result.state is not JobState.FAILED:
+        return
+    if (now - result.at).total_seconds() > NEWS_SECONDS:
+        return
+    reason = "; ".join(part for part in (result.reason, since) if part)
+    facts: Event = {"run": run, "reason": reason, "ended_at": result.at, "checkpoint": result.checkpoint}
+    kind = BUDGET_EXHAUSTED if result.budget_exhausted else RUN_FAILED
+    yield Condition(kind=kind, key=(run,), facts=facts)
+
+
+def _loop(health: JobHealth) -> Iterator[Condition]:
+    last = health.loops
+    if last is not None:
+        # One condition for the whole loop: it is told once, also when attempts fail differently.
+        run = last.run if last.run is not None else health.run
+        facts: Event = {"run": run, "attempt": last.attempt, "reason": last.sentence}
+        yield Condition(kind=FAILING, key=(health.run,), facts=facts, recorded=True)
+
+
+def _loss(health: JobHealth, now: datetime) -> Iterator[Condition]:
+    loss = health.status.loss if health.status is not None else None
+    if loss is not None and (now - loss.at).total_seconds() <= NEWS_SECONDS:
+        facts: Event = {"run": health.run, "epoch": loss.epoch, "reason": loss.reason, "queries": loss.queries}
+        yield Condition(kind=INPUT_LOST, key=(health.run, loss.count), facts=facts, recorded=True)
+
+
+def _checkpoints(health: JobHealth, bounds: HealthLimits, now: datetime) -> Iterator[Condition]:
+    status, checkpoint = health.status, health.checkpoint
+    if status is None:
+        return
+    facts: Event = {
+        "run": health.run,
+        "epoch": status.epoch,
+        "checkpoint": checkpoint.number if checkpoint is not None else None,
+    }
+    key = (health.run, status.epoch)
+    if status.message.startswith(NO_CHECKPOINT):
+        failing: Event = {"reason": status.message.removeprefix(NO_CHECKPOINT)}
+        yield Condition(kind=CHECKPOINT_FAILING, key=key, lasting=bounds.checkpoint_grace, facts={**facts, **failing})
+    # A checkpoint of an earlier run is as old as the time in which nothing ran: what it does not hold is of this run.
+    own = health.own
+    taken = own.created_at if own is not None else health.made_at
+    if taken is None:
+        return
+    age = (now - taken).total_seconds()
+    if age > bounds.checkpoint_age and _is_behind(health, status):
+        what = f"checkpoint {own.number}" if own is not None else "the run, which has no checkpoint,"
+        old: Event = {
+            "reason": f"{what} is {age:.0f} s old, and batches were committed that it does not hold",
+            "checkpoint": own.number if own is not None else None,
+            "age": round(age, 3),
+        }
+        yield Condition(kind=CHECKPOINT_OLD, key=key, lasting=bounds.checkpoint_grace, facts={**facts, **old})
+
+
+def _is_behind(health: JobHealth, status: Status) -> bool:
+    """Whether there are committed batches that the checkpoint does not hold: without input, an old one holds all.
+
+    Batches are numbered anew by a run that starts fresh, and go on from its source in any other one: the cut of a
+    checkpoint says something about this run only when it is the run's, or when the run goes on from it.
+    """
+    known = health.checkpoint if health.starts_from_newest else health.own
+    if known is None and health.start.kind is not StartKind.FRESH:
+        return any(query.committed_at is not None for query in status.queries.values())  # in this epoch
+    cut = known.cut if known is not None else {}
+    return any(query.committed > cut.get(name, -1) for name, query in status.queries.items())
+
+
+def _drill(health: JobHealth, bounds: HealthLimits) -> Iterator[Condition]:
+    drill = health.drill
+    if drill is None:
+        return
+    facts: Event = {
+        "run": health.run,
+        "drill_id": drill.drill_id,
+        "source": drill.source,
+        "age_seconds": drill.age_seconds,
+        "total_seconds": drill.total_seconds,
+        "started_at": drill.started_at,
+    }
+    if drill.verdict is DrillVerdict.FAILED:
+        yield _of_drill(DRILL_FAILED, drill, facts, "; ".join(drill.reasons) or "the drill has failed")
+    if bounds.recovery_point is not None and drill.age_seconds > bounds.recovery_point:
+        reason = (
+            f"{drill.source} was {drill.age_seconds:.0f} s old, and at most {bounds.recovery_point:g} s are allowed"
+        )
+        yield _of_drill(RECOVERY_POINT, drill, facts, reason)
+    if bounds.recovery_time is not None and drill.total_seconds > bounds.recovery_time:
+        reason = f"the drill took {drill.total_seconds:.1f} s, and at most {bounds.recovery_time:g} s are allowed"
+        yield _of_drill(RECOVERY_TIME, drill, facts, reason)
+
+
+def _of_drill(kind: str, drill: Drill, facts: Event, reason: str) -> Condition:
+    return Condition(kind=kind, key=(drill.drill_id,), facts={**facts, "reason": reason})

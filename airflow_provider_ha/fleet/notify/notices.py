@@ -1,0 +1,180 @@
+"""Decide which conditions of a cluster's jobs become events. Pure.
+
+Debounced: a condition has to last before it is reported, and any change of it begins a new wait. One that lasts is
+reported again, because the DAG run that was to act on it may have failed; over is over, and its next occurrence is a
+new one. A granted leadership is reported once, and not at all when it existed before the watching began; one that ends
+an outage which was reported is a recovery, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_ha.api.documents.events import cluster_event
+
+
+Event = dict[str, Any]
+Watched = tuple[str, str]  # a job, and what of it is watched: of that one condition holds at a time
+CLUSTER: Watched = ("", "leader of the cluster")
+
+LEADER = "leader"  # what of a job is watched: how it is led. Of its health, each kind is by itself
+NO_LEADER = "no_leader"
+QUARANTINED = "quarantined"
+GRANTED = "leadership_granted"
+RECOVERED = "recovered"
+NOT_INSPECTED = "not_inspected"
+BUDGET_EXHAUSTED = "restart_budget_exhausted"
+RUN_FAILED = "run_failed"
+FAILING = "failing"
+CHECKPOINT_FAILING = "checkpoint_failing"
+CHECKPOINT_OLD = "checkpoint_old"
+STALLED = "stalled"
+INPUT_LOST = "input_lost"
+DRILL_FAILED = "drill_failed"
+RECOVERY_POINT = "recovery_point_exceeded"
+RECOVERY_TIME = "recovery_time_exceeded"
+
+LEADERSHIP_KINDS = (NO_LEADER, QUARANTINED, GRANTED, RECOVERED, NOT_INSPECTED)
+HEALTH_KINDS = (BUDGET_EXHAUSTED, RUN_FAILED, FAILING, CHECKPOINT_FAILING, CHECKPOINT_OLD, STALLED, INPUT_LOST)
+DRILL_KINDS = (DRILL_FAILED, RECOVERY_POINT, RECOVERY_TIME)
+KINDS = (*LEADERSHIP_KINDS, *HEALTH_KINDS, *DRILL_KINDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition of one job.
+
+    :param kind: One of ``KINDS``, or empty for nothing that is worth an event.
+    :param key: What has to stay the same for the condition to last: run, attempt, epoch.
+    :param lasting: Seconds that it has to last.
+    :param facts: What the event says.
+    :param recorded: Whether it holds also while the job has no leader: records say so, and not its leader.
+    """
+
+    kind: str = ""
+    key: tuple[object, ...] = ()
+    lasting: float = 0.0
+    facts: Event | None = None
+    recorded: bool = False
+
+
+_UNLED = (NO_LEADER, QUARANTINED)  # the job has no leader, and needs one
+# A process that is no driver holds the lock for a moment: it ends a run, or cleans up. An outage goes on.
+INTERIM = Condition(key=("interim",))
+UNKNOWN = Condition(key=("unknown",))  # a job that was not looked at yet
+
+
+@dataclass(slots=True)
+class _Lasting:
+    """A condition since it began.
+
+    :param lost: Since when the job is without a leader that lasts, also under its earlier attempts; ``None`` when it is
+        not.
+    :param missing: Since when the wait for the first report of that counts, over all attempts: from a release on, when
+        the job was in quarantine.
+    :param outage: Whether it was reported.
+    :param told: When a missing leader was reported last; ``None`` when it was not, or a person had to act since.
+    """
+
+    condition: Condition
+    since: float
+    reported: float | None = None
+    lost: float | None = None
+    missing: float | None = None
+    outage: bool = False
+    told: float | None = None
+
+
+class Notices:
+    """The events that were reported about each job.
+
+    :param repeat_after: Seconds after which a job that still has no leader is reported again.
+    :param remind_after: Seconds after which any other condition that lasts is.
+    :param by_outage: Whether a missing leader is debounced and repeated over all attempts, for people: a job that is
+        led for a moment after each loss is reported every *repeat_after*, as one that is never led. A DAG that recovers
+        acts on one attempt, and has to hear of each.
+    """
+
+    def __init__(self, repeat_after: float, remind_after: float = float("inf"), *, by_outage: bool = False) -> None:
+        self._repeat_after = repeat_after
+        self._remind_after = remind_after
+        self._by_outage = by_outage
+        self._watched: dict[Watched, _Lasting] | None = None
+
+    def take(self, seen: Mapping[Watched, Condition], now: float) -> list[Event]:
+        """Return the events that are due.
+
+        :param seen: Every job of the cluster, with each of what is watched of it.
+        :param now: Seconds, on a clock that never goes back.
+        """
+        first, before = self._watched is None, self._watched or {}
+        self._watched = {each: _carried(before.get(each), condition, now) for each, condition in seen.items()}
+        if first:
+            for lasting in self._watched.values():
+                began_before = lasting.condition.kind == GRANTED or lasting.condition == UNKNOWN
+                lasting.reported = now if began_before else None
+        due = [(job_id, lasting) for (job_id, _), lasting in self._watched.items() if self._due(lasting) <= now]
+        return [event for job_id, lasting in due for event in self._tell(job_id, lasting, now)]
+
+    def next_due(self, now: float) -> float:
+        """Return the seconds until something that is known already is due."""
+        return max(
+            0.0, min((self._due(lasting) - now for lasting in (self._watched or {}).values()), default=float("inf"))
+        )
+
+    def _due(self, lasting: _Lasting) -> float:
+        condition = lasting.condition
+        if not condition.kind or (lasting.reported is not None and condition.kind == GRANTED):
+            return float("inf")
+        if self._is_of_outage(condition):
+            since = lasting.missing if lasting.missing is not None else lasting.since
+            again = lasting.told + self._repeat_after if lasting.told is not None else float("-inf")
+            return max(since + condition.lasting, again)
+        again = self._repeat_after if condition.kind == NO_LEADER else self._remind_after
+        return lasting.since + condition.lasting if lasting.reported is None else lasting.reported + again
+
+    def _is_of_outage(self, condition: Condition) -> bool:
+        return self._by_outage and condition.kind == NO_LEADER
+
+    def _tell(self, job_id: str, lasting: _Lasting, now: float) -> Iterator[Event]:
+        lasting.reported = now
+        condition, facts = lasting.condition, lasting.condition.facts or {}
+        lost = lasting.lost if self._is_of_outage(condition) else None
+        lasted = round(now - (lasting.since if lost is None else lost), 3)
+        yield cluster_event(condition.kind, job_id, facts, lasted).to_json()
+        if condition.kind in _UNLED:
+            lasting.outage, lasting.told = True, now if condition.kind == NO_LEADER else None
+        elif condition.kind == GRANTED:  # it has lasted
+            if lasting.outage and lasting.lost is not None:
+                took = round(lasting.since - lasting.lost, 3)
+                yield cluster_event(RECOVERED, job_id, {**facts, "took": took}, lasted).to_json()
+            lasting.lost, lasting.missing, lasting.outage = None, None, False
+
+
+def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Lasting:
+    if before is None:
+        return _lost(_Lasting(condition, now), now)
+    if (before.condition.kind, before.condition.key) == (condition.kind, condition.key):
+        return replace(before, condition=condition)
+    was_there = before.condition == UNKNOWN and before.reported is not None
+    if was_there and condition.kind == GRANTED:
+        return _Lasting(condition, now, reported=now)  # it may have led before the watching began
+    anew = replace(before, condition=condition, since=now, reported=None)
+    if condition.kind in _UNLED:  # an attempt after another, or a quarantine: the outage goes on
+        return _lost(anew, now)
+    if condition.kind == GRANTED or condition == INTERIM:
+        return anew
+    return _Lasting(condition, now)  # ended
+
+
+def _lost(lasting: _Lasting, now: float) -> _Lasting:
+    """Return a condition with the begin of its outage, if it is one."""
+    kind = lasting.condition.kind
+    if kind not in _UNLED:
+        return lasting
+    lost = now if lasting.lost is None else lasting.lost
+    if kind == QUARANTINED:  # a person ends it, and the job then has its time to be led
+        return replace(lasting, lost=lost, missing=None)
+    return replace(lasting, lost=lost, missing=now if lasting.missing is None else lasting.missing)

@@ -1,0 +1,406 @@
+"""Reconciliation of one job by the leader of the cluster: observe, decide, wait, act.
+
+Invariants:
+
+- Only what has lasted is acted on. A loss without a proof of death is debounced, and the delay of the job's restart
+  strategy counts from the moment it was first seen. A change in that time (another attempt, another epoch, the
+  proof) begins a new wait. A driver that is proven dead stays so: nothing is debounced then.
+- A process that no longer leads the cluster does nothing. The leadership is checked before every act, and each act that
+  makes something is fenced by the cluster's epoch or by the job's own lock.
+- What goes wrong with one job is that job's outcome. Only the loss of the leadership itself is raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.coordination.coordinator import Delete, Node
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.errors import (
+    DecisionNeededError,
+    HaError,
+    JobStateError,
+    LeadershipError,
+    LeadershipLostError,
+    NodeExistsError,
+    NodeMissingError,
+    UnknownJobError,
+)
+from airflow_provider_ha.fleet.decide import (
+    JobDecision,
+    JobObservation,
+    Quarantine,
+    ReconcileAction,
+    judge,
+    look,
+    quarantine_op,
+    quarantine_reason,
+)
+from airflow_provider_ha.jobs.drivers.driver_log import log_place
+from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext
+from airflow_provider_ha.jobs.job_records import who
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.rebuild.rebuild import refuse_unknown
+from airflow_provider_ha.jobs.recovery.lost_runs import recover
+from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit, decide
+from airflow_provider_ha.jobs.removal.cleanup import clean_up, has_past_runs
+from airflow_provider_ha.jobs.runs.run_store import refuse_other_run
+from airflow_provider_ha.jobs.submit.requests import SubmittedRun
+
+
+log = logging.getLogger(__name__)
+
+
+class ReconcileOutcome(str, Enum):
+    """Outcome of reconciling a job."""
+
+    LEFT_ALONE = "left alone"
+    PENDING = "pending"
+    RECOVERED = "recovered"
+    ON_ITS_WAY = "on its way"
+    GIVEN_UP = "given up"
+    DECISION_NEEDED = "decision needed"
+    CLEANED_UP = "cleaned up"
+    QUARANTINED = "put into quarantine"
+    IN_QUARANTINE = "in quarantine"
+    NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileTimings:
+    """How long things may last before they are acted on. Seconds.
+
+    :param debounce: How long a loss has to last when no supervisor has proven that all processes are dead.
+    :param proof: Longest pause between two looks at a loss while it is debounced: the proof is some 10 ms behind.
+    :param launch_timeout: How long a submission may take until the engine has it: its submitter may have died.
+    :param start_timeout: How long a submission that the engine has may take until it leads; as its job says by default.
+    :param poll: Longest pause between two looks at a job that waits for something, and after a failure.
+    :param backstop: Pause between two looks at a job that is in order; its watches wake us earlier.
+    :param inspection: How long one look at a job may take: a file system that hangs answers nothing, not even an error.
+    :param act: How long what is due may take: a launch, or the clean-up of many files, which the next leader goes on
+        with.
+    """
+
+    debounce: float = 1.0
+    proof: float = 0.1
+    launch_timeout: float = 15.0
+    start_timeout: float | None = None
+    poll: float = 5.0
+    backstop: float = 60.0
+    inspection: float = 60.0
+    act: float = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileResult:
+    """One job, and what was done about it.
+
+    :param detail: For people.
+    :param again: Seconds until it is worth another look; ``None`` when it is not waiting for anything.
+    """
+
+    job_id: str
+    outcome: ReconcileOutcome
+    detail: str
+    again: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobWait:
+    """What a job waits for. Plain values: a reconciler that goes on later, in another process, takes them along.
+
+    :param what: Action, run, attempt, epoch and state, as one text. Another one begins another wait.
+    :param left: Seconds until it is acted on.
+    """
+
+    what: str
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenWait:
+    """What is waited for, until when it is left as it is, and since when it is wanted."""
+
+    what: str
+    due: float
+    since: float
+
+
+class Reconciler:
+    """Reconciles the jobs of one cluster under one leadership. Safe in several threads, one job in one at a time.
+
+    :param client: The cluster; its session is the leadership's.
+    :param leadership: Of the cluster.
+    :param by: Name of the leader, for people.
+    :param patience: How long things may last.
+    :param waiting: What an earlier reconciler waited for, by job; see :attr:`waiting`.
+    :ivar inspected_at: When the last inspection of a job was answered.
+    """
+
+    def __init__(
+        self,
+        client: HaClient,
+        leadership: Leadership,
+        *,
+        by: str,
+        patience: ReconcileTimings,
+        waiting: Mapping[str, JobWait] | None = None,
+    ) -> None:
+        self._client = client
+        self._leadership = leadership
+        self._by = by
+        self._patience = patience
+        self._begun: dict[str, tuple[float, float]] = {}
+        self.inspected_at: datetime | None = None
+        now = client.clock.lease_time()
+        self._sightings = {name: _OpenWait(each.what, now + each.left, now) for name, each in (waiting or {}).items()}
+
+    @property
+    def waiting(self) -> dict[str, JobWait]:
+        """What the jobs wait for now."""
+        now = self._client.clock.lease_time()
+        return {name: JobWait(each.what, max(0.0, each.due - now)) for name, each in self._sightings.items()}
+
+    def overdue(self) -> tuple[str, float] | None:
+        """Return what takes too long, and for how many seconds it goes on; ``None`` when nothing does."""
+        now = self._client.clock.lease_time()
+        lasting = ((what, now - begun, limit) for what, (begun, limit) in list(self._begun.items()))
+        return next(((what, lasts) for what, lasts, limit in lasting if lasts > limit), None)
+
+    @contextmanager
+    def inspecting(self, what: str) -> Iterator[None]:
+        """Have a read in the block counted as hanging when it takes longer than an inspection may."""
+        with self._limited(f"inspecting {what}", self._patience.inspection):
+            yield
+        self.inspected_at = self._client.clock.now()
+
+    @contextmanager
+    def acting(self, what: str) -> Iterator[None]:
+        """Have an act in the block counted as hanging when it takes longer than an act may."""
+        with self._limited(what, self._patience.act):
+            yield
+
+    @contextmanager
+    def _limited(self, what: str, limit: float) -> Iterator[None]:
+        self._begun[what] = (self._client.clock.lease_time(), limit)
+        try:
+            yield
+        finally:
+            self._begun.pop(what, None)
+
+    def attend(self, job_id: str) -> ReconcileResult:
+        """Read a job and do what is due.
+
+        :raises LeadershipLostError: This process does not lead the cluster any more; nothing was done.
+        :raises FencedError: As above, and another process may lead it already.
+        """
+        self._require_leadership()
+        try:
+            return self._attend(job_id)
+        except LeadershipError:
+            self._require_leadership()  # the job's own lock is not the cluster's
+            return self._later(job_id, "another process leads the job now")
+        except (HaError, OSError) as error:  # a directory that cannot be removed is this job's trouble alone
+            log.warning("job %s could not be reconciled: %s", job_id, error)
+            return self._later(job_id, str(error))
+
+    def _attend(self, job_id: str) -> ReconcileResult:
+        with self.inspecting(f"job {job_id}"):
+            try:
+                sight = look(self._client.coordinator, self._client.store, self._client.paths, job_id)
+            except UnknownJobError:
+                self._sightings.pop(job_id, None)
+                return self._gone(job_id)
+            judgement = self._with_past(sight, judge(sight))
+        if judgement.action is ReconcileAction.RELEASE and sight.over is not None:
+            self._release(sight.over, judgement.reason)
+            return self._attend(job_id)
+        if judgement.action is ReconcileAction.LEAVE:
+            self._sightings.pop(job_id, None)
+            outcome = ReconcileOutcome.LEFT_ALONE if sight.quarantined is None else ReconcileOutcome.IN_QUARANTINE
+            return ReconcileResult(job_id=job_id, outcome=outcome, detail=judgement.reason)
+        left = self._left(sight, judgement.action)
+        if left > 0:
+            again = min(left, self._longest_pause(sight, judgement.action))
+            return ReconcileResult(
+                job_id=job_id, outcome=ReconcileOutcome.PENDING, detail=judgement.reason, again=again
+            )
+        self._require_leadership()
+        log.info("job %s: %s, because %s", job_id, judgement.action.value, judgement.reason)
+        job = self._client.context(job_id, cluster=self._leadership)
+        with self.acting(f"{judgement.action.value} of job {job_id}"):
+            if judgement.action is ReconcileAction.QUARANTINE:
+                if sight.outage:
+                    self._client.roots.require()
+                done = self._quarantine(job, judgement.reason, outage=sight.outage)
+            else:
+                done = self._acts()[judgement.action](job, judgement.reason)
+        self._sightings.pop(job_id, None)
+        return done
+
+    def _gone(self, job_id: str) -> ReconcileResult:
+        try:
+            refuse_unknown(self._client.context(job_id))
+        except JobStateError as error:
+            return ReconcileResult(job_id=job_id, outcome=ReconcileOutcome.DECISION_NEEDED, detail=str(error))
+        return ReconcileResult(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail="gone")
+
+    def _with_past(self, sight: JobObservation, judgement: JobDecision) -> JobDecision:
+        """Return CLEAN_UP in place of LEAVE for a job that is over, without a leader, and knows runs that can go."""
+        run = sight.snapshot.run if sight.snapshot is not None else None
+        over = run is not None and run.result is not None and not sight.led
+        if judgement.action is not ReconcileAction.LEAVE or not over or sight.quarantined is not None:
+            return judgement
+        if has_past_runs(self._client.context(sight.job_id, cluster=self._leadership)):
+            return JobDecision(ReconcileAction.CLEAN_UP, "it knows runs that are long over")
+        return judgement
+
+    def _left(self, sight: JobObservation, action: ReconcileAction) -> float:
+        """Return the seconds until *action* is due; remembers since when it is wanted."""
+        now = self._client.clock.lease_time()
+        what = " ".join(map(str, (action.value, *_facts(sight))))
+        sighting = self._sightings.get(sight.job_id)
+        if sighting is None or sighting.what != what:
+            sighting = self._sightings[sight.job_id] = _OpenWait(what, now + self._wait(sight, action), now)
+        return sighting.due - now
+
+    def _wait(self, sight: JobObservation, action: ReconcileAction) -> float:
+        if action is ReconcileAction.WAIT:
+            starting = sight.snapshot is not None and sight.snapshot.state is JobState.STARTING
+            return self._start_timeout(sight) if starting else self._patience.launch_timeout
+        wait = self._patience.debounce
+        if action is ReconcileAction.RECOVER and _proven_dead(sight):
+            wait = 0.0
+        if action is ReconcileAction.RECOVER and sight.snapshot is not None and sight.graph is not None:
+            decision = decide(sight.snapshot, sight.graph.options, now=self._client.clock.now())
+            wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait
+        return wait
+
+    def _start_timeout(self, sight: JobObservation) -> float:
+        if self._patience.start_timeout is not None:
+            return self._patience.start_timeout
+        return (sight.graph.options if sight.graph is not None else HaOptions()).start_timeout
+
+    def _longest_pause(self, sight: JobObservation, action: ReconcileAction) -> float:
+        if action is not ReconcileAction.RECOVER or _proven_dead(sight):
+            return self._patience.poll
+        now, sighting = self._client.clock.lease_time(), self._sightings[sight.job_id]
+        return self._patience.proof if now - sighting.since < self._patience.debounce else self._patience.poll
+
+    def _acts(self) -> dict[ReconcileAction, Callable[[JobContext, str], ReconcileResult]]:
+        return {
+            ReconcileAction.RECOVER: lambda job, reason: self._recover(job, reason, overdue=False),
+            ReconcileAction.WAIT: lambda job, reason: self._recover(job, reason, overdue=True),
+            ReconcileAction.CLEAN_UP: self._clean_up,
+        }
+
+    def _recover(self, job: JobContext, reason: str, *, overdue: bool) -> ReconcileResult:
+        try:
+            run = recover(job, by=self._by, wait=False, overdue=overdue)
+        except DecisionNeededError as error:
+            return ReconcileResult(job_id=job.job_id, outcome=ReconcileOutcome.DECISION_NEEDED, detail=error.message)
+        except JobStateError as error:
+            result = job.snapshot().run
+            failed = result is not None and result.result is not None and result.result.state is JobState.FAILED
+            return ReconcileResult(
+                job_id=job.job_id,
+                outcome=ReconcileOutcome.GIVEN_UP if failed else ReconcileOutcome.LEFT_ALONE,
+                detail=error.message,
+            )
+        lost = _lost_log(job, run) if run.created else ""
+        detail = f"{reason}: attempt {run.attempt} of run {run.run}{lost}"
+        outcome = ReconcileOutcome.RECOVERED if run.created else ReconcileOutcome.ON_ITS_WAY
+        return ReconcileResult(job_id=job.job_id, outcome=outcome, detail=detail)
+
+    def _clean_up(self, job: JobContext, reason: str) -> ReconcileResult:
+        clean_up(job)
+        return ReconcileResult(job_id=job.job_id, outcome=ReconcileOutcome.CLEANED_UP, detail=reason)
+
+    def _release(self, quarantine: Node, reason: str) -> None:
+        """End a quarantine that this look has found to be over; one that a person ends at this moment is over, too."""
+        log.info("%s is removed: %s", quarantine.path, reason)
+        with suppress(NodeMissingError):
+            self._leadership.commit(Delete(quarantine.path, quarantine.version))
+
+    def _quarantine(self, job: JobContext, reason: str, *, outage: bool = False) -> ReconcileResult:
+        record = Quarantine(
+            job_id=job.job_id,
+            reason=reason,
+            by=who(self._by),
+            cluster_epoch=self._leadership.epoch,
+            at=self._client.clock.now(),
+            outage=outage,
+        )
+        try:
+            self._leadership.commit(quarantine_op(self._client.paths, record))  # guard: quarantine-fenced
+        except NodeExistsError:
+            log.info("job %s is in quarantine already", job.job_id)
+        log.error("job %s is in quarantine: %s", job.job_id, reason)
+        return ReconcileResult(job_id=job.job_id, outcome=ReconcileOutcome.QUARANTINED, detail=reason)
+
+    def _later(self, job_id: str, detail: str) -> ReconcileResult:
+        return ReconcileResult(
+            job_id=job_id, outcome=ReconcileOutcome.NOT_KNOWN, detail=detail, again=self._patience.poll
+        )
+
+    def _require_leadership(self) -> None:
+        if self._leadership.lease_left() <= 0:
+            raise LeadershipLostError(f"this process does not lead {self._client.paths.lock.label} any more")
+
+
+def _lost_log(job: JobContext, run: SubmittedRun) -> str:
+    """Return where the log of the driver lies that *run* takes the place of."""
+    try:
+        views = [view for view in job.runs.get(run.run).submissions if view.submission.attempt < run.attempt]
+    except HaError:
+        return ""  # the job is recovered all the same
+    place = log_place(job.job_id, run.run, views[-1]) if views else None
+    return f"; the log of the lost driver: {place}" if place else ""
+
+
+def _facts(sight: JobObservation) -> tuple[object, ...]:
+    """Return what has to stay the same for a wait to go on."""
+    snapshot = sight.snapshot
+    if snapshot is None or snapshot.run is None:
+        return (sight.broken,)
+    newest = snapshot.run.newest
+    attempt = newest and newest.submission.attempt
+    facts = (snapshot.run.run.number, attempt, snapshot.epoch, snapshot.state.value)
+    return (*facts, "proven") if _proven_dead(sight) else facts
+
+
+def _proven_dead(sight: JobObservation) -> bool:
+    newest = sight.snapshot.run.newest if sight.snapshot is not None and sight.snapshot.run is not None else None
+    return newest is not None and newest.exit is not None
+
+
+def recover_one(client: HaClient, job_id: str, *, by: str, seen: int | None = None) -> ReconcileResult:
+    """Recover one job that a person names: at once, without the delay of its restart strategy or the cluster's lock.
+
+    :param by: Caller, as recorded for people.
+    :param seen: Newest run of the job when this was decided; ``None`` for whichever is the newest.
+    :raises JobStateError: It is in quarantine, has nothing to recover, or its newest run is not the one that was seen.
+    """
+    if (reason := quarantine_reason(client.coordinator, client.paths, job_id)) is not None:
+        raise JobStateError(
+            f"job {job_id!r} is in quarantine: {reason}",
+            next_step=f"Repair the cause, then `spark-ha job release {job_id}`",
+        )
+    job = client.job(job_id, acting=CallerIdentity(run=seen))
+    snapshot = job.snapshot()
+    leader = snapshot.leader
+    if snapshot.run is not None:  # also of one that is led: the person has not seen it
+        refuse_other_run("recovery", job_id, seen=seen, newest=snapshot.run.run.number)
+    if leader is not None:
+        detail = f"led by {leader.host}, epoch {leader.epoch}"
+        return ReconcileResult(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail=detail)
+    made = job.recover(by=by, wait=False)
+    outcome = ReconcileOutcome.RECOVERED if made.created else ReconcileOutcome.ON_ITS_WAY
+    return ReconcileResult(job_id=job_id, outcome=outcome, detail=f"attempt {made.attempt} of run {made.run}")

@@ -1,0 +1,248 @@
+"""Process trees and sessions: start a tree that dies with this process, and kill one completely.
+
+Invariant: after :meth:`ProcessTree.kill` all processes that ours started, directly or indirectly, are gone, however
+they detached themselves. This is the meaning of "proof of death" (design, contract 10).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+log = logging.getLogger(__name__)
+
+
+_KILL_INTERVAL = 0.02
+
+
+KILL_SECONDS = 30.0
+
+
+def kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill every process that the child started: the JVM and its workers stay in its session, under any parent."""
+    end = time.monotonic() + KILL_SECONDS
+    while members := _members(process.pid):
+        for member in members:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+        if time.monotonic() > end:
+            log.warning("processes of a proof are still dying: %s", [member.pid for member in members])
+            break
+        process.poll()
+        time.sleep(_KILL_INTERVAL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _members(session: int) -> list[psutil.Process]:
+    found = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
+            if os.getsid(pid) == session and (member := psutil.Process(pid)).status() != psutil.STATUS_ZOMBIE:
+                found.append(member)
+    return found
+
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: the child may not load libraries
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)  # requests to a supervisor to end; it obeys them after its work
+_SHELL = 128  # offset that an exit status adds to the number of a signal
+_MEANINGS: Mapping[int, str] = {
+    signal.SIGKILL: "unless a person sent it, the host was out of memory",
+    signal.SIGTERM: "its host or process manager requested its end",
+    signal.SIGINT: "its host or process manager requested its end",
+}
+
+_REMIND_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The end of a submission's processes, all dead.
+
+    :param code: Exit code of the JVM, negative for a signal.
+    :param pids: Every process ever seen.
+    :param reason: The first end.
+    :param outage: Whether storage or ZooKeeper kept the driver from being started.
+    :param refused: Whether the job itself kept it from being started: every host would give the same answer.
+    :param unfit: Whether this host kept it from being started: it lacks something.
+    :param jvm: Exit code of the JVM if it ended before this process killed any other, negative for a signal.
+    """
+
+    code: int
+    pids: tuple[int, ...]
+    reason: str
+    outage: bool = False
+    refused: bool = False
+    unfit: bool = False
+    jvm: int | None = None
+
+    @property
+    def signal(self) -> int | None:
+        """Signal that ended the JVM, from outside or by a crash; ``None`` for another end."""
+        return None if self.jvm is None else signal_of(self.jvm)
+
+
+def signal_of(code: int) -> int | None:
+    """Return the signal in an exit code: negative, or above 128 in the convention of shells and the JVM."""
+    number = -code if code < 0 else code - _SHELL
+    return number if 0 < number < signal.NSIG else None
+
+
+def end_of_jvm(pid: int, code: int) -> str:
+    """Return for people how a JVM ended that this process has not killed."""
+    number = signal_of(code)
+    if number is None:
+        return f"the JVM (pid {pid}) ended with exit status {code}"
+    try:
+        name = signal.Signals(number).name
+    except ValueError:  # a signal without a name
+        name = "no name"
+    meaning = _MEANINGS.get(number, "the JVM crashed, or another process sent the signal: its log says more")
+    return f"the JVM was killed by signal {number} ({name}); {meaning} (pid {pid}, exit status {_SHELL + number})"
+
+
+def become_subreaper() -> None:
+    """Adopt orphaned descendants, so that a detached process is still found and reaped.
+
+    :raises ConfigurationError: The system does not support it (not Linux).
+    """
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise ConfigurationError(
+            f"this process cannot become a subreaper (errno {ctypes.get_errno()})",
+            next_step="Run drivers on Linux; without a subreaper their death cannot be proven",
+        )
+
+
+def _die_with(parent: int) -> None:
+    """Request, in the child before exec, SIGKILL when the thread that started it ends. Survives exec, not a fork."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # guard: jvm-outlives-its-supervisor
+    if os.getppid() != parent:  # it died before the request was made
+        os._exit(1)
+
+
+class ProcessTree:
+    """One child and all its descendants.
+
+    The caller must be a subreaper and start the tree from its main thread: PDEATHSIG follows the thread.
+
+    :param command: The program and its arguments.
+    :param env: Its whole environment.
+    :param directory: Its working directory.
+    :param log_file: Receives its output, appended.
+    """
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], directory: Path, log_file: Path) -> None:
+        parent = os.getpid()
+        with log_file.open("ab") as output:
+            self._child = subprocess.Popen(
+                list(command),
+                env=dict(env),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=lambda: _die_with(parent),  # noqa: PLW1509  # one-threaded caller; there is no other way to set it
+            )
+        self.pid = self._child.pid
+        self.seen: set[int] = {self.pid}
+        self._code: int | None = None
+
+    @property
+    def code(self) -> int | None:
+        """Exit code of the child, negative for a signal; ``None`` while it lives."""
+        self.reap()
+        return self._code
+
+    def reap(self) -> None:
+        """Collect every dead child: an adopted orphan would otherwise stay a zombie and look alive."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.seen.add(pid)
+            if pid == self.pid:
+                self._code = os.waitstatus_to_exitcode(status)
+                self._child.returncode = self._code
+
+    def kill(self) -> tuple[int, ...]:
+        """Kill all descendants, repeatedly, until all are gone. Returns every process id ever seen.
+
+        Has no timeout: as long as one lives (in uninterruptible sleep, or under another user, whom only root may kill),
+        the death is not proven.
+        """
+        remind = time.monotonic() + _REMIND_SECONDS
+        denied: set[int] = set()
+        while True:
+            self.reap()
+            alive = psutil.Process().children(recursive=True)
+            if not alive:
+                # The kernel's answer "no child at all" also covers a child that was born after the list was made.
+                if self._has_no_child():
+                    return tuple(sorted(self.seen))
+                continue
+            for process in alive:
+                self.seen.add(process.pid)
+                try:
+                    process.kill()
+                except psutil.NoSuchProcess:
+                    continue
+                except psutil.AccessDenied:
+                    if process.pid not in denied:
+                        log.warning("process %d may not be killed by this user: waiting for its end", process.pid)
+                    denied.add(process.pid)
+            if time.monotonic() > remind:
+                log.warning("still waiting for the death of %s", [process.pid for process in alive])
+                remind = time.monotonic() + _REMIND_SECONDS
+            time.sleep(_KILL_INTERVAL)
+
+    @staticmethod
+    def _has_no_child() -> bool:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return True
+        return False
+
+
+class DeathWatch:
+    """Notices the end of a process that is not our child, even while its parent has not reaped it.
+
+    A pidfd always refers to the same process: another process that reuses the id is not mistaken for it.
+
+    :param pid: The process.
+    :raises ProcessLookupError: It is already gone.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor = os.pidfd_open(pid)
+
+    def dead(self) -> bool:
+        """Whether it has ended."""
+        readable, _, _ = select.select([self._descriptor], [], [], 0)
+        return bool(readable)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._descriptor)

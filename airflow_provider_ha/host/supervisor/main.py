@@ -1,0 +1,282 @@
+"""Runs one submission of a driver, and proves its death.
+
+``python -m airflow_provider_ha.host.supervisor.main <spec file>``, or ``--home <directory>`` (``supervisor.arrival``).
+Order matters (design, contract 10):
+
+1. the JVM or the driver's Python is gone
+2. kill every remaining process
+3. end the dead driver's ZooKeeper session, so that other processes need not wait for its timeout
+4. carry out a cancel, if one is open (``supervisor.after_death``)
+5. write ``SubmissionExit`` (``supervisor.exit_report``), with the claim of the next attempt if it is due immediately
+6. clean up after a finished run, or become the supervisor of the next attempt (``supervisor.next_attempt``)
+
+The exit must not be visible while a process of the submission can still write. When the supervisor itself is killed,
+the JVM dies with it, the driver's Python follows (``driver.watchdog``), and there is no exit: the session then expires.
+
+A submission has only one supervisor, ever: the directory is locked for the lifetime of that process.
+
+A disk that is full to its last kilobytes has room for the small files of a launch. The driver then leads, and Spark
+dies with its first state file: that looks like a failure of the job, but is an outage.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from airflow_provider_ha.argument_secrets import script_secrets
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, StorageUnavailableError
+from airflow_provider_ha.host.process_tree import (
+    END_SIGNALS,
+    Death,
+    DeathWatch,
+    ProcessTree,
+    become_subreaper,
+    end_of_jvm,
+    signal_of,
+)
+from airflow_provider_ha.host.supervisor import spark_submit
+from airflow_provider_ha.host.supervisor.arrival import arrived, lock_directory
+from airflow_provider_ha.host.supervisor.log_rotation import rotate_log
+from airflow_provider_ha.host.supervisor.spark_submit import check_python, packed_python
+from airflow_provider_ha.jobs.application.artifacts import fetch_application, fetch_graph, is_of_storage, needed_by
+from airflow_provider_ha.jobs.drivers.driver_home import HOME_OPTION
+from airflow_provider_ha.jobs.drivers.driver_spec import OWNER_ONLY, DriverSpec, write_private
+from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
+from airflow_provider_ha.jobs.options.conf import engine_options, named_spark_home
+from airflow_provider_ha.jobs.runs.submissions import NOT_LAUNCHED
+from airflow_provider_ha.redaction import remember, secret_values, secrets_of
+from airflow_provider_ha.storage.open_storage import open_store
+from airflow_provider_ha.storage.outage import is_outage, outages
+
+
+ROOM = 1024 * 1024  # bytes
+
+
+log = logging.getLogger("airflow_provider_ha.host.supervisor")
+
+REFUSED = 75  # EX_TEMPFAIL, of the supervisor itself: it started and reported nothing
+ORDERLY_SECONDS = 30.0  # how long the JVM may clean up after an orderly end of the driver's Python
+POLL_SECONDS = 0.02
+
+
+def main(arguments: list[str]) -> int:
+    """Run the submission named by *arguments* (``supervisor.arrival``). Returns 0 once its exit is written."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    stop = _StopFlag()
+    try:
+        spec = arrived(arguments)
+        remember(secrets_of(spec.config))
+        if spec.handle is not None and not _on_a_cluster(spec, stop, first=arguments[0] == HOME_OPTION):
+            return REFUSED
+    except HaError as error:
+        log.error("%s", error)  # noqa: TRY400  # the message says all
+        return REFUSED
+    try:
+        lock_directory(spec)  # for as long as this process lives
+    except ConfigurationError as error:
+        from airflow_provider_ha.host.supervisor import one_driver  # noqa: PLC0415  # for this end only
+
+        log.error("%s", error)  # noqa: TRY400  # as above
+        one_driver.note_refusal(spec, str(error))
+        return REFUSED
+    except StorageUnavailableError as error:
+        log.exception("the driver could not be started")
+        death = _not_started(error)
+    else:
+        become_subreaper()
+        log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
+        death = run(spec, stop)
+    spec.forget()  # the driver that could read it is dead
+    log.info("all processes are dead: %s (exit code %d, pids %s)", death.reason, death.code, list(death.pids))
+    asked, stop.raised = bool(stop.raised), 0  # obeyed; another signal means: do not wait for ZooKeeper any longer
+    return _end(spec, death, stop, asked=asked)
+
+
+def _on_a_cluster(spec: DriverSpec, stop: _StopFlag, *, first: bool) -> bool:
+    """Bind this process to its parent, and take the submission's place before any process is started.
+
+    :param first: Whether this is the first attempt under this supervisor; the place of a later one is taken before its
+        program is loaded.
+    :returns: Whether the submission belongs to this process: if not, it may start and report nothing.
+    """
+    from airflow_provider_ha.host.supervisor import guardian, one_driver  # noqa: PLC0415  # of clusters only
+
+    guardian.bind_to_starter()
+    if not first:
+        return True
+    try:
+        one_driver.take_place(spec, stopped=lambda: bool(stop.raised))
+    except HaError as error:
+        spec.forget()
+        log.error("%s", error)  # noqa: TRY400  # the message says all
+        return False
+    guardian.hold_jvm()
+    return True
+
+
+def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int:
+    """Report the end of the driver, then clean up or start the next attempt; returns the exit code.
+
+    :param asked: Whether this process received a request to end: its host is shutting down, so it restarts nothing.
+    """
+    from airflow_provider_ha.host.supervisor import exit_report, in_place  # noqa: PLC0415  # see _import_the_end
+
+    def stopped() -> bool:
+        return bool(stop.raised)
+
+    restart = None if asked else in_place.RestartInPlace(spec)
+    reported = exit_report.report(spec, death, restart=restart, stopped=stopped)
+    if reported is None:
+        return 1
+    if restart is not None:
+        in_place.follow(restart, spec, reported.claimed, stopped=stopped)
+    exit_report.clean_up(spec)
+    return 0
+
+
+def run(spec: DriverSpec, stop: _StopFlag) -> Death:
+    """Start spark-submit, wait for its end, and kill the remaining processes."""
+    try:
+        tree = start(spec)
+    except Exception as error:
+        log.exception("the driver could not be started")
+        return _not_started(error)
+    try:
+        threading.Thread(target=_import_the_end, name="import-the-end", daemon=True).start()  # after the fork
+        reason = watch(tree, spec, stop)
+        ended = tree.code  # on its own, or killed by another process: this one has killed nothing yet
+        if ended is not None and signal_of(ended) is not None and not stop.raised:
+            reason = end_of_jvm(tree.pid, ended)
+    except BaseException as error:
+        ended = None
+        tree.kill()
+        reason = f"the supervisor failed: {error!r}"
+        log.exception("the supervisor failed")
+    pids = tree.kill()
+    return Death(tree.code if tree.code is not None else NOT_LAUNCHED, pids, reason, jvm=ended)
+
+
+def start(spec: DriverSpec) -> ProcessTree:
+    """Fetch the application and start spark-submit among its data files.
+
+    :raises HaError: The graph or the application cannot be read.
+    """
+    require_room(spec.home.directory)
+    store = open_store(spec.config)
+    graph = fetch_graph(store, spec.ticket.graph, spec.job_id, spec.run)
+    remember(script_secrets(graph.conf, graph.env, graph.arguments))
+    spark_home = find_spark_home(named_spark_home(engine_options(spec.config, graph.target)))
+    with needed_by(spec.job_id, spec.run, "application"):
+        application = fetch_application(store, graph, spec.home.application_directory)
+    if (named := packed_python(graph.conf)) is not None:
+        check_python(named, application.files_directory)
+    environment = spark_submit.environment(spark_home, spec, graph, os.environ)
+    site = spark_submit.site_keys(spark_home, environment) if graph.lineage else ()
+    properties = spark_submit.properties(graph, application, spec.config, site)
+    remember(secret_values(properties))
+    write_private(spec.home.properties, spark_submit.render(properties))
+    os.close(os.open(spec.home.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
+    tree = ProcessTree(
+        spark_submit.command(spark_home, spec),
+        env=environment,
+        directory=application.files_directory,
+        log_file=spec.home.driver_log,
+    )
+    try:
+        rotate_log(spec.home.driver_log, graph.options)  # its thread comes after the fork
+    except BaseException:
+        tree.kill()
+        raise
+    return tree
+
+
+def _import_the_end() -> None:
+    """Import modules needed only at a driver's end while the JVM starts: later imports delay a recovery by 0.1 s."""
+    from airflow_provider_ha.host.supervisor import exit_report, in_place  # noqa: F401, PLC0415  # the reason is above
+
+
+def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
+    """Return the reason once the submission is over. Kills nothing."""
+    python: DeathWatch | None = None
+    while True:
+        if tree.code is not None:
+            return end_of_jvm(tree.pid, tree.code)
+        if stop.raised:
+            return f"the supervisor received a stop signal ({stop.raised})"
+        if python is None:
+            python = _driver_python(spec, tree)
+        elif python.dead():
+            if not spec.home.driver_pid.exists():
+                _await_jvm(tree)
+                return f"the driver's Python (pid {python.pid}) ended in order"
+            return f"the driver's Python (pid {python.pid}) died; everything else was killed"
+        time.sleep(POLL_SECONDS)
+
+
+def _driver_python(spec: DriverSpec, tree: ProcessTree) -> DeathWatch | None:
+    try:
+        pid = int(spec.home.driver_pid.read_text())
+        tree.seen.add(pid)
+        return DeathWatch(pid)
+    except (FileNotFoundError, ValueError, ProcessLookupError):
+        return None  # not written yet, or already gone: then the JVM is about to follow
+
+
+def _await_jvm(tree: ProcessTree) -> None:
+    end = time.monotonic() + ORDERLY_SECONDS
+    while tree.code is None and time.monotonic() < end:
+        time.sleep(POLL_SECONDS)
+
+
+def _not_started(error: Exception) -> Death:
+    """Return the end of a submission without a driver: its watchers need it for each kind of error."""
+    return Death(
+        NOT_LAUNCHED,
+        (),
+        f"the driver could not be started: {error}",
+        outage=error.retryable or is_of_storage(error) if isinstance(error, HaError) else is_outage(error),
+        refused=isinstance(error, ApplicationRefusedError),
+        unfit=isinstance(error, ConfigurationError),
+    )
+
+
+class _StopFlag:
+    """SIGTERM and SIGINT mean: kill all, then report. They never end the supervisor before its work is done."""
+
+    def __init__(self) -> None:
+        self.raised = 0
+        for number in END_SIGNALS:
+            signal.signal(number, self._raise)
+        # Blocked by the supervisor of the attempt before, which this process was (``supervisor.next_attempt``).
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+
+    def _raise(self, number: int, _frame: object) -> None:
+        self.raised = number
+
+
+def require_room(directory: Path) -> None:
+    """Write and remove a file of 1 MiB: free space that is only promised (quota, thin volume) can be refused later.
+
+    :raises StorageUnavailableError: There is no room for it.
+    """
+    path = directory / f".room-{new_id()}.tmp"
+    with outages(f"filled with {ROOM} bytes", path):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(bytes(ROOM))
+                file.flush()
+                os.fsync(descriptor)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Drivers of a job: directory, parameters, host and log."""

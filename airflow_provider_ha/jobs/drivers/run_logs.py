@@ -1,0 +1,295 @@
+"""Logs of a run: find the log of a driver from any host, and follow it over attempts.
+
+A log lies in the work root. Where that is shared every host can read it; else only the one that ran the driver.
+
+Invariant: a log is left only after it was read to its end, and that is known before the last read: what was looked at
+first (a newer attempt that was started, the end of all processes) says that nothing more will be written.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from airflow_provider_ha.argument_secrets import script_secrets
+from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
+from airflow_provider_ha.jobs.drivers.driver_log import (
+    LogPlace,
+    LogReader,
+    last_lines,
+    log_place,
+    printed_place,
+    whole_lines,
+)
+from airflow_provider_ha.jobs.drivers.driver_spec import read_secrets
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
+from airflow_provider_ha.redaction import remember, secrets_of
+
+
+def choose(job_id: str, view: RunView, attempt: int | None = None) -> SubmissionView:
+    """Return the submission whose log is meant.
+
+    :param attempt: Its number; left out: the newest one that was started, else the newest.
+    :raises JobStateError: The run has no such submission.
+    """
+    if attempt is None:
+        started = [each for each in view.submissions if each.started is not None]
+        if not view.submissions:
+            raise JobStateError(
+                f"run {view.run.number} of job {job_id!r} was never submitted: it has no log",
+                next_step=f"Check with `spark-ha job show {job_id}` what it waits for",
+            )
+        return started[-1] if started else view.submissions[-1]
+    found = {each.submission.attempt: each for each in view.submissions}
+    if attempt not in found:
+        known = ", ".join(map(str, found)) or "none"
+        raise JobStateError(
+            f"run {view.run.number} of job {job_id!r} has no attempt {attempt}",
+            next_step=f"Choose one of: {known}",
+        )
+    return found[attempt]
+
+
+def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
+    """Return the log of a submission, which this host has.
+
+    :raises LogMissingError: This host does not have it, or no host has: says which, with host and path.
+    """
+    place, attempt = _own_place(job, run, view), view.submission.attempt
+    which = f"attempt {attempt} of run {run} of job {job.job_id!r}"
+    if _is_on_a_cluster(job, view):
+        raise _on_a_cluster(view, which)
+    why = f": {view.exit.reason}" if view.exit and view.exit.reason else ""
+    if place is None:
+        raise LogMissingError(
+            f"{which} has no log, because its driver was not started{why}",
+            next_step="" if why else f"Check with `spark-ha job show {job.job_id}` what it waits for",
+        )
+    if not _is_there(place):
+        raise _missing(place, which, why)
+    return place
+
+
+def is_pending(job: JobContext, run: int, view: SubmissionView) -> bool:
+    """Whether the log is about to be written on this host: the submission is there and has not ended."""
+    if _is_on_a_cluster(job, view):
+        return False
+    place = _own_place(job, run, view)
+    return view.exit is None and (place is None or (not _is_there(place) and place.path.parent.is_dir()))
+
+
+def reader(job: JobContext, place: LogPlace, *, lines: int, most: float = math.inf) -> LogReader:
+    """Return a reader of a log that :func:`find_log` has found.
+
+    Parameters and errors are those of :class:`LogReader`.
+    """
+    return LogReader(place.path, lines=lines, most=most, root=job.config.home_path)
+
+
+def _is_there(place: LogPlace) -> bool:
+    return os.path.lexists(place.path)  # what it is, its reader says
+
+
+def _is_on_a_cluster(job: JobContext, view: SubmissionView) -> bool:
+    """Whether the driver ran in a directory that its cluster has made, which no other host can tell."""
+    return view.started is not None and not job.engines.runs_here(view.submission.engine)
+
+
+def _on_a_cluster(view: SubmissionView, which: str) -> LogMissingError:
+    handle = view.started.handle if view.started is not None else DriverHandle(engine=view.submission.engine)
+    if not handle.log_uri:
+        printed = printed_place(view)
+        return LogMissingError(
+            f"{which} has no log yet: its supervisor has not reported where it runs",
+            next_step=f"Read {printed}" if printed else "",
+        )
+    return LogMissingError(
+        f"the log of {which} is on {handle.log_host}, which ran its driver: {handle.log_path}",
+        next_step=f"Read it there; what its supervisor prints is on {handle.ui_uri}" if handle.ui_uri else "",
+    )
+
+
+def _own_place(job: JobContext, run: int, view: SubmissionView) -> LogPlace | None:
+    """Return where this host would have the log: a record in ZooKeeper must not name the file that is read."""
+    place = log_place(job.job_id, run, view)
+    if place is None:
+        return None
+    return replace(place, path=_home(job, run, place.attempt).driver_log)
+
+
+def _home(job: JobContext, run: int, attempt: int) -> DriverHome:
+    return DriverHome(job.config.home_path / job.keys.application(run, attempt))
+
+
+def _missing(place: LogPlace, which: str, why: str) -> LogMissingError:
+    here = socket.gethostname()
+    if place.path.parent.is_dir():
+        supervisor = place.path.with_name("supervisor.log")
+        return LogMissingError(
+            f"the driver of {which} has written no log {place.path} on {here}{why}",
+            next_step=f"Read what its supervisor says in {supervisor}",
+        )
+    if place.host != here:
+        return LogMissingError(
+            f"the log of {which} is not on this host, {here}: the driver ran on {place.host}, and its log is "
+            f"{place.path} there",
+            next_step=f"Run `{place.command}` on {place.host}",
+        )
+    return LogMissingError(
+        f"the log of {which} is gone: {here} does not have {place.path} any more",
+        next_step="The directories of the 10 newest attempts of a job stay; read the log of a later one",
+    )
+
+
+def hide_secrets(job: JobContext, view: RunView) -> bool:
+    """Hide the secrets of the connection and of the run's graph in what this process shows from now on.
+
+    Returns whether the graph could be read: without it, only what looks like a secret is hidden.
+    """
+    remember(secrets_of(job.config))
+    for submission in view.submissions:
+        hide_secrets_of_script(job, view.run.number, submission.submission.attempt)
+    try:
+        graph = job.graph(view.run.graph)
+    except HaError:
+        return False
+    remember(script_secrets(graph.conf, graph.env, graph.arguments))
+    return True
+
+
+def hide_secrets_of_script(job: JobContext, run: int, attempt: int) -> None:
+    """Hide what the script's own conf holds as well: the driver leaves it before it logs the failure of the script."""
+    secrets = _home(job, run, attempt).script_secrets
+    remember(read_secrets(secrets, root=job.config.home_path))
+
+
+def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> str:
+    """Return the last lines of a driver's log, without secrets; empty when neither file nor record has any.
+
+    The supervisor leaves them with the proof of death, for hosts that do not have the file. The file has none without
+    the graph, which says what is secret in them.
+    """
+    if submission.exit is not None and submission.exit.last_lines:
+        return submission.exit.last_lines
+    place = _own_place(job, view.run.number, submission)
+    if place is None or _is_on_a_cluster(job, submission):
+        return ""
+    if not hide_secrets(job, view):
+        return ""
+    try:
+        return last_lines(place.path, root=job.config.home_path)
+    except (OSError, LogMissingError):
+        return ""
+
+
+POLL_SECONDS = 0.5
+QUIET_SECONDS = 5.0  # without a line, after which the log of a run that is over has ended, without a word of its end
+_ALL = 10**9  # lines
+
+Part = tuple[LogPlace, str]
+"""A part of a log, and which log it is of; the first part of each is empty."""
+
+
+def follow(
+    job: JobContext, view: RunView, submission: SubmissionView, *, lines: int, note: Callable[[str], None]
+) -> Iterator[Part]:
+    """Yield the log of *submission* and of those after it, as they are written, until the run is over.
+
+    :param lines: How many of the lines that are there already are given.
+    :param note: Called with what a reader of the log has to know besides.
+    :raises LogMissingError: The log of one of them is not on this host.
+    """
+    watch = _RunWatch(job, view, note)
+    attempt: int | None = submission.submission.attempt
+    while attempt is not None:
+        attempt = watch.await_start(attempt)
+        place = find_log(job, view.run.number, watch.submission(attempt))
+        yield place, ""
+        for part in whole_lines(_pieces(job, reader(job, place, lines=lines), watch, attempt)):
+            yield place, part
+        attempt = watch.after(attempt)
+        lines = _ALL
+
+
+def _pieces(job: JobContext, log: LogReader, watch: _RunWatch, attempt: int) -> Iterator[bytes]:
+    heard = time.monotonic()
+    while True:
+        over = watch.is_over(attempt, quiet=time.monotonic() - heard > QUIET_SECONDS)
+        data = log.read()
+        if data:
+            heard = time.monotonic()
+            hide_secrets_of_script(job, watch.run, attempt)  # after the read: it is left before the line is written
+            yield data
+        elif over:
+            return
+        else:
+            job.sleep(POLL_SECONDS)
+
+
+class _RunWatch:
+    """What is known of the run. While ZooKeeper does not answer it is what was known last: the log itself is here."""
+
+    def __init__(self, job: JobContext, view: RunView, note: Callable[[str], None]) -> None:
+        self._job = job
+        self._view = view
+        self._note = note
+        self._looked = 0.0
+        self._silent = False
+        self._known: dict[int, SubmissionView] = {}
+        self._remember()
+
+    @property
+    def run(self) -> int:
+        """Number of the run."""
+        return self._view.run.number
+
+    def submission(self, attempt: int) -> SubmissionView:
+        """Return an attempt of the run, also one that the leader has forgotten since."""
+        return self._known[attempt]
+
+    def await_start(self, attempt: int) -> int:
+        """Return *attempt* once it was started or has ended, or the attempt that was started in its place."""
+        while is_pending(self._job, self._view.run.number, self.submission(attempt)):
+            if (later := self.after(attempt)) is not None:
+                return later
+            self._job.sleep(POLL_SECONDS)
+            self._look()
+        return attempt
+
+    def after(self, attempt: int) -> int | None:
+        """Return the next attempt that was started."""
+        numbers = [each.submission.attempt for each in self._view.submissions if each.started is not None]
+        return next((number for number in numbers if number > attempt), None)
+
+    def is_over(self, attempt: int, *, quiet: bool) -> bool:
+        """Whether nothing more will be written into the log of *attempt*."""
+        self._look()
+        ended = self._view.result is not None and (quiet or self.submission(attempt).exit is not None)
+        return ended or self.after(attempt) is not None
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < POLL_SECONDS:
+            return
+        self._looked = now
+        try:
+            self._view = self._job.runs.get(self._view.run.number)
+        except HaError as error:
+            if not error.retryable:
+                raise
+            if not self._silent:
+                self._note(f"the log goes on, but not into another attempt: {error}")
+            self._silent = True
+        else:
+            self._silent = False
+            self._remember()
+
+    def _remember(self) -> None:
+        self._known |= {each.submission.attempt: each for each in self._view.submissions}

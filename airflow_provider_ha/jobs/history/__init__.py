@@ -1,1 +1,0 @@
-"""What is kept of a job for people: batches over days, verifications and drills."""

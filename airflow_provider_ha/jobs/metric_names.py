@@ -1,0 +1,192 @@
+"""Metrics of a job: the one list of names for driver, Airflow, dashboard, alert rules and docs.
+
+A driver shows them to Prometheus under their name. Airflow's triggerer emits those that records in ZooKeeper tell,
+through Airflow's own ``Stats``, under :attr:`Metric.stats_name`, with the labels as tags. There each is a gauge: what
+records tell of batches is the newest one.
+
+Invariant: no metric has a label whose values grow with time (epoch, run, attempt, batch): these are values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class MetricKind(str, Enum):
+    """What a metric is to Prometheus."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+class Emitter(str, Enum):
+    """The process that tells a metric."""
+
+    DRIVER = "driver"  # to Prometheus
+    AIRFLOW = "airflow"  # through Airflow's Stats
+
+
+COMMON_LABELS = ("cluster", "job_id")
+"""Labels that every metric has, one of the cluster only the first. Not ``job``: that is Prometheus' own."""
+_PREFIX = "spark_ha_"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    :param name: For Prometheus; it ends with its unit, a counter with ``_total``.
+    :param unit: ``seconds``, ``bytes``, ``rows``, or empty for a plain number.
+    :param help: What it tells, as a phrase.
+    :param labels: Beside :data:`COMMON_LABELS`.
+    :param emitters: Who tells it.
+    :param of_cluster: Whether it is one of the cluster, and not of each job.
+    """
+
+    name: str
+    kind: MetricKind
+    unit: str
+    help: str
+    labels: tuple[str, ...] = ()
+    emitters: frozenset[Emitter] = frozenset({Emitter.DRIVER})
+    of_cluster: bool = False
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """All of its labels, the common ones first."""
+        return (*(COMMON_LABELS[:1] if self.of_cluster else COMMON_LABELS), *self.labels)
+
+    @property
+    def stats_name(self) -> str:
+        """Its name in Airflow's Stats."""
+        return f"spark_ha.{self.name.removeprefix(_PREFIX)}"
+
+
+_G, _C, _H = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
+_BOTH = frozenset(Emitter)
+
+JOB_STATE = Metric(
+    "spark_ha_job_state", _G, "", "1 for the state that the job is in, 0 for every other one", ("state",), _BOTH
+)
+JOB_STALLED = Metric(
+    "spark_ha_job_stalled", _G, "", "1 while the job commits nothing although it should, else 0", (), _BOTH
+)
+LEADER_EPOCH = Metric("spark_ha_leader_epoch", _G, "", "Epoch of the newest leadership", (), _BOTH)
+LEADER_SINCE = Metric(
+    "spark_ha_leader_since_timestamp_seconds", _G, "seconds", "When the leader was elected, since 1970", (), _BOTH
+)
+LEASE_MARGIN = Metric(
+    "spark_ha_lease_margin_seconds",
+    _G,
+    "seconds",
+    "The shortest time that was left of the leader's lease in the last two minutes",
+)
+CHECKPOINT_NUMBER = Metric("spark_ha_checkpoint_number", _G, "", "Number of the newest checkpoint", (), _BOTH)
+CHECKPOINT_AGE = Metric(
+    "spark_ha_checkpoint_age_seconds", _G, "seconds", "Time since the newest checkpoint was taken", (), _BOTH
+)
+CHECKPOINT_SIZE = Metric("spark_ha_checkpoint_size_bytes", _G, "bytes", "Size of the files of the newest checkpoint")
+CHECKPOINT_DURATION = Metric(
+    "spark_ha_checkpoint_duration_seconds", _H, "seconds", "Time from the cut of a checkpoint to its pointer"
+)
+CHECKPOINT_FAILURES = Metric(
+    "spark_ha_checkpoint_failures_total",
+    _C,
+    "",
+    "Failed tries to take a checkpoint, of this driver; the next try comes after two seconds",
+)
+BATCH_NUMBER = Metric("spark_ha_batch_number", _G, "", "Number of the newest batch of a query", ("query",), _BOTH)
+BATCH_DURATION = Metric("spark_ha_batch_duration_seconds", _H, "seconds", "Time that a batch took", ("query",), _BOTH)
+BATCH_PHASE = Metric(
+    "spark_ha_batch_phase_seconds",
+    _G,
+    "seconds",
+    "Time that a phase of the newest batch took, as Spark names it",
+    ("query", "phase"),
+)
+COMMIT_AGE = Metric(
+    "spark_ha_commit_age_seconds", _G, "seconds", "Time since a query committed a batch", ("query",), _BOTH
+)
+INPUT_ROWS = Metric("spark_ha_input_rows_total", _C, "rows", "Rows that a query has read, of this driver", ("query",))
+INPUT_RATE = Metric(
+    "spark_ha_input_rows_per_second", _G, "rows", "Rows per second that arrived for the newest batch", ("query",), _BOTH
+)
+PROCESSED_RATE = Metric(
+    "spark_ha_processed_rows_per_second",
+    _G,
+    "rows",
+    "Rows per second that the newest batch worked off",
+    ("query",),
+    _BOTH,
+)
+LAG = Metric(
+    "spark_ha_lag_rows",
+    _G,
+    "rows",
+    "Rows that the sources of a query had and the newest batch did not read; only of sources that tell it (Kafka)",
+    ("query",),
+    _BOTH,
+)
+RESTARTS = Metric(
+    "spark_ha_restarts_day", _G, "", "Restarts of the run in the last 24 hours, by their reason", ("reason",), _BOTH
+)
+ATTEMPTS_USED = Metric(
+    "spark_ha_restart_attempts_used", _G, "", "Attempts that count against the limit of the run", (), _BOTH
+)
+ATTEMPTS_LIMIT = Metric(
+    "spark_ha_restart_attempts_limit", _G, "", "The limit of attempts, restart_attempts; -1 for none", (), _BOTH
+)
+RECOVERY = Metric(
+    "spark_ha_recovery_seconds",
+    _G,
+    "seconds",
+    "Time that a phase of the newest recovery took: detect, submit, lead, commit, and total",
+    ("phase",),
+    _BOTH,
+)
+INSPECTION_AGE = Metric(
+    "spark_ha_inspection_age_seconds",
+    _G,
+    "seconds",
+    "Time since the leader of the cluster, which recovers its jobs, has inspected them",
+    emitters=frozenset({Emitter.AIRFLOW}),
+    of_cluster=True,
+)
+
+ACCEPTED_LOSSES = Metric(
+    "spark_ha_accepted_losses_total",
+    _C,
+    "",
+    "How often the run has gone on without input that was gone, because its user, its job or its reader allows for it",
+    (),
+    _BOTH,
+)
+
+METRICS: tuple[Metric, ...] = (
+    JOB_STATE,
+    JOB_STALLED,
+    LEADER_EPOCH,
+    LEADER_SINCE,
+    LEASE_MARGIN,
+    CHECKPOINT_NUMBER,
+    CHECKPOINT_AGE,
+    CHECKPOINT_SIZE,
+    CHECKPOINT_DURATION,
+    CHECKPOINT_FAILURES,
+    BATCH_NUMBER,
+    BATCH_DURATION,
+    BATCH_PHASE,
+    COMMIT_AGE,
+    INPUT_ROWS,
+    INPUT_RATE,
+    PROCESSED_RATE,
+    LAG,
+    RESTARTS,
+    ATTEMPTS_USED,
+    ATTEMPTS_LIMIT,
+    RECOVERY,
+    INSPECTION_AGE,
+    ACCEPTED_LOSSES,
+)

@@ -1,0 +1,347 @@
+"""Move a job: each step leaves a trace for the next attempt, up to the run in the new cluster.
+
+Order: end the run, plan, announce the job at its new place, mark it at its old one, copy, make the run, note it. The
+plan is made at the old place, which knows the records of the batches; the run follows it at the new place. So what the
+sinks have is executed again with its own boundaries, as by any restore.
+
+Invariant: the mark is made as the leader of the job, in a transaction that sees the result of its newest run. From then
+on no run is made here; nothing that the job has here is removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+from airflow_provider_ha.checkpoints.areas.pins import closure_of
+from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import stored_savepoint
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.coordination.coordinator import Check, Create, Delete, Node, SetData
+from airflow_provider_ha.errors import JobStateError, NodeExistsError, OperationFailedError, OutcomeUnknownError
+from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext, owner_of_job, refuse_others
+from airflow_provider_ha.jobs.job_stores import held, savepoint_store
+from airflow_provider_ha.jobs.model import Blob, JobGraph, OperationState, StartKind
+from airflow_provider_ha.jobs.move import move_arrival
+from airflow_provider_ha.jobs.move.move_arrival import (
+    check_clusters,
+    check_free,
+    check_graph,
+    check_outputs,
+    check_store,
+    moved_graph,
+)
+from airflow_provider_ha.jobs.move.move_records import Move, MoveRecord, MoveRequest, cluster_name, read_moved
+from airflow_provider_ha.jobs.operations import operations, stop
+from airflow_provider_ha.jobs.operations.idle_savepoint import copy_request
+from airflow_provider_ha.jobs.operations.stop import UnansweredStop
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.recovery.transactions import brief_commit, take_lock
+from airflow_provider_ha.jobs.restore.job_restore import plan_for, require_accepted
+
+
+_POLL = 0.5  # seconds
+
+
+def end_run(job: JobContext, request: MoveRequest) -> None:
+    """Stop a job that runs, with a checkpoint; one that is over is left alone.
+
+    It asks for no savepoint: a job that has lost its driver could not take one, and is ended here at once.
+
+    :raises JobStateError: It runs, and is not to be stopped.
+    :raises OperationFailedError: It could not be stopped, with the reason; it runs on.
+    :raises OutcomeUnknownError: It did not stop in time. Repeat the move.
+    """
+    if is_over(job):
+        return
+    if not request.stop:
+        raise JobStateError(
+            f"job {job.job_id!r} has a live run",
+            next_step=f"Add --stop, or stop it first: `spark-ha job stop {job.job_id}`",
+        )
+    operation_id, unanswered = f"move-{new_id()[:12]}", UnansweredStop()
+
+    def ask() -> None:
+        stop.stop(job, operation_id=operation_id, requested_by=request.requested_by, mode="suspend", savepoint=False)
+
+    ask()
+    deadline = time.monotonic() + request.wait
+    while not is_over(job):
+        operation = operations.read(job.coordinator, job.paths, operation_id)
+        if operation is not None and operation.state is OperationState.FAILED and not is_over(job):
+            raise OperationFailedError(
+                f"job {job.job_id!r} could not be stopped: {operation.error}",
+                next_step="Remove the reason, then repeat the move",
+            )
+        if operation is not None and unanswered.due(job.snapshot(), operation):
+            ask()
+        if time.monotonic() > deadline:
+            raise OutcomeUnknownError(
+                f"job {job.job_id!r} did not stop within {request.wait:g} s; the request stays",
+                next_step="Repeat the move: it goes on from there",
+            )
+        job.sleep(_POLL)
+
+
+def mark(job: JobContext, moved: MoveRecord) -> None:
+    """Make sure that no run of the job is made here any more. Repeatable.
+
+    :raises JobStateError: The job has a live run, or another move was faster.
+    :raises LeadershipUnavailableError: Another process leads the job.
+    """
+    newest = job.runs.latest()
+    if newest is None:
+        raise JobStateError(f"job {job.job_id!r} has no run", next_step="Submit it at the target")
+    number = newest.run.number
+    with take_lock(job, number) as leadership:
+        if not is_over(job):
+            raise JobStateError(f"job {job.job_id!r} has a new run", next_step="Repeat the move")
+        job.journal.moved(moved)
+        try:
+            leadership.commit(Check(job.paths.run_result(number)), Create(job.paths.moved, moved.to_bytes()))
+        except NodeExistsError:
+            found = read_moved(job.coordinator, job.paths)
+            if found is None or found[0].move_id != moved.move_id:
+                raise JobStateError(
+                    f"another move of job {job.job_id!r} was faster", next_step="Look at it: repeat the move"
+                ) from None
+
+
+def note_run(job: JobContext, moved: MoveRecord, node: Node) -> None:
+    """Say which run the job has at its new place."""
+    job.journal.moved(moved)
+    _as_leader(job, SetData(node.path, moved.to_bytes(), node.version))
+
+
+def unmark(job: JobContext, node: Node) -> None:
+    """Let the job be started here again."""
+    _as_leader(job, Delete(node.path, node.version))
+    job.journal.stays()
+
+
+def savepoint_of(job: JobContext, chosen: RestoreSource, move_id: str) -> str:
+    """Return the id of a savepoint of what was chosen; one is made of a checkpoint.
+
+    :raises CheckpointError: The checkpoint is damaged.
+    """
+    if chosen.source == StartKind.SAVEPOINT.value:
+        return chosen.source_id
+    request, root = copy_request(job, chosen, move_id, label=f"made of {chosen.name} for a move")
+    return savepoint_store(job).create(brief_commit(job, chosen.run), request, root).savepoint_id
+
+
+def is_over(job: JobContext) -> bool:
+    """Whether the job has no live run."""
+    newest = job.runs.latest()
+    return newest is None or newest.result is not None
+
+
+def _as_leader(job: JobContext, *ops: SetData | Delete) -> None:
+    newest = job.runs.latest()
+    brief_commit(job, newest.run.number if newest else 0)(*ops)
+
+
+log = logging.getLogger(__name__)
+
+
+def plan_move(source: JobContext, target: JobContext, request: MoveRequest, acting: CallerIdentity) -> Move:
+    """Return what :func:`move_job` would do. Changes nothing but probes of the target's store, which it removes.
+
+    :raises HaError: As :func:`move_job`, for what it refuses before anything is changed.
+    """
+    begun = _checked(source, target, acting)
+    if begun is not None and begun.run is not None:
+        return _done(source, target, begun)
+    described = Move(
+        job_id=source.job_id,
+        origin=cluster_name(source.config),
+        destination=cluster_name(target.config),
+        place=target.config.work_uri,
+        state="planned",
+        move_id=begun.move_id if begun else None,
+    )
+    if not is_over(source):
+        if not request.stop:
+            end_run(source, request)  # refuses
+        newest = source.runs.latest()
+        assert newest is not None, "a job that runs has a run"  # noqa: S101
+        check_graph(target, moved_graph(source.graph_of(newest.run), request, target.config, target.engines))
+        return replace(described, steps=("stop the job with a checkpoint", *_steps("that checkpoint")))
+    chosen, plan, graph = _planned(source, target, request, "")
+    files = _files(source, chosen)
+    copied = len(files) + len(move_arrival.blobs_of(graph))
+    return replace(
+        described,
+        steps=_steps(f"{chosen.name}, {len(files)} files of {sum(files)} bytes"),
+        source=chosen.name,
+        cut={query: part.batch for query, part in plan.queries.items()},
+        replayed=_replayed(plan),
+        files=copied,
+        bytes=sum(files) + sum(blob.size for blob in move_arrival.blobs_of(graph)),
+        verdict=plan.verdict,
+    )
+
+
+def move_job(source: JobContext, target: JobContext, request: MoveRequest, acting: CallerIdentity) -> Move:
+    """Move a job to another cluster; repeatable after any failure, and then it goes on from where it was.
+
+    The outputs stay where they are. What the job has at its old place stays there.
+
+    :raises ConfigurationError: The target cannot be used for this job; nothing was changed.
+    :raises JobStateError: The job runs and is not to be stopped, has other owners, is moved elsewhere, or the target
+        has a job of that id.
+    :raises RestoreRefusedError: The verdict of what it would go on from is not accepted.
+    :raises StorageError: One of the stores could not be read or written.
+    """
+    begun = _checked(source, target, acting)
+    if begun is not None and begun.run is not None:
+        return _done(source, target, begun)
+    if begun is None:
+        newest = source.runs.latest()
+        if newest is not None:
+            check_graph(target, moved_graph(source.graph_of(newest.run), request, target.config, target.engines))
+        end_run(source, request)
+        _planned(source, target, request, "")  # refused before the job is marked
+        move_id = move_arrival.announce(source, target, f"move-{new_id()[:12]}", by=request.requested_by)
+        begun = MoveRecord(
+            move_id=move_id,
+            cluster=cluster_name(target.config),
+            place=target.config.work_uri,
+            by=request.requested_by,
+            at=source.clock.now(),
+        )
+        mark(source, begun)
+        log.info("job %s is marked: it moves to %s as %s", source.job_id, begun.cluster, move_id)
+    return _carried_out(source, target, request, begun.move_id)
+
+
+def abandon_move(source: JobContext, target: JobContext, acting: CallerIdentity) -> Move:
+    """Give up a move that has not made its run yet: the job may be started at its old place again.
+
+    :raises JobStateError: No move to that cluster is under way, or it has made its run.
+    """
+    refuse_others(source, acting, "a move")
+    found = read_moved(source.coordinator, source.paths)
+    if found is None or found[0].cluster != cluster_name(target.config) or found[0].run is not None:
+        raise JobStateError(
+            f"job {source.job_id!r} is not on its way to cluster {cluster_name(target.config)}",
+            next_step="Nothing needs to be done",
+        )
+    move_arrival.withdraw(target, found[0].move_id)
+    unmark(source, found[1])
+    return replace(_done(source, target, found[0]), state="abandoned")
+
+
+def _carried_out(source: JobContext, target: JobContext, request: MoveRequest, move_id: str) -> Move:
+    if (made := move_arrival.submitted(target, move_id)) is not None:
+        return replace(_done(source, target, _noted(source, made)), run=made)
+    chosen, plan, graph = _planned(source, target, request, move_id)
+    savepoint_id = savepoint_of(source, chosen, move_id)
+    with held(source, lambda: f"{StartKind.SAVEPOINT.value}-{savepoint_id}", by=f"{request.requested_by} ({move_id})"):
+        stored = stored_savepoint(savepoint_store(source), savepoint_id)
+        move_arrival.bring(source, target, stored, graph)
+        planned = move_arrival.planned_here(target, plan, savepoint_id)
+        run = move_arrival.start(target, planned, graph, request, move_id=move_id, owner=owner_of_job(source))
+    _noted(source, run.run)
+    log.info("job %s is moved to %s: run %d", source.job_id, cluster_name(target.config), run.run)
+    return Move(
+        job_id=source.job_id,
+        origin=cluster_name(source.config),
+        destination=cluster_name(target.config),
+        place=target.config.work_uri,
+        state="moved",
+        move_id=move_id,
+        source=f"{StartKind.SAVEPOINT.value}-{savepoint_id}",
+        cut={query: part.batch for query, part in plan.queries.items()},
+        replayed=_replayed(plan),
+        files=len(stored.savepoint.files) + len(move_arrival.blobs_of(graph)),
+        bytes=stored.savepoint.size + sum(blob.size for blob in move_arrival.blobs_of(graph)),
+        verdict=plan.verdict,
+        run=run.run,
+    )
+
+
+def _noted(source: JobContext, run: int) -> MoveRecord:
+    """Say at the old place which run the job has at its new one; return what is said there."""
+    found = read_moved(source.coordinator, source.paths)
+    if found is None:
+        raise JobStateError(f"job {source.job_id!r} has come back to its old place since", next_step="Look at it there")
+    moved = found[0].model_copy(update={"run": run})
+    if found[0].run is None:
+        note_run(source, moved, found[1])
+    return moved
+
+
+def _checked(source: JobContext, target: JobContext, acting: CallerIdentity) -> MoveRecord | None:
+    """Return how far an earlier attempt has come; ``None`` when there was none."""
+    check_clusters(source, target)
+    source.snapshot()  # an unknown job is an error
+    refuse_others(source, acting, "a move")
+    found = read_moved(source.coordinator, source.paths)
+    if found is None:
+        check_store(target)
+        check_free(source, target)
+        return None
+    if found[0].cluster != cluster_name(target.config):
+        is_moved = "was moved" if found[0].run is not None else "is being moved"
+        raise JobStateError(
+            f"job {source.job_id!r} {is_moved} to cluster {found[0].cluster}",
+            next_step="Name that cluster, or give the move up there with --abandon while the job has no run there",
+        )
+    return found[0]
+
+
+def _planned(
+    source: JobContext, target: JobContext, request: MoveRequest, move_id: str
+) -> tuple[RestoreSource, RestorePlan, JobGraph]:
+    wanted = RestoreRequest(
+        job_id=source.job_id,
+        request_id=move_id or "move",
+        accept_verdicts=request.accept_verdicts,
+        accept_unverified=request.accept_unverified,
+        kafka_bootstrap=dict(request.kafka_bootstrap),
+    )
+    chosen, plan = plan_for(source, wanted)
+    require_accepted(plan, request.accept_verdicts)
+    graph = source.graph(Blob(sha256=chosen.graph, size=0))
+    check_graph(target, moved_graph(graph, request, target.config, target.engines))
+    if not move_id:
+        check_outputs(target, plan)
+    return chosen, plan, graph
+
+
+def _files(source: JobContext, chosen: RestoreSource) -> list[int]:
+    """Return the sizes of the files of every query."""
+    root = source.area.tree(chosen.directory)
+    return [
+        size
+        for query, part in chosen.queries.items()
+        if part.batch >= 0
+        for size in closure_of(root / query, part.batch).values()
+    ]
+
+
+def _replayed(plan: RestorePlan) -> dict[str, int]:
+    return {query: len(part.replay) for query, part in plan.queries.items() if part.replay}
+
+
+def _steps(what: str) -> tuple[str, ...]:
+    return (
+        "mark the job: it cannot be started here any more",
+        f"copy the application and {what}",
+        "start the job there from the copy",
+    )
+
+
+def _done(source: JobContext, target: JobContext, moved: MoveRecord) -> Move:
+    return Move(
+        job_id=source.job_id,
+        origin=cluster_name(source.config),
+        destination=moved.cluster,
+        place=target.config.work_uri,
+        state="moved",
+        move_id=moved.move_id,
+        run=moved.run,
+    )

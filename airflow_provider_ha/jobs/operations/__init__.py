@@ -1,0 +1,1 @@
+"""Operations on a job: requests, stop and cancel, savepoints, disposal."""

@@ -1,0 +1,311 @@
+"""Evidence of a job in storage: journal, graphs, checkpoints and savepoints.
+
+Invariant: what could not be read is an error or a named problem, never a gap: a job that looks smaller than it is would
+get an epoch that was used before.
+
+Invariant: a pointer is made only of what is whole. A payload without its pin is kept for exact replay and is no
+checkpoint any more. Where nothing is pinned, as on S3 and HDFS, neither is one whose batches the collector has removed
+from the logs of its working directory. A directory without a manifest, or with other files than its manifest says, is
+no savepoint. Of two payloads of one number that of the higher epoch counts: the other leader lost the job before it
+could write its pointer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from airflow_provider_ha.checkpoints.areas.batch_log import missing_entry
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, SavepointPointer
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS
+from airflow_provider_ha.checkpoints.store.payload_history import PayloadHistory
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import (
+    check_files,
+    manifest_bytes,
+    parse_manifest,
+    pointer_to,
+)
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    ConfigurationError,
+    ObjectMissingError,
+    RecordCorruptError,
+)
+from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.runs.journal import JobJournal, JournalEntry
+from airflow_provider_ha.names import check_job_id
+from airflow_provider_ha.storage import keys as storage_keys
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvidence:
+    """A payload.
+
+    :param pointer: The pointer that its writer made of it, or was about to make.
+    :param graph: Digest of the job graph that wrote it.
+    :param pinned: Whether its files are there.
+    """
+
+    pointer: CheckpointPointer
+    graph: str
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointEvidence:
+    """A savepoint whose files are there.
+
+    :param pointer: The pointer that its writer made of it.
+    """
+
+    pointer: SavepointPointer
+    run: int
+    epoch: int
+
+
+def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkpoint]:
+    """Return the pointer to a payload, and the payload.
+
+    :param key: Key of the payload.
+    :param data: Its bytes.
+    :raises RecordCorruptError: They are not what was written.
+    """
+    checkpoint = Checkpoint.from_bytes(data, source=key)
+    pointer = CheckpointPointer(
+        number=checkpoint.number,
+        epoch=checkpoint.epoch,
+        run=checkpoint.run,
+        reason=checkpoint.reason,
+        payload=key,
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        cut={query: part.batch for query, part in checkpoint.queries.items()},
+        created_at=checkpoint.created_at,
+        seconds=checkpoint.seconds,
+        state_size=checkpoint.state_size,
+    )
+    return pointer, checkpoint
+
+
+def find_checkpoints(
+    store: ObjectStore, keys: JobKeys, area: WorkArea, problems: list[str]
+) -> Iterator[CheckpointEvidence]:
+    """Yield every payload that can be read, ascending by number and epoch, then what is known of the archived ones.
+
+    :param problems: Gets a sentence for each that cannot be read.
+    :raises StorageUnavailableError: Storage could not be read: a part is never passed off as the whole.
+    """
+    logs = _Logs(area)
+    for info in store.list(keys.payloads):
+        try:
+            pointer, checkpoint = checkpoint_pointer(info.key, store.read(info.key))
+        except ObjectMissingError:
+            continue  # collected since the names were read
+        except RecordCorruptError as error:
+            problems.append(error.message)
+            continue
+        try:
+            pinned = _is_kept(area, keys, checkpoint, info.key, logs)
+        except (RecordCorruptError, CheckpointCorruptError) as error:
+            problems.append(error.message)
+            continue
+        yield CheckpointEvidence(pointer, checkpoint.graph, pinned)
+    yield from _archived(PayloadHistory(store, keys), keys, problems)
+
+
+def _archived(history: PayloadHistory, keys: JobKeys, problems: list[str]) -> Iterator[CheckpointEvidence]:
+    """Yield the first and the last checkpoint of each epoch and graph in each archive; no pointer can refer to one."""
+    for name in history.archives():
+        try:
+            head = history.head(name)
+        except ObjectMissingError:
+            continue  # collected since the names were read
+        except RecordCorruptError as error:
+            problems.append(error.message)
+            continue
+        for span in head.spans:
+            for number, at in {span.first: span.first_at, span.last: span.last_at}.items():
+                pointer = CheckpointPointer(
+                    number=number,
+                    epoch=span.epoch,
+                    run=span.run,
+                    reason=CheckpointKind.PERIODIC,
+                    payload=keys.archive(name.text),
+                    sha256=head.sha256,
+                    size=head.size,
+                    cut={},
+                    created_at=at,
+                )
+                yield CheckpointEvidence(pointer, span.graph, pinned=False)
+
+
+def _is_kept(area: WorkArea, keys: JobKeys, checkpoint: Checkpoint, payload: str, logs: _Logs) -> bool:
+    """Whether the files of a checkpoint are there: its pin, or its batches in the working directory it was left in."""
+    source = f"payload {payload}"
+    if checkpoint.pin is not None:
+        return area.contains(area.admit(checkpoint.pin, inside=(keys.pins,), source=source))
+    directory = area.current(area.admit(checkpoint.directory, inside=(keys.live,), source=source))
+    if not area.contains(directory):
+        return False
+    return all(logs.hold(f"{directory}/{query}", part.batch) for query, part in checkpoint.queries.items())
+
+
+class _Logs:
+    """The names in the logs of queries; each is listed once, for all checkpoints that lie in one directory.
+
+    :param area: Holds them.
+    """
+
+    def __init__(self, area: WorkArea) -> None:
+        self._area = area
+        self._known: dict[str, Mapping[str, frozenset[str]]] = {}
+
+    def hold(self, query: str, batch: int) -> bool:
+        """Whether the logs of a query directory have what a start after *batch* needs.
+
+        :raises CheckpointCorruptError: A base is refused.
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        if query not in self._known:
+            self._known[query] = self._area.log_entries(query)
+        logs = self._known[query]
+        return missing_entry(batch, offsets=logs[OFFSETS], commits=logs[COMMITS]) is None
+
+
+def find_savepoints(keys: JobKeys, area: WorkArea, problems: list[str]) -> Iterator[SavepointEvidence]:
+    """Yield every whole savepoint, by id; sizes are compared with the manifest, bytes are not read.
+
+    :param problems: Gets a sentence for each that is not whole.
+    :raises StorageUnavailableError: A directory could not be read.
+    """
+    for name in area.list(keys.savepoints):
+        if not area.contains(f"{keys.savepoints}{name}"):
+            continue  # the remains of a copy that was never finished
+        directory = area.tree(f"{keys.savepoints}{name}")
+        try:
+            key = keys.savepoint(name)
+            data = manifest_bytes(directory)
+            savepoint = parse_manifest(directory, data)
+        except (ConfigurationError, CheckpointMissingError, CheckpointCorruptError) as error:
+            problems.append(f"{directory}: {error.message}")
+            continue
+        damage = check_files(directory, savepoint, digests=False)
+        if damage:
+            problems.append(f"savepoint {savepoint.savepoint_id}: {damage[0].message}")
+            continue
+        yield SavepointEvidence(pointer_to(key, savepoint, data), savepoint.run, savepoint.epoch)
+
+
+def completed(found: list[CheckpointEvidence]) -> list[CheckpointPointer]:
+    """Return the checkpoints among the payloads, ascending by number. Pure."""
+    newest = {item.pointer.number: item for item in sorted(found, key=lambda item: item.pointer.epoch)}
+    return [newest[number].pointer for number in sorted(newest) if newest[number].pinned]
+
+
+_LIVE = re.compile(r"\.*e(\d+)-")  # e7-<uuid>, also fenced, drained, or the hidden remains of one
+_NUMBERED = re.compile(r"\.*(\d+)-e(\d+)")  # <number>-e<epoch>, of pins and payloads
+_NOTED = re.compile(r"[/-]e(\d+)(?:-[0-9a-f]+)?\.json$")  # <run>-e<epoch>.json and e<epoch>.json, of the journal
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvidence:
+    """What storage says about a job.
+
+    :param entries: The journal of its runs.
+    :param checkpoints: Every payload that can be read, and the ends of what is archived, ascending by number and epoch.
+    :param graphs: Job graphs that a checkpoint names and that are there, by digest.
+    :param highest_epoch: Highest epoch in any name or record; 0 for none.
+    :param highest_number: Highest checkpoint number in any name; 0 for none.
+    :param problems: What is there and cannot be read, one sentence each.
+    """
+
+    job_id: str
+    entries: tuple[JournalEntry, ...] = ()
+    checkpoints: tuple[CheckpointEvidence, ...] = ()
+    savepoints: tuple[SavepointEvidence, ...] = ()
+    graphs: tuple[Blob, ...] = ()
+    highest_epoch: int = 0
+    highest_number: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def find_jobs(config: HaConfig, store: ObjectStore) -> list[str]:
+    """Return the ids of all jobs that storage knows, sorted.
+
+    :raises StorageUnavailableError: A part of storage is not there: an unmounted disk is not an empty cluster.
+    """
+    area = open_work_area(config)
+    area.require()
+    names = set(area.list(storage_keys.JOBS))
+    if config.work_root is not None:  # else blobs and directories share one root, and this would walk through both
+        names |= {info.key.split("/")[1] for info in store.list(storage_keys.JOBS)}
+    return sorted(name for name in names if _is_job(name))
+
+
+def gather(config: HaConfig, store: ObjectStore, job_id: str) -> JobEvidence:
+    """Read what storage says about a job.
+
+    :raises StorageUnavailableError: It could not be read.
+    """
+    keys, problems = JobKeys(job_id), list[str]()
+    entries, unreadable = JobJournal(store, keys).read()
+    problems += [entry.reason for entry in unreadable]
+    area = open_work_area(config)
+    payloads = find_checkpoints(store, keys, area, problems)
+    checkpoints = tuple(sorted(payloads, key=lambda item: (item.pointer.number, item.pointer.epoch)))
+    savepoints = tuple(find_savepoints(keys, area, problems))
+    numbered = list(_numbered(area, store, keys))
+    epochs = [epoch for _, epoch in numbered]
+    epochs += [int(found[1]) for name in area.list(keys.live) if (found := _LIVE.match(name))]
+    epochs += [item.epoch for item in savepoints]
+    epochs += _epochs_of_journal(store, keys)
+    return JobEvidence(
+        job_id=job_id,
+        entries=tuple(entries),
+        checkpoints=checkpoints,
+        savepoints=savepoints,
+        graphs=tuple(_graphs(store, {item.graph for item in checkpoints})),
+        highest_epoch=max(epochs, default=0),
+        highest_number=max((number for number, _ in numbered), default=0),
+        problems=tuple(problems),
+    )
+
+
+def _numbered(area: WorkArea, store: ObjectStore, keys: JobKeys) -> Iterator[tuple[int, int]]:
+    names = [info.key.removeprefix(keys.payloads) for info in store.list(keys.payloads)]
+    names += area.list(keys.pins)
+    for name in names:
+        if found := _NUMBERED.match(name):
+            yield int(found[1]), int(found[2])
+    yield from ((archive.last, archive.epoch) for archive in PayloadHistory(store, keys).archives())
+
+
+def _epochs_of_journal(store: ObjectStore, keys: JobKeys) -> Iterator[int]:
+    """Yield the epochs in the names of journal entries, readable or not."""
+    for kind in ("result", "generation"):
+        for info in store.list(keys.journal(kind, "").removesuffix(".json")):
+            if found := _NOTED.search(info.key):
+                yield int(found[1])
+
+
+def _graphs(store: ObjectStore, digests: set[str]) -> Iterator[Blob]:
+    for sha256 in sorted(digests):
+        info = store.info(storage_keys.blob(sha256))
+        if info is not None:
+            yield Blob(sha256=sha256, size=info.size)
+
+
+def _is_job(name: str) -> bool:
+    try:
+        check_job_id(name)
+    except ConfigurationError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Recovery of a run after a loss: policy, transactions, and reports."""

@@ -1,0 +1,290 @@
+"""Losses of a run: last failure, next attempt, and the phases of each recovery. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from itertools import pairwise
+
+from airflow_provider_ha.jobs.drivers.driver_log import printed_place
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.restart_policy import (
+    Resubmit,
+    decide,
+    failures_in_a_row,
+    repeated_failure,
+    without_a_word,
+)
+from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import STALLED, EarlierFailures, Failure, FailureKind, SubmissionExit
+from airflow_provider_ha.jobs.status import JobStatus
+
+
+class RestartReason(str, Enum):
+    """Why a driver had to be started again."""
+
+    APPLICATION = "application"  # an error of the script, or of a query as the script wrote it
+    OUTAGE = "outage"  # of storage, a connection, memory, an executor, a broker or ZooKeeper
+    STALLED = "stalled"  # it committed nothing although it should have
+    UNFIT = "unfit"  # its host lacks something that another one had
+    KILLED = "killed"  # its processes are dead, and it reported nothing
+    HOST = "host"  # its death is not proven: its host, or its supervisor, is gone
+    OTHER = "other"
+
+
+def restart_reason(lost: SubmissionView) -> RestartReason:
+    """Return why the submission after *lost* was made."""
+    left = lost.exit
+    if left is None:
+        return RestartReason.HOST
+    if left.unfit:
+        return RestartReason.UNFIT
+    if left.met_outage:
+        return RestartReason.OUTAGE
+    if left.failure is None:
+        return RestartReason.OTHER if left.decision else RestartReason.KILLED
+    if left.failure.error_class == STALLED:
+        return RestartReason.STALLED
+    return RestartReason.APPLICATION if left.failure.kind is FailureKind.APPLICATION else RestartReason.OTHER
+
+
+def restarts_since(submissions: Iterable[SubmissionView], since: datetime) -> Mapping[RestartReason, int]:
+    """Return the number of re-submissions of a run since a moment, for every reason, including those with 0."""
+    found = dict.fromkeys(RestartReason, 0)
+    for lost, again in pairwise(submissions):
+        if again.submission.created_at >= since:
+            found[restart_reason(lost)] += 1
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryTimes:
+    """The moments of a recovery; ``None`` if unknown, or still to come.
+
+    :param alive_at: Last sign of life of the lost leader: its last heartbeat.
+    :param dead_at: Time of the proof that all its processes are dead.
+    :param submitted_at: Time of the next submission.
+    :param led_at: Time at which that one became the leader.
+    :param committed_at: Time at which it committed its first batch.
+    """
+
+    alive_at: datetime | None
+    dead_at: datetime | None
+    submitted_at: datetime
+    led_at: datetime
+    committed_at: datetime | None
+
+    @property
+    def phases(self) -> Mapping[str, float]:
+        """Phase -> seconds. Without a proof of death ``submit`` begins with the last sign of life."""
+        steps = (
+            ("detect", self.alive_at, self.dead_at),
+            ("submit", self.dead_at or self.alive_at, self.submitted_at),
+            ("lead", self.submitted_at, self.led_at),
+            ("commit", self.led_at, self.committed_at),
+            ("total", self.alive_at or self.dead_at, self.committed_at),
+        )
+        return {
+            # The moments come from several hosts, whose clocks differ.
+            name: max(0.0, (end - begin) / timedelta(seconds=1))
+            for name, begin, end in steps
+            if begin is not None and end is not None
+        }
+
+
+LOOPS_FROM = 2  # failures in a row: the first one may be resolved when the next attempt runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastFailure:
+    """The end of a job's newest lost attempt.
+
+    :param run: Number of its run if that is an earlier one (the newest run has lost no attempt); else ``None``.
+    :param attempt: Its number.
+    :param at: Time at which all its processes were dead; ``None`` without proof.
+    :param reason: As its supervisor wrote it.
+    :param failure: As the driver reported it; ``None`` for a killed driver.
+    :param times: How often the same error has come at the same place; 0 for an end without an error.
+    :param since: When it came first.
+    :param in_a_row: Number of newest attempts that have failed, this one included, over all runs that failed; 0 once a
+        driver has led for long enough since, or the run is over without a failure.
+    :param log: Location of the driver's log.
+    """
+
+    run: int | None = None
+    attempt: int
+    at: datetime | None
+    reason: str
+    failure: Failure | None
+    times: int
+    since: datetime | None
+    in_a_row: int
+    log: str
+
+    @property
+    def loops(self) -> bool:
+        """Whether a person should check the job for this, in each state between two attempts."""
+        return self.in_a_row >= LOOPS_FROM
+
+    @property
+    def message(self) -> str:
+        """Return in one line what failed, and where."""
+        return _in_one_line(self.failure, self.reason)
+
+    @property
+    def sentence(self) -> str:
+        """Return the message with the attempt, and how often it has come."""
+        often = f", {self.times} times since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.times > 1 else ""
+        row = f"; {self.in_a_row} attempts in a row have failed" if self.loops else ""
+        which = f"run {self.run}, " if self.run is not None else ""
+        return f"{which}attempt {self.attempt}: {self.message}{often}{row}"
+
+
+def how_it_ended(left: SubmissionExit) -> str:
+    """Return in one line how an attempt ended: the failure, and its place."""
+    return _in_one_line(left.failure, left.reason)
+
+
+def _in_one_line(failure: Failure | None, reason: str) -> str:
+    if failure is None:
+        return reason.partition("\n")[0]
+    where = f" in {failure.position}" if failure.batches is not None else ""
+    return f"{failure.kind.value} {failure.error}{where}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """Report on the losses of the newest run.
+
+    :param attempts: How often it was submitted.
+    :param next_attempt_at: When the restart strategy submits it again; ``None`` when it is not lost, is never submitted
+        again, or its options cannot be read.
+    """
+
+    attempts: int
+    last: LastFailure | None
+    next_attempt_at: datetime | None
+
+
+def losses_of(snapshot: JobStatus, options: HaOptions | None, *, now: datetime) -> Losses:
+    """Return the report.
+
+    :param options: Of the run; ``None`` when they cannot be read.
+    """
+    return Losses(
+        attempts=attempts_of(snapshot.run),
+        last=last_failure(snapshot, options or HaOptions(), now=now),
+        next_attempt_at=next_attempt_at(snapshot, options, now=now) if options is not None else None,
+    )
+
+
+def last_failure(snapshot: JobStatus, options: HaOptions, *, now: datetime) -> LastFailure | None:
+    """Return how a job's newest lost attempt ended; ``None`` if it has lost none.
+
+    If the newest run has lost no attempt, this is the end of the previous run, provided that it failed.
+
+    If reading the run's options would cost an access to storage, the job's default options are used.
+    """
+    run, leader = snapshot.run, snapshot.leader
+    if run is None:
+        return None
+    over = run.result is not None and run.result.state is not JobState.FAILED
+    found = failure_of(
+        run.submissions,
+        options,
+        now,
+        lost=not over and run.newest is not None and _ended(snapshot, run.newest),
+        led_since=leader.since if leader is not None and leader.run == run.run.number else None,
+        before=run.run.failures if not over else None,
+    )
+    return replace(found, in_a_row=0) if found is not None and over else found
+
+
+def failure_of(
+    submissions: tuple[SubmissionView, ...],
+    options: HaOptions,
+    now: datetime,
+    *,
+    lost: bool,
+    led_since: datetime | None,
+    before: EarlierFailures | None = None,
+) -> LastFailure | None:
+    """Return how a run's newest lost attempt ended; ``None`` if it has lost none.
+
+    List, page, command, task and alerts share this rule: a failure counts even when it ended its run.
+
+    :param submissions: The newest ones, or all, ascending.
+    :param lost: Whether the newest one has ended.
+    :param led_since: Start of its leadership; ``None`` when it does not lead.
+    :param before: The failures of the runs before it.
+    """
+    ended = submissions if lost else submissions[:-1]
+    count = before.count if before is not None else 0
+    row = failures_in_a_row(submissions, options, now, lost=lost, led_since=led_since, before=count)
+    if not ended:
+        return _of_earlier_run(before, row) if before is not None and row else None
+    view, repeated = ended[-1], repeated_failure(ended, options)
+    return LastFailure(
+        attempt=view.submission.attempt,
+        at=view.exit.at if view.exit is not None else None,
+        reason=view.exit.reason if view.exit is not None else without_a_word(view),
+        failure=view.exit.failure if view.exit is not None else None,
+        times=repeated.count if repeated is not None else 0,
+        since=repeated.since if repeated is not None else None,
+        in_a_row=row,
+        log=_log(view),
+    )
+
+
+def _of_earlier_run(before: EarlierFailures, in_a_row: int) -> LastFailure:
+    return LastFailure(
+        run=before.run,
+        attempt=before.attempt,
+        at=before.at,
+        reason=before.reason,
+        failure=None,
+        times=0,
+        since=None,
+        in_a_row=in_a_row,
+        log=before.log,
+    )
+
+
+def failures_before(run: RunView | None) -> EarlierFailures | None:
+    """Return the failures in a row for the run after *run*; ``None`` if *run* did not fail. Pure."""
+    if run is None or run.result is None or run.result.state is not JobState.FAILED:
+        return None
+    at, before = run.result.at, run.run.failures
+    found = failure_of(run.submissions, HaOptions(), at, lost=True, led_since=None, before=before)
+    return EarlierFailures(
+        count=max(found.in_a_row if found is not None else 0, 1),
+        run=run.run.number,
+        attempt=attempts_of(run),
+        at=at,
+        reason=found.message if found is not None and found.run is None else run.result.reason.partition("\n")[0],
+        log=found.log if found is not None and found.run is None else "",
+    )
+
+
+def next_attempt_at(snapshot: JobStatus, options: HaOptions, *, now: datetime) -> datetime | None:
+    """Return when the restart strategy submits the run again; ``None`` when it is not lost, or never again."""
+    decision = decide(snapshot, options, now=now)
+    return now + timedelta(seconds=decision.after) if isinstance(decision, Resubmit) else None
+
+
+def attempts_of(run: RunView | None) -> int:
+    """Return how often a run was submitted."""
+    return run.newest.submission.attempt if run is not None and run.newest is not None else 0
+
+
+def _ended(snapshot: JobStatus, newest: SubmissionView) -> bool:
+    return newest.exit is not None or snapshot.state in (JobState.LOST, JobState.FAILED)
+
+
+def _log(view: SubmissionView) -> str:
+    if view.started is not None:
+        return view.started.handle.log_path or printed_place(view)
+    return view.exit.log if view.exit is not None else ""

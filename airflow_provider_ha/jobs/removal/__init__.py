@@ -1,0 +1,1 @@
+"""Removal: retention of runs, deletion of jobs, checkpoints and savepoints."""

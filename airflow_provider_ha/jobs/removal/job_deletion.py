@@ -1,0 +1,378 @@
+"""Deletion of a job: one transaction for all readers, then the removal of its pointers, records and files.
+
+Invariants:
+
+- A process that is not the job's leader takes its lock (contract 1). A job that is led, has a live run, is read or is
+  on its way to another cluster is refused before anything changes.
+- One transaction makes the job gone (``jobs.deleted``). A kill before it changes nothing; after it the next call of the
+  same command goes on, and no run is made until nothing is left.
+- Readers take their lease before they read a pointer, and the pointers go in that transaction. So each reader finds no
+  pointer, or is found here, and then the files wait for it.
+- What stays: the epoch and the counter of checkpoints, so that no process that slept through it can write; with
+  *keep_savepoints* the savepoints and what a restore from them reads; blobs, which other jobs may name; and directories
+  that the job has claimed outside of the cluster.
+
+A deletion removes the exits of the submissions with everything else, and what they prove has to outlive them: a host
+that leads in the next life removes the directories of the lives before, and a process that nothing has proven dead may
+still work in one of these. A job that is over is no such proof: the host of a lost driver can be cut off, and a
+supervisor writes an exit after the result.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_files
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, Reads
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, node_numbers, ours
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import (
+    JobStateError,
+    NodeExistsError,
+    NodeMissingError,
+    RecordCorruptError,
+    VersionConflictError,
+)
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import checkpoint_store, readers, require_over
+from airflow_provider_ha.jobs.move.move_records import read_arrival, read_moved
+from airflow_provider_ha.jobs.recovery.transactions import take_lock
+from airflow_provider_ha.jobs.removal.removal_records import (
+    DeletedJob,
+    JobLife,
+    PastLife,
+    RemovedRunStore,
+    Span,
+    read_life,
+)
+from airflow_provider_ha.jobs.restore.recorded_past import known_past
+from airflow_provider_ha.jobs.runs.output_claims import OutputClaim
+from airflow_provider_ha.jobs.runs.run_store import RunStore, decode
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.storage.durable import remove_tree
+
+
+_BATCH = 50  # nodes per transaction: a lease is seconds, and ZooKeeper's packets are small
+_ATTEMPTS = 3
+
+
+def remove_nodes(coordinator: Coordinator, leadership: Leadership, base: str, *, spared: tuple[str, ...]) -> None:
+    """Remove everything below *base* in fenced transactions, children first.
+
+    :raises VersionConflictError, NodeMissingError: Another process still writes there.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            nodes = list(_below(coordinator, base, spared))
+            for start in range(0, len(nodes), _BATCH):
+                leadership.prove()
+                leadership.commit(*(Delete(path) for path in nodes[start : start + _BATCH]))
+        except (VersionConflictError, NodeMissingError):  # noqa: PERF203  # a retry is a try in a loop
+            if attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _below(coordinator: Coordinator, base: str, spared: tuple[str, ...]) -> Iterator[str]:
+    for name in coordinator.children(base):
+        path = f"{base}/{name}"
+        if path not in spared:
+            yield from _below(coordinator, path, spared)
+            yield path
+
+
+log = logging.getLogger(__name__)
+
+
+def unproven_runs(coordinator: Coordinator, paths: JobPaths, last_run: int) -> tuple[Span, ...]:
+    """Return the runs up to *last_run* whose processes may live, as spans, ascending.
+
+    A run that ZooKeeper has lost is one of them: it is neither there nor known as removed.
+
+    :raises RecordCorruptError: Which runs were removed cannot be read.
+    """
+    before = RemovedRunStore(coordinator, paths).read()
+    known = RunStore(coordinator, paths).numbers()
+    proven = {run for run in range(1, before.through + 1) if before.removed(run)} - set(known)
+    proven |= {run for run in known if _is_proven(coordinator, paths, run)}
+    return spans(run for run in range(1, last_run + 1) if run not in proven)
+
+
+def spans(runs: Iterable[int]) -> tuple[Span, ...]:
+    """Return ascending numbers as spans. Pure."""
+    found: list[Span] = []
+    for run in runs:
+        if found and found[-1][1] == run - 1:
+            found[-1] = (found[-1][0], run)
+        else:
+            found.append((run, run))
+    return tuple(found)
+
+
+def _is_proven(coordinator: Coordinator, paths: JobPaths, run: int) -> bool:
+    parent = paths.submissions(run)
+    exits = tuple(
+        paths.submission_exit(run, each) for each in node_numbers(coordinator.children(parent), parent=parent)
+    )
+    seen = coordinator.read(Reads(exits)).nodes if exits else {}
+    try:
+        return all(decode(seen[path], SubmissionExit) is not None for path in exits)
+    except RecordCorruptError as error:
+        log.warning("the directories of run %d stay: %s", run, error)
+        return False
+
+
+MOST_POINTERS = 4000  # that one transaction of ZooKeeper removes with room to spare
+_PROVE_EVERY = 100  # objects
+
+
+class DeletionState(str, Enum):
+    """Where a deletion stands."""
+
+    PLANNED = "planned"
+    WAITING = "waiting"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """The deletion of a job: its plan or its result.
+
+    :param runs: How many runs it has.
+    :param checkpoints: How many checkpoints are retained.
+    :param savepoints: Ids of its savepoints.
+    :param keep_savepoints: Whether they stay.
+    :param waiting: What is still read, and keeps the files of the job: the job is gone already.
+    """
+
+    job_id: str
+    state: DeletionState
+    runs: int
+    checkpoints: int
+    savepoints: tuple[str, ...]
+    keep_savepoints: bool
+    waiting: tuple[str, ...] = ()
+
+
+def plan_deletion(job: JobContext, *, keep_savepoints: bool) -> Deletion:
+    """Return what :func:`delete_job` would delete. Changes nothing.
+
+    :raises UnknownJobError: There is no such job.
+    :raises JobStateError: As :func:`delete_job`.
+    """
+    life = read_life(job.coordinator, job.paths)
+    _require_deletable(job, life, keep_savepoints=keep_savepoints)
+    planned = Deletion(
+        job_id=job.job_id,
+        state=DeletionState.PLANNED,
+        runs=len(job.runs.numbers()),
+        checkpoints=len(_checkpoints(job)),
+        savepoints=tuple(_savepoints(job)),
+        keep_savepoints=keep_savepoints,
+    )
+    return replace(planned, state=DeletionState.DELETED) if _is_done(life, planned) else planned
+
+
+def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
+    """Delete a job. Repeatable: the next call completes what a kill or an error has interrupted.
+
+    :param keep_savepoints: Whether its savepoints stay: a later run of the same id can start from them.
+    :param by: Caller, as recorded for people.
+    :raises UnknownJobError: There is no such job.
+    :raises JobStateError: It is led, has a live run or a reader, or is on its way to another cluster; or an earlier
+        call that is not complete has decided otherwise on its savepoints.
+    :raises StorageUnavailableError: The work root is not there; nothing was changed.
+    :raises LeadershipUnavailableError: Another process leads the job.
+    :raises LeadershipError, StorageUnavailableError, CoordinationError: The job is gone or whole; repeat the call.
+    """
+    planned = plan_deletion(job, keep_savepoints=keep_savepoints)
+    if planned.state is DeletionState.DELETED:
+        return planned
+    job.area.require()
+    numbers = job.runs.numbers()
+    run = numbers[-1] if numbers else 0
+
+    def admit() -> None:
+        _require_deletable(job, read_life(job.coordinator, job.paths), keep_savepoints=keep_savepoints, led=True)
+
+    with take_lock(job, run, admit=admit) as leadership:
+        life = read_life(job.coordinator, job.paths)
+        last_run = max([life.last_run, *job.runs.numbers()])  # before the look at its result
+        _require_deletable(job, life, keep_savepoints=keep_savepoints, led=True)  # a leader may have come between
+        leadership.start_heartbeats(lambda reason: log.warning("job %s: %s", job.job_id, reason))  # files take long
+        past = _past(job, life, last_run, keep_savepoints=keep_savepoints)
+        record = DeletedJob(
+            keep_savepoints=keep_savepoints,
+            last_run=last_run,
+            drained=past.drained,  # guard: deleted-drains-are-forgotten
+            unrecorded=past.unrecorded,
+            starts=past.starts,
+            by=by,
+            at=job.clock.now(),
+            unproven=_unproven(job, life, last_run),
+        )
+        life = _make_gone(job, leadership, life, record)
+        checkpoint_store(job).work_off(leadership)  # what waits for deletion since before
+        # guard: deleted-files-are-read
+        if waiting := readers(job):
+            log.warning("the files of job %s wait for %s", job.job_id, waiting)
+            return replace(planned, state=DeletionState.WAITING, waiting=tuple(waiting))
+        _remove_records(job, leadership, keep_savepoints=keep_savepoints)
+        _remove_files(job, leadership.prove, keep_savepoints=keep_savepoints)
+        assert life.deleted is not None  # noqa: S101  # it was just made
+        leadership.commit(*life.ends(life.deleted.model_copy(update={"complete": True})))
+    log.info("job %s is deleted by %s", job.job_id, by)
+    return replace(planned, state=DeletionState.DELETED)
+
+
+def _unproven(job: JobContext, life: JobLife, last_run: int) -> tuple[Span, ...]:
+    """Return the runs whose processes may live; a deletion that goes on has removed what would say so."""
+    return unproven_runs(job.coordinator, job.paths, last_run) if life.deleted is None else life.deleted.unproven
+
+
+def _past(job: JobContext, life: JobLife, last_run: int, *, keep_savepoints: bool) -> PastLife:
+    """Return what a restore would know of the job; an earlier call has removed it, but noted it."""
+    if life.deleted is not None:
+        return life.deleted.past
+    if not keep_savepoints or not _savepoints(job):
+        return PastLife(last_run=last_run)  # nothing is left that a restore could begin from
+    return known_past(job, last_run)
+
+
+def _is_done(life: JobLife, planned: Deletion) -> bool:
+    kept = planned.keep_savepoints or not planned.savepoints
+    return life.deleted is not None and life.deleted.complete and kept
+
+
+def _require_deletable(job: JobContext, life: JobLife, *, keep_savepoints: bool, led: bool = False) -> None:
+    """Refuse what may not be deleted.
+
+    :param led: Whether this process leads the job, or is about to: the leader is then no reason.
+    """
+    if life.deleted is not None:
+        if keep_savepoints and not life.deleted.keep_savepoints and not life.deleted.complete:
+            raise JobStateError(
+                f"job {job.job_id!r} is being deleted without its savepoints",
+                next_step="Complete that without --keep-savepoints",
+            )
+        if life.deleted.keep_savepoints and not keep_savepoints and not life.deleted.complete:
+            raise JobStateError(
+                f"job {job.job_id!r} is being deleted, and its savepoints are kept",
+                next_step=f"Complete that first: {life.deleted.command(job.job_id)}; then they can go, too",
+            )
+        return
+    if led:
+        _require_no_live_run(job)
+    else:
+        require_over(job)
+    left, coming = read_moved(job.coordinator, job.paths), read_arrival(job.coordinator, job.paths)
+    if (left is not None and left[0].run is None) or coming is not None:
+        where = left[0].sentence if left is not None else "is being moved here"
+        raise JobStateError(
+            f"job {job.job_id!r} {where}",
+            next_step="End the move with `spark-ha job move`, or give it up with --abandon; nothing was removed",
+        )
+
+
+def _require_no_live_run(job: JobContext) -> None:
+    numbers = job.runs.numbers()
+    if numbers and job.runs.result(numbers[-1]) is None:
+        raise JobStateError(
+            f"job {job.job_id!r} has a live run, number {numbers[-1]}",
+            next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
+            "nothing was removed",
+        )
+
+
+def _make_gone(job: JobContext, leadership: Leadership, life: JobLife, record: DeletedJob) -> JobLife:
+    """Make the job gone for every reader in one transaction; return its life from then on.
+
+    :raises JobStateError: It has more pointers than one transaction can remove; nothing was changed.
+    """
+    pointers = [f"{job.paths.checkpoints}/{name}" for name in _checkpoints(job)]
+    if not record.keep_savepoints:
+        pointers += [f"{job.paths.savepoints}/{name}" for name in _savepoints(job)]
+    if len(pointers) > MOST_POINTERS:
+        raise JobStateError(
+            f"job {job.job_id!r} has {len(pointers)} checkpoints and savepoints, more than one transaction removes",
+            next_step=f"Dispose of savepoints first: `spark-ha savepoint dispose {job.job_id} SAVEPOINT`",
+        )
+    job.coordinator.ensure(job.paths.cluster.deleted_jobs)
+    absent: list[str] = []
+    if life.deleted is None:
+        job.coordinator.ensure(job.paths.runs)
+        absent = [job.paths.arriving, job.paths.run(record.last_run + 1)]  # a submitter takes no lock
+    # ZooKeeper has no check for absence: what can be made and removed at once is not there.
+    stays: list[Op] = [op for path in absent for op in (Create(path), Delete(path))]
+    gone: list[Op] = [Delete(path) for path in pointers]  # guard: pointers-outlive-jobs
+    try:
+        leadership.commit(*life.ends(record), *stays, *gone)
+    except (NodeExistsError, VersionConflictError) as error:
+        raise JobStateError(
+            f"job {job.job_id!r} was submitted or moved at this moment", next_step="Look at it; nothing was removed"
+        ) from error
+    return replace(life, deleted=record, version=life.version + 1)
+
+
+def _checkpoints(job: JobContext) -> list[str]:
+    return ours(job.coordinator.children(job.paths.checkpoints), is_checkpoint, parent=job.paths.checkpoints)
+
+
+def _savepoints(job: JobContext) -> list[str]:
+    return ours(job.coordinator.children(job.paths.savepoints), is_plain, parent=job.paths.savepoints)
+
+
+def _remove_records(job: JobContext, leadership: Leadership, *, keep_savepoints: bool) -> None:
+    spared = (job.paths.lock, job.paths.checkpoint_id_counter)  # guard: deletion-keeps-epochs
+    kept = (job.paths.savepoints,) if keep_savepoints else ()
+    remove_nodes(job.coordinator, leadership, job.paths.base, spared=(*spared, *kept))
+    for path in (job.paths.cluster.quarantined(job.job_id), *_outputs(job)):
+        node = job.coordinator.find(path)
+        if node is not None:
+            leadership.commit(Delete(path, node.version))
+
+
+def _outputs(job: JobContext) -> list[str]:
+    """Return the claims of outputs of the job: a later run of its number must not look like their owner."""
+    parent, found = job.paths.cluster.outputs, []
+    for name in job.coordinator.children(parent):
+        node = job.coordinator.find(f"{parent}/{name}")
+        try:
+            if node is not None and OutputClaim.from_bytes(node.data, source=node.path).job_id == job.job_id:
+                found.append(node.path)
+        except RecordCorruptError as error:
+            log.warning("a claim of an output is left alone: %s", error.message)
+    return found
+
+
+def _remove_files(job: JobContext, prove: Callable[[], None], *, keep_savepoints: bool) -> None:
+    keys, area = job.keys, job.area
+    # Not the notes about fenced functions: they count for the epochs that are known. The last one is known from its
+    # working directory only, so notes that outlive it would hide what a later epoch gave, and the verdict be SAFE.
+    kept = (keys.savepoints, keys.payloads, keys.archives) if keep_savepoints else ()
+    for found in list(job.store.list(keys.journals)):  # first: what they say would be made again by a rebuild
+        job.store.delete(found.key)
+    for prefix in (keys.live, keys.pins, keys.notes, keys.savepoints):
+        if prefix not in kept:
+            prove()
+            area.remove(prefix.removesuffix("/"))
+    files = open_files(job.config)
+    if files is not None:  # what bases of this job named: it is needed by no other job
+        _each(prove, [found.key for found in (*files.list(keys.live), *files.prepared(keys.live))], files.delete)
+    remove_tree(job.config.home_path / keys.submissions)
+    left = [found.key for found in job.store.list(f"{keys.base}/") if not found.key.startswith(kept)]
+    _each(prove, left, job.store.delete)  # guard: kept-savepoints-lose-their-files
+    if not keep_savepoints:
+        remove_tree(job.config.home_path / keys.base)
+
+
+def _each(prove: Callable[[], None], names: list[str], remove: Callable[[str], None]) -> None:
+    for number, key in enumerate(names):
+        if number % _PROVE_EVERY == 0:
+            prove()
+        remove(key)

@@ -1,0 +1,369 @@
+"""Retention of runs: choose the runs that are long over, and remove their records.
+
+Invariants:
+
+- One transaction removes a run, checks epoch and leader node, and notes which requests had led to it
+  (:mod:`~airflow_provider_ha.jobs.removal.removal_records`). A reader sees the run or does not. Of a run with very many
+  submissions the oldest go before it, which a reader knows from
+  :mod:`~airflow_provider_ha.driver.members.housekeeping`.
+- A run stays while one of its submissions has no proof of death: what is not known is no proof.
+- A claim that changes while it is read belongs to a task that lives: the transaction fails, and the run stays.
+- The journal forgets a run after ZooKeeper (pointer first, blob second). What a crash leaves there, the next pass
+  finds.
+
+Invariants: the newest run stays at any request, and the one before it. A run that is not over, that is not cleaned up,
+or that something refers to stays; so does one of which it is not proven that all its processes are dead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain
+
+from airflow_provider_ha.checkpoints.store.removal import clear_leases, leases_on_nothing
+from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.config import Retention
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Delete, Node, Op, ReadResponse, Reads
+from airflow_provider_ha.coordination.node_names import node_numbers
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.znode_records import read_record
+from airflow_provider_ha.errors import (
+    NodeExistsError,
+    NodeMissingError,
+    RecordCorruptError,
+    VersionConflictError,
+)
+from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, Run, RunResult, Status
+from airflow_provider_ha.jobs.operations.operations import open_runs
+from airflow_provider_ha.jobs.removal.removal_records import RemovedRun, RemovedRunStore
+from airflow_provider_ha.jobs.runs.journal import JobJournal, has_earlier_life
+from airflow_provider_ha.jobs.runs.output_claims import clear_claims, ended_claims
+from airflow_provider_ha.jobs.runs.run_store import RunStore, decode
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.runs.watchers import FOLLOWED, LIVE, FollowedRun
+from airflow_provider_ha.names import safe_segment
+
+
+_CLAIMS_AT_ONCE = 500
+_USE = "#"  # request#2 is the second run of one request
+
+
+@dataclass(slots=True)
+class Followers:
+    """The claims in ``watchers`` as they were read, and the runs that keep them.
+
+    :param claims: Name of a claim -> its node.
+    :param notes: Name of a claim -> the node that says which run it follows.
+    :param followed: Name of a claim -> that run.
+    :param runs: Number of a run -> the request that made it, of all runs that are there.
+    """
+
+    claims: dict[str, Node] = field(default_factory=dict)
+    notes: dict[str, Node] = field(default_factory=dict)
+    followed: dict[str, int] = field(default_factory=dict)
+    runs: dict[int, str] = field(default_factory=dict)
+
+    def of(self, run: Run) -> tuple[list[str], list[Op]]:
+        """Return which requests led to a run and to no other one that is there, and the removal of their claims."""
+        others = {safe_segment(request) for number, request in self.runs.items() if number != run.number}
+        own = request_of(run)
+        # Of a request that made a run and follows another one, the newer of them counts.
+        follows = self.followed.get(safe_segment(own), 0)
+        led = {safe_segment(own): own} if follows < run.number or follows not in self.runs else {}
+        led |= {name: name for name, number in self.followed.items() if number == run.number}
+        led = {name: request for name, request in led.items() if name not in others}
+        nodes = [place[name] for name in led for place in (self.claims, self.notes) if name in place]
+        return list(led.values()), [Delete(node.path, node.version) for node in nodes]
+
+    def forget(self, run: Run) -> None:
+        """Note that a run is gone, and what followed it."""
+        self.runs.pop(run.number, None)
+        self.followed = {name: number for name, number in self.followed.items() if number != run.number}
+
+
+def request_of(run: Run) -> str:
+    """Return the request that made a run, whether by its first use or a later one."""
+    return run.request_id.partition(_USE)[0]
+
+
+def read_followers(coordinator: Coordinator, paths: JobPaths) -> Followers:
+    """Read every claim of the job, and which request made each of its runs."""
+    found = Followers()
+    runs = RunStore(coordinator, paths)
+    found.runs = {number: request_of(run) for number, run in runs.runs(runs.numbers()).items()}
+    names = [name for name in coordinator.children(paths.watchers) if not name.startswith(LIVE)]
+    for start in range(0, len(names), _CLAIMS_AT_ONCE):
+        part = {f"{paths.watchers}/{name}": name for name in names[start : start + _CLAIMS_AT_ONCE]}
+        for path, node in coordinator.read(Reads(tuple(part))).nodes.items():
+            if node is not None:
+                _sort(found, part[path], node)
+    return found
+
+
+def _sort(found: Followers, name: str, node: Node) -> None:
+    if not name.endswith(FOLLOWED):
+        found.claims[name] = node
+        return
+    try:
+        record = FollowedRun.from_bytes(node.data, source=f"znode {node.path}")
+    except RecordCorruptError:
+        found.claims[name] = node  # the claim of a task that is called like that, or a node of another program
+        return
+    task = name.removesuffix(FOLLOWED)
+    found.notes[task], found.followed[task] = node, record.run
+
+
+def expendable(
+    numbers: Sequence[int],
+    results: Mapping[int, RunResult],
+    retention: Retention,
+    *,
+    now: datetime,
+    in_use: AbstractSet[int] = frozenset(),
+) -> list[int]:
+    """Return the runs that may go once the death of their processes is proven, oldest first.
+
+    :param numbers: All runs, ascending.
+    :param results: Of those that have one.
+    :param in_use: Runs that something refers to.
+    """
+    eldest = now - timedelta(days=retention.days)
+    old = numbers[: -max(retention.runs, 2)]  # guard: the-newest-runs-go
+    return [number for number in old if number not in in_use and _over(results.get(number), eldest)]
+
+
+def _over(result: RunResult | None, eldest: datetime) -> bool:
+    return result is not None and result.cleanup == "CLEAN" and result.at < eldest
+
+
+log = logging.getLogger(__name__)
+_OPS = 400  # of one transaction: some 60 kB, far below what ZooKeeper takes, and soon over
+_PARTS_OF_A_RUN = frozenset({"submissions", "result", "claim"})
+_PARTS_OF_A_SUBMISSION = frozenset({"started", "led", "exit"})
+_AT_ONCE = 20  # runs that are read together
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run that can go.
+
+    :param run: Its record.
+    :param result: How it ended.
+    :param nodes: What lies below it, children first.
+    """
+
+    run: Run
+    result: RunResult
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PastRunCount:
+    """How much runs that are long over have left.
+
+    :param runs: Numbers of those that can go.
+    :param submissions: How many submissions these have.
+    :param tasks: How many tasks had started or followed them.
+    :param outputs: How many claims of outputs are of runs that are over.
+    :param leases: How many things that are gone have leases that have expired.
+    """
+
+    runs: tuple[int, ...] = ()
+    submissions: int = 0
+    tasks: int = 0
+    outputs: int = 0
+    leases: int = 0
+
+
+@dataclass(slots=True)
+class PastRuns:
+    """The runs of one job that are over.
+
+    :param journal: What storage knows of them.
+    :param retention: What is kept.
+    :param in_use: Returns the runs that checkpoints, savepoints and claims refer to.
+    :ivar kept: Run -> why it stays, of those that are old enough to go; complete after :meth:`find` or :meth:`clear`.
+    :ivar removed: How many runs this has removed.
+    """
+
+    coordinator: Coordinator
+    paths: JobPaths
+    journal: JobJournal
+    retention: Retention
+    clock: Clock
+    in_use: Callable[[], AbstractSet[int]]
+    kept: dict[int, str] = field(default_factory=dict)
+    removed: int = field(default=0, init=False)
+
+    def find(self) -> Iterator[PastRun]:
+        """Yield the runs that can go, oldest first. Changes nothing.
+
+        :raises RecordCorruptError: Something may refer to a run and cannot be read: nothing goes.
+        """
+        runs = RunStore(self.coordinator, self.paths)
+        numbers = runs.numbers()
+        old = expendable(numbers, runs.results(), self.retention, now=self.clock.now())
+        if not old:
+            return
+        in_use = self.in_use() | self._own_use()
+        self.kept |= dict.fromkeys(in_use & set(old), "something refers to it")
+        for part in _parts([number for number in old if number not in in_use]):
+            yield from self._provable(part)
+
+    def count(self) -> PastRunCount:
+        """Return how much there is to remove. Changes nothing; raises as :meth:`find`."""
+        runs, submissions, tasks = list[int](), 0, set[str]()
+        followers = read_followers(self.coordinator, self.paths)
+        for past in self.find():
+            runs.append(past.run.number)
+            parent = self.paths.submissions(past.run.number)
+            submissions += sum(node.rpartition("/")[0] == parent for node in past.nodes)
+            tasks.update(followers.of(past.run)[0])
+            followers.forget(past.run)
+        return PastRunCount(
+            runs=tuple(runs),
+            submissions=submissions,
+            tasks=len(tasks),
+            outputs=len(ended_claims(self.coordinator, self.paths)),
+            leases=len(leases_on_nothing(self.coordinator, self.paths, self.clock)),
+        )
+
+    def clear(self, commit: Commit) -> Iterator[None]:
+        """Remove them, and what else runs that are over have left; yields after each step.
+
+        :param commit: ``leadership.commit`` of the job.
+        :raises LeadershipError: This process may no longer write for the job.
+        :raises HaError: Something could not be read or removed; the next call goes on.
+        """
+        if has_earlier_life(self.coordinator, self.paths, self.journal):
+            return
+        for _ in self.clear_nodes(commit):
+            yield
+        yield from self._clear_journal()
+        yield from clear_claims(self.coordinator, self.paths, commit)
+        yield from clear_leases(self.coordinator, self.paths, commit, self.clock)
+
+    def clear_nodes(self, commit: Commit) -> Iterator[int]:
+        """Remove what ZooKeeper has of them; yields the number of each that is gone, and 0 for a part of one."""
+        found = self.find()
+        first = next(found, None)
+        if first is None:
+            return
+        newest = RunStore(self.coordinator, self.paths).numbers()[-1]
+        followers = read_followers(self.coordinator, self.paths)
+        for past in chain((first,), found):
+            yield from self._remove(commit, past, followers, newest)
+
+    def _own_use(self) -> frozenset[int]:
+        """Return the runs that the job's own nodes refer to."""
+        found = {self._run_of(self.paths.generation, Generation), self._run_of(self.paths.status, Status)}
+        found.add(self._run_of(self.paths.job_graph, GraphPointer))
+        found |= open_runs(self.coordinator, self.paths)
+        return frozenset(found)
+
+    def _run_of(self, path: str, record: type[Generation | Status | GraphPointer]) -> int:
+        found = read_record(self.coordinator, path, record)
+        return found[0].run if found else 0
+
+    def _provable(self, numbers: Sequence[int]) -> Iterator[PastRun]:
+        paths = self.paths
+        seen = self.coordinator.read(
+            Reads(
+                tuple(path for number in numbers for path in (paths.run(number), paths.run_result(number))),
+                tuple(path for number in numbers for path in (paths.run(number), paths.submissions(number))),
+            )
+        )
+        attempts = {
+            number: [f"{parent}/{attempt}" for attempt in node_numbers(seen.lists[parent], parent=parent)]
+            for number in numbers
+            for parent in (paths.submissions(number),)
+        }
+        under = tuple(path for each in attempts.values() for path in each)
+        below = self.coordinator.read(Reads(tuple(f"{path}/exit" for path in under), under))
+        for number in numbers:
+            run, result = seen.nodes[paths.run(number)], seen.nodes[paths.run_result(number)]
+            if run is None or result is None:
+                continue  # removed since its number was read
+            try:
+                why = _why_it_stays(seen.lists[run.path], attempts[number], below)
+                record = Run.from_bytes(run.data, source=f"znode {run.path}")
+                ended = RunResult.from_bytes(result.data, source=f"znode {result.path}")
+            except RecordCorruptError as error:
+                why = error.message
+            if why:
+                self._keep(number, why)
+                continue
+            nodes = [node for path in attempts[number] for node in (*_children(path, below), path)]
+            names = sorted(seen.lists[run.path], reverse=True)  # "submissions" is empty by then
+            yield PastRun(record, ended, (*nodes, *(f"{run.path}/{name}" for name in names)))
+
+    def _remove(self, commit: Commit, past: PastRun, followers: Followers, newest: int) -> Iterator[int]:
+        number, paths = past.run.number, self.paths
+        led, claims = followers.of(past.run)
+        failed = past.result.state is JobState.FAILED
+        noted = {request: RemovedRun(run=number, failed=failed) for request in led}
+        nodes = list(past.nodes)
+        try:
+            while len(nodes) > _OPS:
+                cut = 1 + max(at for at in range(_OPS) if nodes[at].rpartition("/")[0] == paths.submissions(number))
+                commit(*map(Delete, nodes[:cut]))  # its oldest submissions; the newest one goes with the run
+                nodes = nodes[cut:]
+                yield 0
+            while len(claims) > _OPS:
+                commit(*claims[:_OPS])
+                claims = claims[_OPS:]
+                yield 0
+            commit(
+                Check(paths.run(newest)),
+                *RemovedRunStore(self.coordinator, paths).note_ops(number, noted),
+                *map(Delete, nodes),
+                *claims,
+                Delete(paths.run(number)),
+            )
+        except (NodeMissingError, NodeExistsError, VersionConflictError) as error:
+            self._keep(number, f"it changes at this moment ({error.message})")
+            return
+        followers.forget(past.run)
+        self.removed += 1
+        log.info("run %d of %s, which ended %s, is removed", number, self.paths.job_id, past.result.at)
+        yield number
+
+    def _keep(self, number: int, reason: str) -> None:
+        self.kept[number] = reason
+        log.info("run %d of %s stays: %s", number, self.paths.job_id, reason)
+
+    def _clear_journal(self) -> Iterator[None]:
+        through = RemovedRunStore(self.coordinator, self.paths).read().through
+        known = set(RunStore(self.coordinator, self.paths).numbers())
+        yield from self.journal.forget_runs(lambda run: run <= through and run not in known)
+
+
+def _why_it_stays(parts: Sequence[str], attempts: Sequence[str], below: ReadResponse) -> str:
+    """Return why a run stays that nothing refers to; empty when it can go.
+
+    :param parts: Names of what lies below it.
+    :param attempts: Nodes of its submissions.
+    :param below: Their exits, and what lies below them.
+    :raises RecordCorruptError: An exit cannot be read.
+    """
+    strange = set(parts) - _PARTS_OF_A_RUN
+    strange |= {name for path in attempts for name in below.lists[path]} - _PARTS_OF_A_SUBMISSION
+    if strange:
+        return f"it has a foreign node {min(strange)!r}"
+    exits = (below.nodes[f"{path}/exit"] for path in attempts)
+    unproven = sum(decode(node, SubmissionExit) is None for node in exits)
+    # guard: runs-go-without-a-proof-of-death
+    return f"nothing proves the death of the processes of {unproven} of its submissions" if unproven else ""
+
+
+def _children(path: str, below: ReadResponse) -> list[str]:
+    return [f"{path}/{name}" for name in below.lists[path]]
+
+
+def _parts(items: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))

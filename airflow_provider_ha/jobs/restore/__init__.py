@@ -1,0 +1,1 @@
+"""Restore of a job: choose, lease, plan, refuse or continue, or a dry run."""

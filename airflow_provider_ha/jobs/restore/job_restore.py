@@ -1,0 +1,311 @@
+"""Restore: choose a cut, plan its effect on the outputs, refuse it or submit a run with that plan.
+
+The plan is a blob before there is a run that names it, and the driver follows it instead of deciding again. Nothing of
+the source is changed, so a restore can be made any number of times.
+
+A job goes on with its own outputs; another job that restores its cut has other outputs. Two jobs that write to one
+output would repeat each other's batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.plan import not_accepted, plan_restore
+from airflow_provider_ha.checkpoints.restore.replays import batches_in_common
+from airflow_provider_ha.checkpoints.restore.select import RestoreSource, Selection
+from airflow_provider_ha.checkpoints.restore.timeline import RunStart
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess
+from airflow_provider_ha.checkpoints.store.checkpoint_pointers import pointer_path
+from airflow_provider_ha.errors import (
+    CheckpointError,
+    CheckpointMissingError,
+    JobStateError,
+    RestoreRefusedError,
+    RestoreUnknownError,
+)
+from airflow_provider_ha.jobs.job_context import JobContext, owner_of_job
+from airflow_provider_ha.jobs.job_stores import RestoreLeases, checkpoint_store, select_checkpoint
+from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
+from airflow_provider_ha.jobs.options.conf import check_conf, merged
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
+from airflow_provider_ha.jobs.removal.removal_records import DeletedJob, read_life
+from airflow_provider_ha.jobs.restore.choices import (
+    check_claim,
+    external_queries,
+    options_of,
+    plan_adoption,
+    restore_choices,
+)
+from airflow_provider_ha.jobs.restore.recorded_past import last_directory, life_before, run_starts
+from airflow_provider_ha.jobs.submit.preconditions import choose_for_restore, given_in_last_directory
+from airflow_provider_ha.jobs.submit.preparation import (
+    check_java,
+    check_master,
+    check_spark,
+    check_storage,
+    check_work_root,
+    upload_files,
+)
+from airflow_provider_ha.jobs.submit.requests import SubmittedRun
+from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission, submit_run
+from airflow_provider_ha.storage.blobs import put_blob
+
+
+log = logging.getLogger(__name__)
+
+_CHOICES = 5
+
+
+def restore_job(job: JobContext, request: RestoreRequest, *, seen: int | None = None) -> SubmittedRun:
+    """Run a job from a checkpoint or savepoint as a new run, or find the request's run again.
+
+    :param seen: As in :func:`submit_run`.
+    :raises JobStateError: The job has a live run of another request, or its newest run is not the one that was seen;
+        nothing was changed.
+    :raises CheckpointMissingError: There is nothing that can be restored; each candidate is named with its reason.
+    :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
+    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
+    """
+    with RestoreLeases(job, request.request_id) as reading:
+
+        def prepare() -> PreparedSubmission:
+            chosen, plan = _plan(job, request, reading)
+            graph = accepted_graph(job, request, chosen, plan)
+            files = _files(job, request)
+            start = restored_start(job, plan, request.output_mode)
+            blob = job.graphs.write_graph(graph.model_copy(update=files))
+            reading.planned(start.plan)
+            return PreparedSubmission(graph=blob, start=start, owner=owner_of_job(job))  # a restore keeps the owner
+
+        return submit_run(
+            job,
+            request.request_id,
+            prepare,
+            on_lost=partial(choose_for_restore, job, request),
+            accept_loss=Verdict.LOSS_POSSIBLE in request.accept_verdicts,
+            seen=seen,
+        )
+
+
+def accepted_graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource, plan: RestorePlan) -> JobGraph:
+    """Return the graph of the new run, without the files that the request replaces. Writes nothing.
+
+    :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
+    :raises RestoreUnknownError: What a source or a sink has is unknown.
+    :raises JobStateError: The cut has no graph: the job has no run yet.
+    :raises ConfigurationError: The master is remote, and not allowed.
+    """
+    require_accepted(plan, request.accept_verdicts)
+    return _graph(job, request, chosen)
+
+
+def plan_for(job: JobContext, request: RestoreRequest) -> tuple[RestoreSource, RestorePlan]:
+    """Choose what *request* wants and plan it. Changes nothing; what another job owns is leased while it is read."""
+    with RestoreLeases(job, request.request_id) as reading:
+        return _plan(job, request, reading)
+
+
+def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> tuple[RestoreSource, RestorePlan]:
+    if request.adopt:
+        return plan_adoption(job, request)
+    source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
+    gone = _kept_of(source)
+    # First: an unknown job is not a job without checkpoints. Of a deleted one only savepoints are left.
+    generation = source.snapshot().generation if gone is None else None
+    last = last_directory(source, generation) if generation is not None else None
+    past = gone.past if gone is not None else life_before(source, last)
+    selection, chosen = _choose(job, source, request, reading)
+    claimed = check_claim(job, request, source, chosen)
+    options = options_of(source, chosen)
+    choices = restore_choices(request, chosen, job_id=job.job_id, source_job=source.job_id, options=options)
+    drained = {**(past.drained if past is not None else {}), **_drained(source, generation)}
+    starts = {run: RunStart(common) for run, common in (past.starts if past is not None else {}).items()}
+    if generation is not None:
+        starts |= run_starts(source, generation, after=chosen.run)
+    facts = gather_facts(
+        RestoreCase(
+            chosen=chosen,
+            at=job.clock.now(),
+            root=job.area.tree(chosen.directory),
+            payloads=checkpoint_store(source).payloads(),
+            last=last,
+            last_run=past.last_run if past is not None else None,
+            unrecorded=past is not None and past.unrecorded,  # guard: batches-of-deleted-directories-are-forgotten
+            starts=starts,
+            drained=drained,
+            candidates=selection.candidates,
+            claimed=claimed,
+            begun_later=_begun_later(source, generation, chosen) if choices.same_output else {},
+            external=external_queries(source, request, chosen, replays=choices.same_output),
+            reach=StorageAccess.of(source.config),
+            writers_dead=_writers_dead(source, generation),
+        )
+    )
+    plan = plan_restore(facts, choices)
+    log.info(
+        "restoring %s of %s as %s: %s %s", chosen.name, source.job_id, job.job_id, plan.verdict.value, plan.reasons
+    )
+    return chosen, plan
+
+
+def _begun_later(source: JobContext, generation: Generation | None, chosen: RestoreSource) -> Mapping[str, int]:
+    given = given_in_last_directory(source, generation, {}) if generation is not None else None
+    return {name: batch for name, batch in (given or {}).items() if name not in chosen.queries and batch >= 0}
+
+
+def _kept_of(source: JobContext) -> DeletedJob | None:
+    """Return the record of a job that was deleted, and whose savepoints are kept; ``None`` of every other."""
+    deleted = read_life(source.coordinator, source.paths).deleted
+    return deleted if deleted is not None and deleted.complete and deleted.keep_savepoints else None
+
+
+def _choose(
+    job: JobContext, source: JobContext, request: RestoreRequest, reading: RestoreLeases
+) -> tuple[Selection, RestoreSource]:
+    """Select, and keep what was selected from being removed by the leader of another job."""
+    for _ in range(_CHOICES):
+        selection = select_checkpoint(source, start_from=str(request.start_from), fallback=request.fallback)
+        chosen = selection.require()
+        if source.job_id == job.job_id:
+            return selection, chosen  # only a leader removes checkpoints, and a restore begins when there is none
+        reading.hold(source, chosen)  # guard: restores-without-a-lease
+        # The lease first, the pointer after it: then either we miss the pointer or the remover finds the lease.
+        if source.coordinator.find(pointer_path(source.paths, chosen.name)) is not None:
+            return selection, chosen
+    raise CheckpointMissingError(
+        f"the checkpoints of job {source.job_id!r} are removed faster than they can be verified",
+        next_step="Raise its retained_checkpoints, or restore from a savepoint",
+    )
+
+
+def _drained(source: JobContext, generation: Generation | None) -> Mapping[str, DrainedQuery]:
+    """Return what a drain wrote at the end of the last run that worked; runs that never came to work wrote nothing."""
+    result = source.runs.result(generation.run) if generation is not None else None
+    return result.drained if result is not None else {}
+
+
+def require_accepted(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> None:
+    """Refuse a plan whose verdict is not accepted.
+
+    :raises CheckpointError: It is not.
+    """
+    if (refusal := refusal_of(plan, accept_verdicts)) is not None:
+        raise refusal
+
+
+def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> CheckpointError | None:
+    """Return what a plan is refused for; ``None`` when it is carried out. Pure.
+
+    :param accept_verdicts: Verdicts that are accepted.
+    """
+    what = f"restoring {plan.name} of job {plan.source_job!r}"
+    refused = not_accepted(plan, accept_verdicts)
+    if plan.unknown and Verdict.IMPOSSIBLE not in refused:  # guard: unknown-is-restored
+        reasons = "; ".join(reason for each in plan.unknown.values() for reason in each)
+        return RestoreUnknownError(
+            f"{what}: its effect is unknown: {reasons}",
+            next_step=f"Resolve the reason, or accept the unknown: accept_unverified={','.join(plan.unknown)}, "
+            "accept_verdicts=LOSS_POSSIBLE",
+        )
+    if not refused:
+        return None
+    reasons = "; ".join(plan.reasons) or "no reason is known"
+    names = ",".join(verdict.value for verdict in refused)
+    return RestoreRefusedError(
+        f"{what} is {plan.verdict.value}: {reasons}",
+        next_step="Restore from another checkpoint"
+        if Verdict.IMPOSSIBLE in refused
+        else f"Restore from another checkpoint, or restore it with accept_verdicts={names}; `spark-ha checkpoint plan` "
+        "shows the ways out",
+    )
+
+
+def restored_start(job: JobContext, plan: RestorePlan, output: OutputMode) -> StartPoint:
+    """Write the plan to storage, and return the start point of the run that follows it."""
+    sha256, size = put_blob(job.store, plan.to_bytes())
+    return StartPoint(
+        kind=StartKind(plan.source),
+        source_job=plan.source_job,
+        source_id=plan.source_id,
+        plan=Blob(sha256=sha256, size=size),
+        output=output,
+        claim_mode=plan.claim_mode,
+        common=batches_in_common(plan),
+    )
+
+
+_FILES = ("application", "py_files", "files", "jars", "archives")
+
+
+def _graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource) -> JobGraph:
+    """Return the graph of the new run: that which wrote the cut, with what the request replaces but files.
+
+    What was adopted has none: then it is that of the job's newest run.
+    """
+    if not chosen.graph:
+        raise JobStateError(
+            f"job {job.job_id!r} has no run yet, so nothing says which application goes on from {chosen.source_id}",
+            next_step="Submit the application, and let it start from the same directories (start_from)",
+        )
+    source = job.graphs.read_graph(Blob(sha256=chosen.graph, size=0))
+    overrides: dict[str, Any] = {"job_id": job.job_id, "lineage": merged(source.lineage, request.lineage)}
+    if source.name == source.job_id:
+        overrides["name"] = job.job_id
+    for name in ("name", "arguments", "packages", "conf", "env", "driver_memory", "options"):
+        value = getattr(request, name)
+        if value is not None:
+            overrides[name] = tuple(value) if name in ("arguments", "packages") else value
+    if request.master is not None:
+        overrides["target"] = source.target.model_copy(update={"master": request.master})
+    options = {
+        name: value
+        for name, value in (
+            ("allow_new_queries", request.allow_new_queries),
+            ("repeatable", request.repeatable),
+            ("allow_remote_executors", request.allow_remote_executors or None),
+            ("accept_duplicates", Verdict.DUPLICATES_POSSIBLE in request.accept_verdicts or None),
+        )
+        if value is not None
+    }
+    if options:
+        overrides["options"] = (request.options or source.options).model_copy(update=options)
+    graph = source.model_copy(update=overrides)
+    engine = job.engines.get(graph.target.engine)
+    check_java(engine, graph.env, check_spark(job.config, engine, graph.target))
+    engine.check(graph.target)
+    check_conf(graph.conf)
+    check_work_root(job.config, engine, graph.target, graph.conf)
+    check_master(graph.target.master, allowed=graph.options.allow_remote_executors)
+    if "application" not in (given := _given_files(request)) and given:
+        raise RestoreRefusedError(
+            f"{sorted(given)} are replaced, but the application is not",
+            next_step="Name the application as well: its files are uploaded together",
+        )
+    return graph
+
+
+def _given_files(request: RestoreRequest) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in _FILES if getattr(request, name) is not None}
+
+
+def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:
+    """Upload the files that the request replaces, after a look at the storage."""
+    if not (given := _given_files(request)):
+        check_storage(job)
+        return {}
+    uploaded = upload_files(job, **given)
+    return {name: getattr(uploaded, name) for name in (*given, "modules", "beside")}
+
+
+def _writers_dead(source: JobContext, generation: Generation | None) -> bool:
+    """Whether every driver that could write to an output is proven dead: not when nothing is known of its run."""
+    if generation is None:
+        return True
+    return generation.run in source.runs.numbers() and source.runs.get(generation.run).is_dead

@@ -1,0 +1,194 @@
+"""History of a job: runs, submissions, the leader of each epoch, and its end. Read-only.
+
+Everything comes from nodes that are written once (``runs/<n>``, its submissions, their ``led`` and ``exit``, the
+results, the recoveries), so it needs no order of reads, and it is as long as retention lets it be. A run is removed as
+a whole (``jobs.retention.past_runs``): one that is still there after everything of it was read was read as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
+from airflow_provider_ha.coordination.coordinator import Coordinator, Node, ReadResponse, Reads, Steps, follow
+from airflow_provider_ha.coordination.node_names import node_numbers
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import RecordCorruptError, UnknownJobError
+from airflow_provider_ha.jobs.model import LeaderInfo, Recovery, Run, RunResult
+from airflow_provider_ha.jobs.removal.removal_records import DeletedJob
+from airflow_provider_ha.jobs.runs.run_store import decode
+from airflow_provider_ha.jobs.runs.submissions import Submission, SubmissionExit, SubmissionLed
+from airflow_provider_ha.records import Record
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+RUNS = 20  # newest runs that are read unless more are asked for
+ATTEMPTS = 200  # newest submissions of each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One submission of a run.
+
+    :param led: Which process of it led, since when; ``None`` when none did.
+    :param exit: Its proven end; ``None`` while it lives, and when nothing proves its death.
+    :param recovery: Who recovered its loss; ``None`` without one.
+    """
+
+    submission: Submission
+    led: SubmissionLed | None = None
+    exit: SubmissionExit | None = None
+    recovery: Recovery | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHistory:
+    """One run.
+
+    :param attempts: Ascending; the newest ones.
+    :param attempts_left_out: How many earlier ones were not read.
+    """
+
+    run: Run
+    result: RunResult | None
+    attempts: tuple[Attempt, ...]
+    attempts_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHistory:
+    """The runs of a job.
+
+    :param leader: Who leads now; ``None`` when no process does.
+    :param runs: Newest first.
+    :param runs_left_out: How many earlier ones were not read.
+    :param unreadable: Records that are there and cannot be read.
+    """
+
+    job_id: str
+    leader: LeaderInfo | None
+    runs: tuple[RunHistory, ...]
+    runs_left_out: int = 0
+    unreadable: tuple[UnreadableRecord, ...] = ()
+
+
+def read_history(
+    coordinator: Coordinator, paths: JobPaths, *, runs: int = RUNS, epochs: int | None = None
+) -> JobHistory:
+    """Read the newest *runs* runs of a job.
+
+    :param epochs: At most so many submissions of these, the newest ones; all by default.
+    :raises UnknownJobError: The cluster has no such job.
+    :raises NotConnectedError: It could not be found out.
+    """
+    return follow(coordinator, history_steps(paths, runs=runs, epochs=epochs))
+
+
+def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = None) -> Steps[JobHistory]:
+    """Read the same in four round trips, which other readers may share."""
+    unreadable: list[UnreadableRecord] = []
+    first = yield Reads((paths.base, paths.leader), (paths.runs, paths.recoveries))
+    base = first.nodes[paths.base]
+    if base is None:
+        raise UnknownJobError(
+            f"job {paths.job_id!r} is not known in cluster {paths.cluster.cluster_id!r}",
+            next_step="See the jobs that it has: spark-ha job list",
+        )
+    if base.data:
+        raise DeletedJob.from_bytes(base.data, source=base.path).error(paths.job_id)
+    numbers = node_numbers(first.lists[paths.runs], parent=paths.runs)
+    chosen = numbers[-runs:] if runs > 0 else numbers
+    second = yield _of_runs(paths, chosen)
+    known = {number: _attempts(paths, number, second) for number in chosen}
+    attempts = _newest(known, epochs)
+    third = yield _of_attempts(paths, attempts) + Reads(tuple(map(paths.run, attempts)))
+    led = {
+        (number, attempt): _record(third.nodes, paths.submission_led(number, attempt), SubmissionLed, unreadable)
+        for number, found in attempts.items()
+        for attempt in found
+    }
+    epochs_led = {each.epoch for each in led.values() if each is not None}
+    claims = [
+        each for each in node_numbers(first.lists[paths.recoveries], parent=paths.recoveries) if each in epochs_led
+    ]
+    fourth = yield Reads(tuple(paths.recovery(epoch) for epoch in claims))
+    recoveries = {epoch: _record(fourth.nodes, paths.recovery(epoch), Recovery, unreadable) for epoch in claims}
+    found_runs = []
+    for number in attempts:
+        run = _record(second.nodes, paths.run(number), Run, unreadable)
+        if run is None or third.nodes[paths.run(number)] is None:
+            continue  # unreadable, or removed since it was listed
+        made = []
+        for attempt in attempts[number]:
+            submission = _record(third.nodes, paths.submission(number, attempt), Submission, unreadable)
+            if submission is None:
+                continue  # forgotten since it was listed, or unreadable
+            leads = led[number, attempt]
+            made.append(
+                Attempt(
+                    submission=submission,
+                    led=leads,
+                    exit=_record(third.nodes, paths.submission_exit(number, attempt), SubmissionExit, unreadable),
+                    recovery=recoveries.get(leads.epoch) if leads is not None else None,
+                )
+            )
+        found_runs.append(
+            RunHistory(
+                run=run,
+                result=_record(second.nodes, paths.run_result(number), RunResult, unreadable),
+                attempts=tuple(made),
+                attempts_left_out=len(known[number]) - len(attempts[number]),
+            )
+        )
+    return JobHistory(
+        job_id=paths.job_id,
+        leader=_record(first.nodes, paths.leader, LeaderInfo, unreadable),
+        runs=tuple(found_runs),
+        runs_left_out=len(numbers) - len(attempts),
+        unreadable=tuple(unreadable),
+    )
+
+
+def _of_runs(paths: JobPaths, numbers: list[int]) -> Reads:
+    nodes = tuple(path for number in numbers for path in (paths.run(number), paths.run_result(number)))
+    return Reads(nodes, tuple(paths.submissions(number) for number in numbers))
+
+
+def _attempts(paths: JobPaths, number: int, seen: ReadResponse) -> list[int]:
+    parent = paths.submissions(number)
+    return node_numbers(seen.lists[parent], parent=parent)
+
+
+def _newest(known: Mapping[int, list[int]], epochs: int | None) -> dict[int, list[int]]:
+    """Return which submissions of which runs are read, newest run first; a run that none is left for is left out."""
+    left = epochs if epochs is not None else ATTEMPTS * len(known)
+    chosen: dict[int, list[int]] = {}
+    for number in sorted(known, reverse=True):
+        if left <= 0:
+            break
+        chosen[number] = known[number][-min(left, ATTEMPTS) :]
+        left -= len(chosen[number])
+    return chosen
+
+
+def _of_attempts(paths: JobPaths, attempts: Mapping[int, list[int]]) -> Reads:
+    return Reads(
+        tuple(
+            path(number, attempt)
+            for number, found in attempts.items()
+            for attempt in found
+            for path in (paths.submission, paths.submission_led, paths.submission_exit)
+        )
+    )
+
+
+def _record(
+    nodes: Mapping[str, Node | None], path: str, record: type[RecordT], unreadable: list[UnreadableRecord]
+) -> RecordT | None:
+    try:
+        return decode(nodes[path], record)
+    except RecordCorruptError as error:
+        unreadable.append(UnreadableRecord(path, error.message))
+        return None

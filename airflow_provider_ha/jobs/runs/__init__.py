@@ -1,0 +1,1 @@
+"""Runs of a job: submissions, journal, and claims on outputs and tasks."""

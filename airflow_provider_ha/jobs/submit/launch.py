@@ -1,0 +1,168 @@
+"""Launch of a run's driver: one submission node, one winner, one launch, with any number of processes.
+
+The submission node is created before the engine is asked, so a crash in between leaves a trace: a submission that is
+not started. A submitter that finds one looks for its process first (the answer may have been lost), and makes the next
+attempt only when the launch is overdue. Should the overdue one come up after all, its driver refuses itself: only the
+newest may lead.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider_ha.coordination.znode_records import read_record
+from airflow_provider_ha.errors import (
+    ConfigurationError,
+    HaError,
+    JobStateError,
+    LeadershipUnavailableError,
+    OutcomeUnknownError,
+)
+from airflow_provider_ha.host.engines.engine import PendingSubmission, RunningSubmission
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.model import LeaderInfo, Operation, Run
+from airflow_provider_ha.jobs.operations import operations
+from airflow_provider_ha.jobs.recovery.transactions import claim as claim_submission
+from airflow_provider_ha.jobs.recovery.transactions import (
+    conclude_canceled,
+    new_submission,
+    note_not_launched,
+    note_started,
+)
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import Submission
+
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.2
+
+
+def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
+    """Return the newest submission of a run, launching one when no other process does.
+
+    Does not look whether a submission that was started still lives: that is a loss, see
+    ``control.submission.recovery``.
+
+    :param run: Number of the run.
+    :param by: Caller, as recorded for people.
+    """
+    while True:
+        view = job.runs.get(run)
+        newest = view.submissions[-1] if view.submissions else None
+        attempt = newest.submission.attempt if newest else 0
+        if view.result is not None or (newest and (_on_its_way(newest) or _await_start(job, run, newest.submission))):
+            return attempt
+        engine = newest.submission.engine if newest else job.graph_of(view.run).target.engine
+        made = claim(job, run, attempt + 1, by=by, engine=engine)
+        if made is not None:
+            launch(job, view.run, made)
+            return attempt + 1
+        for canceled in operations.open_cancels(job.coordinator, job.paths, run)[:1]:
+            _end_canceled(job, canceled, by)
+
+
+def claim(
+    job: JobContext,
+    run: int,
+    attempt: int,
+    *,
+    by: str,
+    engine: str,
+    lost_epoch: int | None = None,
+    accept_loss: bool = False,
+) -> Submission | None:
+    """Create the node of a submission; ``None`` when another one has its number, or the run is over or canceled.
+
+    :param engine: Name of the engine that is to run it.
+    :param lost_epoch: Epoch whose loss this recovers.
+    :param accept_loss: Whether the batch in flight may be executed without input that is gone.
+    :raises LeadershipError: This process acts for the cluster and does not lead it any more.
+    :raises ConfigurationError: This process has no such engine, or a driver would not outlive the task on this host;
+        nothing was made.
+    :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
+    """
+    refuse_this_host(job, engine)
+    submission = new_submission(job, attempt, by=by, engine=engine, lost_epoch=lost_epoch, accept_loss=accept_loss)
+    return submission if claim_submission(job, run, submission) else None
+
+
+def _end_canceled(job: JobContext, canceled: Operation, by: str) -> None:
+    """End a run whose cancel is open and which has no driver, or wait a moment for the process that leads the job."""
+    try:
+        conclude_canceled(job, canceled, by=by)
+    except (JobStateError, LeadershipUnavailableError) as error:
+        log.info("run %d of %s does not end yet: %s", canceled.run, job.job_id, error)
+        job.sleep(_POLL_SECONDS)
+
+
+def refuse_this_host(job: JobContext, engine: str) -> None:
+    """Refuse to submit where a driver would end with the task.
+
+    :raises ConfigurationError: It would, or this process has no such engine.
+    """
+    job.engines.get(engine).check_host()
+
+
+def launch(job: JobContext, run: Run, submission: Submission) -> None:
+    """Start the driver of a submission that this process has created, and write down that it runs.
+
+    One whose engine did not answer is left as it is: its supervisor writes that down, or the next caller finds it
+    overdue.
+
+    :raises ConfigurationError: It cannot be started on this host; the submission is closed with that reason.
+    :raises StorageUnavailableError: The work root does not answer; the submission is closed, and counts as no attempt.
+    """
+    ticket = Ticket(
+        job_id=job.job_id,
+        run=run.number,
+        attempt=submission.attempt,
+        submission_id=submission.submission_id,
+        graph=run.graph,
+    )
+    engine = job.engines.get(submission.engine)
+    first = submission.attempt == 1  # said once for a run: it is as true of each later attempt
+    for warning in engine.host_warnings() if first else ():
+        log.warning("%s", warning)
+    try:
+        if job.config.home_root is None:
+            job.roots.require()  # the engine makes a directory in the work root
+        handle = engine.launch(ticket)
+    except OutcomeUnknownError as error:
+        # It may run: an exit would be a false proof of its death. It reports itself, or is overdue.
+        log.warning("attempt %d of %s run %d: %s", submission.attempt, job.job_id, run.number, error)
+        return
+    except HaError as error:
+        reason = f"it could not be launched: {error}"
+        unfit = isinstance(error, ConfigurationError)
+        note_not_launched(job, run.number, submission.attempt, reason, outage=error.retryable, unfit=unfit)
+        raise
+    note_started(job, run.number, submission, handle)
+
+
+def _on_its_way(view: SubmissionView) -> bool:
+    return view.started is not None or view.exit is not None
+
+
+def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
+    """Wait until a submission is started, adopting its process; ``False`` when its launch is overdue."""
+    paths, attempt = job.paths, submission.attempt
+    engine = job.engines.get(submission.engine)
+    deadline = job.clock.lease_time() + engine.launch_seconds
+    while True:
+        seen = engine.observe(submission.submission_id, None)
+        if isinstance(seen, RunningSubmission):
+            note_started(job, run, submission, seen.handle)
+            return True
+        if job.coordinator.find(paths.submission_started(run, attempt)) is not None:
+            return True
+        if job.coordinator.find(paths.submission_exit(run, attempt)) is not None:
+            return True
+        leader = read_record(job.coordinator, paths.leader, LeaderInfo)
+        if leader is not None and (leader[0].run, leader[0].attempt) == (run, attempt):
+            return True
+        if not isinstance(seen, PendingSubmission) and job.clock.lease_time() >= deadline:
+            log.warning("submission %d of %s run %d was never started", attempt, job.job_id, run)
+            return False
+        job.sleep(_POLL_SECONDS)

@@ -1,0 +1,258 @@
+"""Preconditions of a submission: no other live run, no earlier output, no move to another cluster.
+
+A request with the same application and the same start recovers the lost run and follows it. A request that differs is
+refused with both choices, because either could be meant: to go on with the lost run, or to replace it by the new one.
+
+The numbers of batches begin again at 0, so a sink that ignores numbers which it knows skips rows, and every other one
+gets again what its source gives again. Nothing shows which of them a function is.
+
+Invariant: only reads. What the records do not say any more counts as given. File sinks are left to the driver, which
+looks at the output that the script names (``driver.query_start``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.areas.carried_records import read_started
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress, queries
+from airflow_provider_ha.coordination.coordinator import Create, Delete, Op
+from airflow_provider_ha.coordination.znode_records import read_record
+from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError, RestoreRefusedError
+from airflow_provider_ha.jobs.graph_store import differences
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_stores import checkpoint_store
+from airflow_provider_ha.jobs.model import Generation, StartKind, StartPoint
+from airflow_provider_ha.jobs.move.move_records import read_arrival, read_moved
+from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
+from airflow_provider_ha.jobs.recovery.lost_runs import LostRun
+from airflow_provider_ha.jobs.removal.removal_records import RemovedRunStore, read_life
+from airflow_provider_ha.jobs.restore.recorded_past import last_directory
+from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.submit.preparation import describe
+from airflow_provider_ha.jobs.submit.requests import FRESH, LATEST, LostRunPolicy, named_directories
+from airflow_provider_ha.uris import split
+
+
+_NOT_NAMED = QuerySink(kind=SinkKind.OTHER)
+
+
+def require_nothing_given(job: JobContext, accepted: Collection[Verdict]) -> None:
+    """Refuse a start from nothing of a job whose queries have given batches to their sinks, until it is accepted.
+
+    :param accepted: Verdicts that are accepted.
+    :raises RestoreRefusedError: It is not.
+    :raises RecordCorruptError: The records cannot be understood.
+    :raises StorageUnavailableError: They could not be read.
+    """
+    if Verdict.LOSS_POSSIBLE in accepted or not _has_a_past(job):
+        return
+    reason = _reason(job)
+    if reason:
+        go_on = "Submit with start_from='latest' to go on from the newest checkpoint, or accept it"
+        raise RestoreRefusedError(
+            f"starting job {job.job_id!r} from nothing is {Verdict.LOSS_POSSIBLE.value}: {reason}",
+            next_step=f"{go_on if job.has_state else 'Accept it'} with accept_verdicts={Verdict.LOSS_POSSIBLE.value}, "
+            "when the sinks are empty, or remember batches by context.current().query_id()",
+        )
+
+
+def _has_a_past(job: JobContext) -> bool:
+    """Whether a run has worked, in this life of the job or in one before whose savepoints are kept."""
+    if job.coordinator.find(job.paths.generation) is not None:
+        return True
+    deleted = read_life(job.coordinator, job.paths).deleted
+    if deleted is not None:
+        return deleted.keep_savepoints
+    return RemovedRunStore(job.coordinator, job.paths).read().past is not None
+
+
+def _reason(job: JobContext) -> str:
+    given, sinks = dict[str, int](), dict[str, QuerySink]()
+    for payload in checkpoint_store(job).payloads():
+        sinks |= {name: cut.sink for name, cut in payload.queries.items()}
+        _add(given, {name: cut.batch for name, cut in payload.queries.items() if _counts(cut.sink)})
+    known = read_record(job.coordinator, job.paths.generation, Generation)
+    if known is not None:
+        shown = given_in_last_directory(job, known[0], sinks)
+        if shown is None and not sinks:
+            return "its last working directory is gone, so it is not known which batches its sinks have been given"
+        _add(given, shown or {})
+    if not given:
+        return ""
+    batches = ", ".join(f"{name!r} up to batch {batch}" for name, batch in sorted(given.items()))
+    return (
+        f"sinks have been given batches of {batches}, and the numbers begin again at 0: a sink that ignores numbers "
+        "which it knows skips rows, and any other one gets again what its source gives again"
+    )
+
+
+def given_in_last_directory(
+    job: JobContext, generation: Generation, recorded: Mapping[str, QuerySink]
+) -> Mapping[str, int] | None:
+    """Return query -> highest batch that its sink may have been given there; ``None`` when the directory is gone.
+
+    :param recorded: Query -> sink, as checkpoints record it.
+    :raises RecordCorruptError: The records cannot be understood.
+    :raises StorageUnavailableError: They could not be read.
+    """
+    last = last_directory(job, generation)
+    directory = last.area.tree(last.area.current(last.key))
+    if not directory.is_directory():
+        return None
+    try:
+        started = read_started(directory)
+    except RecordCorruptError:
+        started = None  # a query whose sink is not known counts
+    sinks = {**recorded, **(started.sinks if started is not None else {})}
+    failure = _last_failure(job, generation.run)
+    found = {}
+    for name in queries(directory):
+        if _counts(sinks.get(name, _NOT_NAMED)):
+            now = progress(directory / name)
+            found[name] = now.committed if _raised(failure, name, now.committed) else now.planned
+    return found
+
+
+def _raised(failure: Failure | None, query: str, committed: int) -> bool:
+    """Whether the query failed in the batch after *committed*: then its sink has not finished that one."""
+    if failure is None or failure.query != query or failure.batches is None:
+        return False
+    return failure.batches.get(query) == committed
+
+
+def _last_failure(job: JobContext, run: int) -> Failure | None:
+    if run not in job.runs.numbers():
+        return None
+    newest = job.runs.get(run).newest
+    return newest.exit.failure if newest is not None and newest.exit is not None else None
+
+
+def _counts(sink: QuerySink) -> bool:
+    return type_of(sink).remembers_unseen(sink)
+
+
+def _add(given: dict[str, int], batches: Mapping[str, int]) -> None:
+    for name, batch in batches.items():
+        if batch >= 0:
+            given[name] = max(batch, given.get(name, batch))
+
+
+def refuse_moved(job: JobContext) -> None:
+    """Refuse a new run of a job that has left, or that is about to arrive.
+
+    :raises JobStateError: It has; names the other cluster.
+    """
+    if (left := read_moved(job.coordinator, job.paths)) is not None:
+        moved = left[0]
+        if moved.run is None:
+            raise JobStateError(
+                f"job {job.job_id!r} {moved.sentence}",
+                next_step="Repeat `spark-ha job move` to end the move, or give it up with --abandon",
+            )
+        raise JobStateError(
+            f"job {job.job_id!r} {moved.sentence}",
+            next_step="Act on it there; `spark-ha job move` from there brings it back",
+        )
+    if (coming := read_arrival(job.coordinator, job.paths)) is not None:
+        raise JobStateError(
+            f"job {job.job_id!r} is being moved here from cluster {coming[0].cluster}",
+            next_step="Repeat `spark-ha job move` there to end the move, or give it up there with --abandon",
+        )
+
+
+def stays_op(job: JobContext) -> list[Op]:
+    """Return what makes a transaction fail when the job has left, or arrives, since it was looked at."""
+    # ZooKeeper has no check for absence: what can be made and removed at once is not there.
+    return [op for path in (job.paths.moved, job.paths.arriving) for op in (Create(path), Delete(path))]
+
+
+def choose_for_submit(job: JobContext, request: JobSpec, lost: LostRun) -> LostRunPolicy:
+    """Return what a submission does about a lost run. Writes nothing.
+
+    :raises JobStateError: It is another graph, or another start, and the request does not say what is meant.
+    :raises ConfigurationError: A file of the application is not there.
+    :raises StorageUnavailableError: The graph of the lost run could not be read.
+    """
+    other = _differences(job, request, lost)
+    if not other:
+        return LostRunPolicy.RECOVER
+    if request.start.if_lost is None:
+        raise JobStateError(
+            f"{_lost(job, lost)}, and what is submitted now differs from it in {', '.join(other)}",
+            next_step='if_lost="recover" goes on with what was running, if_lost="restart" ends it and makes a new run '
+            f"of this {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
+        )
+    if request.start.if_lost is LostRunPolicy.RESTART and request.start_from == LATEST and lost.forgetful:
+        raise JobStateError(
+            f"{_lost(job, lost)}, and that run has no checkpoint yet: a new one would repeat what it has committed",
+            next_step='if_lost="recover" goes on with it; start_from="fresh" starts from nothing',
+        )
+    return request.start.if_lost
+
+
+def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) -> LostRunPolicy:
+    """Return what a restore does about a lost run of the job that it restores into. Pure.
+
+    :raises JobStateError: The request does not say what is meant.
+    """
+    if request.if_lost is None:
+        raise JobStateError(
+            f"{_lost(job, lost)}, which a restore would leave behind",
+            next_step='if_lost="restart" ends it and restores, if_lost="recover" '
+            f"goes on with it instead. {_commands(job)}, then restore again",
+        )
+    return request.if_lost
+
+
+def refuse_lost(job: JobContext, lost: LostRun) -> LostRunPolicy:
+    """Refuse a run when its request does not choose what becomes of a lost one.
+
+    :raises JobStateError: Always.
+    """
+    raise JobStateError(f"{_lost(job, lost)}, which is of another request", next_step=_commands(job))
+
+
+def same_start(start_from: str | Mapping[str, str], start: StartPoint, job_id: str) -> bool:
+    """Whether a run that began at *start* began where *start_from* says. ``"latest"`` is where any run stands. Pure."""
+    if start_from == LATEST:
+        return True
+    if start_from == FRESH:
+        return start.kind is StartKind.FRESH
+    if directories := named_directories(start_from):
+        places = {f"{query}={_resolved(text)}" for query, text in directories.items()}
+        return start.kind is StartKind.PATH and set((start.source_id or "").split(", ")) == places
+    return start.source_job == job_id and f"{start.kind.value}-{start.source_id}" == start_from
+
+
+def _differences(job: JobContext, request: JobSpec, lost: LostRun) -> Sequence[str]:
+    now = describe(job, request)
+    try:
+        other = list(differences(job.graph(lost.run.graph), now))
+    except (ObjectMissingError, RecordCorruptError) as error:
+        other = [f"all that is known of it, for its graph cannot be read ({error.message})"]
+    return other if same_start(request.start_from, lost.run.start, job.job_id) else [*other, "start_from"]
+
+
+def _resolved(text: str) -> Path:
+    return Path(split(text).path).resolve()
+
+
+def _lost(job: JobContext, lost: LostRun) -> str:
+    return f"job {job.job_id!r} has lost the driver of run {lost.number}"
+
+
+def _from(start_from: str | Mapping[str, str], lost: LostRun) -> str:
+    if start_from != LATEST:
+        return f"from {start_from!r}"
+    return f"from checkpoint {lost.checkpoint}" if lost.checkpoint is not None else "from its start"
+
+
+def _commands(job: JobContext) -> str:
+    return (
+        "Without a new request: `spark-ha recover` (SparkHaRecoverJobsOperator) or SparkHaFollowOperator recovers it, "
+        f"`spark-ha job stop {job.job_id}` (SparkHaStopOperator) ends it at once with its newest checkpoint"
+    )

@@ -1,0 +1,214 @@
+"""Preparation of a run: files of the application, job graph, and checks of Spark, engine and work root.
+
+On S3 the component in Spark's JVM keeps two drivers apart. It needs a release of Spark, and a part of the conf.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.areas.work_area import costs
+from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.engines.engine import Engine
+from airflow_provider_ha.host.java import find_java
+from airflow_provider_ha.jobs.application.application_files import check_queries
+from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
+from airflow_provider_ha.jobs.drivers.spark_release import (
+    REMOTE_NEXT_STEP,
+    check_possible,
+    find_spark_home,
+    is_local,
+    remote_reason,
+)
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.model import JobGraph, Target
+from airflow_provider_ha.jobs.options.conf import (
+    check_conf,
+    component_jar,
+    engine_options,
+    named_spark_home,
+    needs_component,
+    refuse_owned,
+)
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+
+
+log = logging.getLogger(__name__)
+
+OLDEST_SPARK = (4, 1, 0)  # with Hadoop 3.4.2, which creates objects on condition
+
+
+def check_work_root(config: HaConfig, engine: Engine, target: Target, conf: Mapping[str, str]) -> None:
+    """Refuse a job that could not work on this work root.
+
+    :param engine: Runs the drivers of *target*.
+    :param conf: Spark's, as the user gives it.
+    :raises ApplicationRefusedError: It sets what belongs to the component.
+    :raises ConfigurationError: The Spark that would run the driver cannot do it, or this host would run it and has no
+        component.
+    """
+    if not needs_component(config):
+        return
+    refuse_owned(conf)
+    if engine.runs_here:
+        component_jar()
+    spark = engine.spark_of(target)
+    where, release = spark.where, spark.release
+    if release is not None and release < OLDEST_SPARK:
+        raise ConfigurationError(
+            f"the Spark {where} is of release {'.'.join(map(str, release))}, and checkpoints on {config.work_root} "
+            "need 4.1 or newer: earlier ones cannot create an object on condition",
+            next_step="Install Spark 4.1 or newer on the hosts that run drivers, or use a work root on a mounted file "
+            "system",
+        )
+
+
+def check_storage(job: JobContext) -> None:
+    """Assert that a run can be made here, before anything is made that only one may make; log what has a cost.
+
+    :raises ConfigurationError: The storage or the work root removes files by a rule.
+    :raises StorageUnavailableError: One of them cannot be written, or lets two create one object.
+    """
+    job.store.check_writable()
+    for cost in costs(job.area):
+        log.warning("job %s: %s", job.job_id, cost)
+
+
+def check_master(master: str, *, allowed: bool) -> None:
+    """Refuse a master whose executors nothing can prove dead.
+
+    :param allowed: Whether it is allowed by name.
+    :raises ConfigurationError: It is remote, and not allowed, or Spark knows no such master.
+    """
+    check_possible(master)
+    if not allowed and not is_local(master):
+        raise ConfigurationError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
+
+
+def check_spark(config: HaConfig, engine: Engine, target: Target) -> Path | None:
+    """Return the Spark of this host that is to run the drivers; ``None`` for those of a cluster: it is on its workers.
+
+    :raises ConfigurationError: There is none, it is put together from two releases, or not supported: drivers fail in
+        odd ways with such a one.
+    """
+    if not engine.runs_here:
+        return None
+    # A Spark that is named is used instead of the installed one, with its own Python files.
+    return find_spark_home(named_spark_home(engine_options(config, target)))
+
+
+def check_java(engine: Engine, env: Mapping[str, str], spark_home: Path | None) -> None:
+    """Refuse this host when a driver here would find no Java, or one that is too old.
+
+    Only for drivers of this host. A Spark that has an environment of its site may find another one there.
+
+    :raises ConfigurationError: There is none, or it is too old.
+    """
+    environment = {**os.environ, **env}
+    conf = Path(environment.get("SPARK_CONF_DIR") or (spark_home or Path()) / "conf")
+    if engine.runs_here and not (conf / "spark-env.sh").exists():
+        find_java(environment)
+
+
+def upload(job: JobContext, request: JobSpec) -> JobGraph:
+    """Put the files of an application into storage and return its graph.
+
+    :raises ConfigurationError: A file is not there, the master is remote or impossible, conf sets what has a parameter,
+        there is no Java or no Spark, Spark is of two releases or too old for the work root, or no query of the script
+        could be recovered; nothing was uploaded.
+    :raises ApplicationRefusedError: Conf sets what the work root needs; nothing was uploaded.
+    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
+    """
+    target, engine = _target(job, request), job.engines.get(request.engine)
+    check_java(engine, request.env, check_spark(job.config, engine, target))
+    check_conf(request.resources.beside(request.conf))
+    check_master(request.master, allowed=request.ha.allow_remote_executors)
+    engine.check(target)
+    check_work_root(job.config, engine, target, request.conf)
+    files = upload_files(
+        job,
+        application=request.application,
+        py_files=request.py_files,
+        files=request.files,
+        jars=request.jars,
+        archives=request.archives,
+    )
+    return _graph(job, request, files)
+
+
+def upload_files(job: JobContext, *, application: str | Path, **others: Sequence[str | Path]) -> ApplicationArtifacts:
+    """Put the files of an application into storage, after a look at it; warn of what its driver will refuse.
+
+    :raises ConfigurationError: A file is not there, or no query of the script could be recovered; nothing was
+        uploaded.
+    :raises StorageUnavailableError: As :func:`upload`.
+    """
+    nameless = check_queries(Path(application)) if Path(application).is_file() else ()
+    files = upload_application(job.store, partial(check_storage, job), application=application, **others)
+    for line in nameless:
+        log.warning(
+            "%s, line %d: a streaming query has no name, and its sink gives it none, so the driver will refuse it. "
+            'Add .queryName("...") to its writeStream.',
+            application,
+            line,
+        )
+    return files
+
+
+def describe(job: JobContext, request: JobSpec) -> JobGraph:
+    """Return the graph that :func:`upload` would return. Writes nothing.
+
+    :raises ConfigurationError: A file is not there.
+    """
+    files = digest_application(
+        application=request.application,
+        py_files=request.py_files,
+        files=request.files,
+        jars=request.jars,
+        archives=request.archives,
+    )
+    return _graph(job, request, files)
+
+
+def _target(job: JobContext, request: JobSpec) -> Target:
+    return Target(
+        engine=request.engine,
+        master=request.master,
+        engine_options=dict(request.engine_options),
+        cluster_options=job.engines.cluster_options(job.config, request.engine),
+    )
+
+
+def _options(request: JobSpec) -> HaOptions:
+    if Verdict.DUPLICATES_POSSIBLE not in request.start.accept_verdicts:
+        return request.ha
+    return request.ha.model_copy(update={"accept_duplicates": True})
+
+
+def _graph(job: JobContext, request: JobSpec, files: ApplicationArtifacts) -> JobGraph:
+    return JobGraph(
+        job_id=job.job_id,
+        name=request.name or job.job_id,
+        application=files.application,
+        arguments=tuple(request.arguments),
+        modules=files.modules,
+        py_files=files.py_files,
+        files=files.files,
+        jars=files.jars,
+        archives=files.archives,
+        beside=files.beside,
+        packages=tuple(request.packages),
+        conf=request.resources.beside(request.conf),
+        lineage=dict(request.lineage),
+        env=dict(request.env),
+        target=_target(job, request),
+        driver_memory=request.driver_memory,
+        options=_options(request),
+    )

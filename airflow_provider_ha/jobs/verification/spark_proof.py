@@ -1,0 +1,367 @@
+"""Proof of a checkpoint by Spark: copy, child process, and result. The third depth of a verification.
+
+Invariant: the checkpoint is only read, no sink is touched, and nothing of the proof is left behind: neither a process
+nor a file. Only Spark's own no is a no.
+
+Invariant: when :func:`run_child` has returned, no process of the child is left. Nothing of the user's is on its command
+line: the request travels in a file that only its owner can read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.releases import installed_version
+from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.proof_copy import copy_closure, scratch
+from airflow_provider_ha.checkpoints.verify.proof_protocol import (
+    Application,
+    ProofEvent,
+    ProofMessage,
+    ProofRequest,
+    readings,
+    state_by_id,
+)
+from airflow_provider_ha.checkpoints.verify.proof_result import Proof, ProofDecision, ProofOutcome, StepResult, decide
+from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
+from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, HaError
+from airflow_provider_ha.host import die_with_parent
+from airflow_provider_ha.host.java import find_java, utf8_locale
+from airflow_provider_ha.host.process_tree import KILL_SECONDS, kill_session
+from airflow_provider_ha.jobs.drivers.driver_spec import host_environment, write_private
+from airflow_provider_ha.jobs.drivers.spark_release import check_one_release, installed_spark
+from airflow_provider_ha.jobs.options.job_options import check_memory
+
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "airflow_provider_ha.host.proof.main"
+_POLL_SECONDS = 0.2
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ProofChild:
+    """What is to be run.
+
+    :param env: Environment over that of the host.
+    """
+
+    request: ProofRequest
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_child(child: ProofChild, deadline: float, hear: Callable[[ProofMessage], None]) -> str:
+    """Run the child to its end; return why it did not end in order, as a clause, or nothing when it did.
+
+    :param deadline: Seconds that it may take.
+    :param hear: Is given every answer, at once.
+    """
+    try:
+        find_java()
+        check_one_release(installed_spark())
+    except HaError as error:
+        return error.message
+    scratch = child.request.scratch
+    spec = scratch / "request.json"
+    write_private(spec, child.request.model_dump_json().encode())
+    with (scratch / "child.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                die_with_parent.__file__,
+                str(os.getpid()),
+                sys.executable,
+                "-m",
+                PROGRAM,
+                str(spec),
+            ],
+            cwd=scratch,
+            env=_environment(child),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        return _listen(process, deadline, hear)
+    finally:
+        kill_session(process)
+
+
+def _listen(process: subprocess.Popen[bytes], deadline: float, hear: Callable[[ProofMessage], None]) -> str:
+    end, done, rest = time.monotonic() + deadline, False, b""
+    assert process.stdout is not None  # noqa: S101  # Popen opened a pipe
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not done:
+            left = end - time.monotonic()
+            if left <= 0:
+                return f"Spark was not done after {deadline:g} seconds"
+            if not selector.select(min(left, _POLL_SECONDS)):
+                continue
+            block = os.read(process.stdout.fileno(), _BLOCK)
+            if not block:
+                return _ended(process)
+            *whole, rest = (rest + block).split(b"\n")
+            for answer in filter(None, map(_parse, whole)):
+                hear(answer)
+                done = done or answer.event is ProofEvent.DONE
+    return ""
+
+
+def _parse(line: bytes) -> ProofMessage | None:
+    try:
+        return ProofMessage.model_validate_json(line)
+    except ValidationError:
+        return None  # not ours
+
+
+def _ended(process: subprocess.Popen[bytes]) -> str:
+    """Say how a child ended that did not say that it was done."""
+    try:
+        code = process.wait(timeout=KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return "the child closed its answers and did not end"
+    if code < 0:
+        return f"the child was killed by {signal.Signals(-code).name}"
+    return f"the child ended with code {code} before it was done"
+
+
+def _environment(child: ProofChild) -> dict[str, str]:
+    """Return what a driver on this host gets, and loopback and our own directories for everything temporary."""
+    scratch, application = child.request.scratch, child.request.application
+    host = host_environment()
+    return {
+        **host,
+        **utf8_locale(host),
+        **child.env,
+        **(application.env if application else {}),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(scratch / "spark"),
+        "TMPDIR": str(scratch),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+DEFAULT_HEAP = "1g"
+DEFAULT_DEADLINE = 600.0
+# Each needs a purge between the verification and the copy.
+ATTEMPTS = 5
+
+
+class ProofStep(str, Enum):
+    """What a proof does, in this order."""
+
+    VERIFY = "verify"
+    COPY = "copy"
+    SPARK = "spark"  # its JVM starts, with a session
+    LOAD = "load"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofProgress:
+    """How far a proof is.
+
+    :param doing: What is being done, for people.
+    :param done: How many stores are verified, or readings done.
+    :param of: How many there are; 0 while that is not known.
+    :param step: What is being done, for programs.
+    :param query: Which query of a cut; empty where there is only one.
+    """
+
+    doing: str
+    done: int = 0
+    of: int = 0
+    step: ProofStep = ProofStep.VERIFY
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _ProofCopy:
+    """What Spark is given.
+
+    :param size: Bytes.
+    """
+
+    directory: Path
+    size: int
+
+
+def prove(
+    directory: Tree,
+    *,
+    batch: int | None = None,
+    application: Application | None = None,
+    query: str | None = None,
+    sink: Tree | None = None,
+    scratch_directory: Path | None = None,
+    heap: str = DEFAULT_HEAP,
+    deadline: float = DEFAULT_DEADLINE,
+    env: Mapping[str, str] | None = None,
+    progress_to: Callable[[ProofProgress], None] = lambda _: None,
+) -> Proof:
+    """Verify a checkpoint in full depth, then have the installed Spark load one batch of it, and start the query on it.
+
+    Spark gets a copy of what the batch needs, in a child process with its own JVM, and reads every row of state.
+    With an application it then executes the batch after it: the query's own plan, no input, ``noop`` instead of its
+    sink. What the script does beside its queries, it does: it is run up to the start of the query, and no further.
+
+    :param directory: Any Spark checkpoint directory, managed or not; its query may be running.
+    :param batch: N; the newest restorable one by default.
+    :param application: Starts the query; without one the state is loaded, and nothing is started.
+    :param query: Which query of the application; by default the one whose checkpoint location is *directory*, else the
+        one that is named as the directory.
+    :param sink: Output directory of the query's file sink, to be judged by the verification.
+    :param scratch_directory: Where the copy is made, and removed; by default beside *directory* when that is on this
+        host, else where temporary files are.
+    :param heap: Memory of the child's JVM, as ``1g``.
+    :param deadline: Seconds that Spark may take; the verification and the copy are not counted.
+    :param env: Environment of the child, over what a driver on this host gets.
+    :param progress_to: Called with the name of each step.
+    :returns: Proven, refuted or unknown; a batch that the verification calls not restorable is refuted by it, unasked.
+    :raises CheckpointMissingError: There is no such batch, or none at all, or Spark has purged it.
+    :raises ConfigurationError: An argument cannot be used.
+    :raises StorageUnavailableError: The copy could not be made.
+    """
+    _check(heap, deadline, application)
+    began = time.monotonic()
+    with scratch(directory.local_path, scratch_directory) as place:
+        report, chosen, copied = _copied(directory, batch, sink, place, progress_to)
+        if chosen is None or copied is None:
+            return _not_asked(directory, chosen, report, time.monotonic() - began)
+        request = ProofRequest(
+            copy_directory=copied.directory,
+            original=str(directory.absolute()),
+            batch=chosen,
+            state_by_id=state_by_id(LocalTree(copied.directory), chosen),
+            readings=readings(LocalTree(copied.directory), chosen),
+            query=query,
+            application=application,
+            scratch=place,
+            heap=heap.lower(),
+            size=copied.size,
+        )
+        decision = _ask(request, deadline, env or {}, progress_to)
+    return Proof(
+        directory=str(directory),
+        batch=chosen,
+        verification=report,
+        loading=decision.loading,
+        starting=decision.starting,
+        state=decision.state,
+        started=decision.started,
+        findings=decision.findings,
+        spark_version=installed_version(),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _copied(
+    directory: Tree,
+    batch: int | None,
+    sink: Tree | None,
+    place: Path,
+    progress_to: Callable[[ProofProgress], None],
+) -> tuple[VerificationReport, int | None, _ProofCopy | None]:
+    """Verify, choose and copy; return the report, the batch and its copy: none where Spark is not to be asked.
+
+    A running query may purge the batch before it is copied: then a newer one is chosen, unless it was asked for.
+    """
+
+    def tell(done: int, of: int) -> None:
+        progress_to(ProofProgress("verifying in full depth", done, of))
+
+    for attempt in range(1, ATTEMPTS + 1):
+        progress_to(ProofProgress("verifying in full depth"))
+        report = verify(directory.fresh(), depth="full", sink=sink, tell=tell)
+        chosen = _choose(directory, report, batch)
+        if chosen is None or chosen not in report.provable:
+            return report, chosen, None
+        progress_to(ProofProgress(f"copying batch {chosen}", step=ProofStep.COPY))
+        try:
+            copied = place / f"copy-{attempt}"
+            size = copy_closure(directory.fresh(), chosen, copied)
+        except CheckpointMissingError:
+            if batch is not None or attempt == ATTEMPTS:
+                raise
+        else:
+            return report, chosen, _ProofCopy(copied, size)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _ask(
+    request: ProofRequest, deadline: float, env: Mapping[str, str], progress_to: Callable[[ProofProgress], None]
+) -> ProofDecision:
+    if not request.readings and request.application is None:
+        return decide(request, [], "")
+    progress_to(ProofProgress("starting Spark", 0, len(request.readings), ProofStep.SPARK))
+    answers: list[ProofMessage] = []
+
+    def hear(answer: ProofMessage) -> None:
+        answers.append(answer)
+        progress_to(after(request, answers))
+
+    ending = run_child(ProofChild(request, env), deadline, hear)
+    return decide(request, answers, ending)
+
+
+def after(request: ProofRequest, answers: Sequence[ProofMessage]) -> ProofProgress:
+    """Return what the child does after these answers. Pure."""
+    done, of = sum(item.reading is not None for item in answers), len(request.readings)
+    if done == of and request.application is not None:
+        return ProofProgress("starting the query", done, of, ProofStep.START)
+    return ProofProgress("loading the state", done, of, ProofStep.LOAD)
+
+
+def _choose(directory: Tree, report: VerificationReport, batch: int | None) -> int | None:
+    """Return the batch to prove; ``None`` when the checkpoint could not be read."""
+    unread = any(finding.code is Code.UNREADABLE for finding in report.findings)
+    known = {verdict.batch for verdict in report.batches}
+    if batch is None:
+        batch = (
+            report.provable[-1] if report.provable else max((b for b in known if b <= report.committed), default=None)
+        )
+    if batch is not None and batch in known:
+        return batch
+    if unread:
+        return None
+    asked = "any batch" if batch is None else f"batch {batch}"
+    raise CheckpointMissingError(
+        f"{directory} has no entry of {asked} in its logs ({progress(directory)})",
+        next_step="See `spark-ha checkpoint verify` for the batches that it has",
+    )
+
+
+def _not_asked(directory: Tree, batch: int | None, report: VerificationReport, seconds: float) -> Proof:
+    reason = "the checkpoint could not be read" if batch is None else "the verification says that it is not restorable"
+    step = StepResult(ProofOutcome.NOT_ASKED, reason)
+    return Proof(str(directory), batch, report, step, step, spark_version=installed_version(), seconds=seconds)
+
+
+def _check(heap: str, deadline: float, application: Application | None) -> None:
+    check_memory(heap, "heap")
+    if not deadline > 0:
+        raise ConfigurationError(f"a deadline of {deadline} seconds is over before it begins")
+    if application is not None and not application.script.is_file():
+        raise ConfigurationError(f"the application {application.script} is not a file", next_step="Correct its path")

@@ -1,1 +1,0 @@
-"""Messages for people about events of jobs, sent by Airflow's notifiers."""

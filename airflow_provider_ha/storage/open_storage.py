@@ -1,0 +1,57 @@
+"""Factory of stores: the only place that maps a URI scheme to a class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options
+from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectStore
+from airflow_provider_ha.storage.roots import Roots
+from airflow_provider_ha.storage.s3 import S3Store
+from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.uris import split
+
+
+def open_store(config: HaConfig, roots: Roots | None = None) -> ObjectStore:
+    """Return the store of the cluster, rooted at ``<storage_root>/<cluster_id>``. Writes nothing.
+
+    The configuration has already checked the scheme.
+
+    :param roots: The roots of the cluster, required from writers. Without them only reads are safe: a write would
+        create
+        a missing root.
+    """
+    uri = storage_uri(config)
+    if split(uri).scheme == "s3":
+        return S3Store(uri, config.s3 or S3Options(), roots=roots)
+    return LocalStore(_path(uri), roots=roots)
+
+
+def open_root(config: HaConfig, uri: str) -> FileStore:
+    """Return the files below a root of the cluster, for its marker.
+
+    :param uri: :func:`storage_uri`, or ``config.work_uri``.
+    """
+    return layered_files(config, uri) or LocalFileStore(_path(uri))
+
+
+def layered_files(config: HaConfig, uri: str) -> FileStore | None:
+    """Return the files below a root on S3 or HDFS; ``None`` for one on a mounted file system."""
+    if uri.startswith("s3:"):
+        return S3FileStore(uri, config.s3 or S3Options())
+    if uri.startswith("hdfs:"):
+        return HdfsFileStore(uri, config.hdfs or HdfsOptions())
+    return None
+
+
+def storage_uri(config: HaConfig) -> str:
+    """Return the root of the cluster's store."""
+    return f"{config.storage_root}/{config.cluster_id}"
+
+
+def _path(uri: str) -> Path:
+    return Path(split(uri).path)

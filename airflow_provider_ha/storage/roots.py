@@ -1,0 +1,185 @@
+"""Checks of a root before use: the marker of its cluster, and a probe of its conditional writes.
+
+Written once, by an exclusive creation, before anything else (``jobs.cluster_roots``). Without it, a missing file proves
+nothing: the file system may not be mounted here.
+
+The conditional create matters most: two epochs, two submissions and two recoveries depend on it. Two creations in a row
+detect a server that ignores the condition. A server that first reads and then writes passes that test, and would let
+both writers win at a failover; only simultaneous creations detect it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Barrier
+from typing import ClassVar, Protocol
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, StorageError, StorageUnavailableError
+from airflow_provider_ha.records import Record
+from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.object_store import ObjectStore
+from airflow_provider_ha.storage.outage import outages
+
+
+RACERS = 8
+ROUNDS = 4
+
+_NEXT_STEP = "Use a store that honours If-None-Match atomically, or a file:// root"
+
+
+class ProbedStore(Protocol):
+    """Operations of a store that a probe uses."""
+
+    @property
+    def uri(self) -> str:
+        """URI of the root."""
+
+    def create(self, key: str, data: bytes) -> None:
+        """Write an object that must not exist yet."""
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of an object."""
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+
+
+def probe(store: ObjectStore) -> None:
+    """Create, read, copy and remove objects; check that exactly one of several creations wins, also simultaneous ones.
+
+    :raises StorageUnavailableError: With the reason and the next step.
+    """
+    key = f"probe/{new_id()}"
+    data = key.encode()
+    with _removed(store, key, f"{key}-copy"):
+        store.create(key, data)
+        if store.read(key) != data:
+            raise StorageUnavailableError(
+                f"storage {store.uri} does not return a fresh object",
+                next_step="Use a store that is consistent after a write; caches in between must be off",
+            )
+        _check_refusals(store, key)
+    probe_races(store, key)
+
+
+def probe_races(store: ProbedStore, key: str) -> None:
+    """Check that exactly one of several simultaneous creations of a key wins.
+
+    :raises StorageUnavailableError: With the reason and the next step.
+    """
+    for number in range(ROUNDS):
+        _check_race(store, f"{key}-race-{number}")
+
+
+def _check_refusals(store: ObjectStore, key: str) -> None:
+    copy = f"{key}-copy"
+    store.copy(key, copy)
+    for write in (lambda: store.create(key, b"second"), lambda: store.copy(key, copy, if_absent=True)):
+        try:
+            write()
+        except ObjectExistsError:
+            continue
+        raise StorageUnavailableError(f"storage {store.uri} ignores conditional writes", next_step=_NEXT_STEP)
+
+
+def _check_race(store: ProbedStore, key: str) -> None:
+    start = Barrier(RACERS)
+
+    def create(racer: int) -> bool:
+        start.wait()
+        try:
+            store.create(key, _mark(racer))
+        except ObjectExistsError:
+            return False
+        return True
+
+    with _removed(store, key):
+        with ThreadPoolExecutor(RACERS) as pool:
+            won = list(pool.map(create, range(RACERS)))
+        winners = [racer for racer, is_winner in enumerate(won) if is_winner]
+        if len(winners) != 1 or store.read(key) != _mark(winners[0]):
+            raise StorageUnavailableError(
+                f"storage {store.uri} does not write conditionally in one step:"
+                f" {len(winners)} of {RACERS} simultaneous creations of one object succeeded",
+                next_step=_NEXT_STEP,
+            )
+
+
+def _mark(racer: int) -> bytes:
+    return f"racer {racer}".encode()
+
+
+@contextmanager
+def _removed(store: ProbedStore, *keys: str) -> Iterator[None]:
+    """Remove objects at the end, also after a failure; a failed removal does not hide the first error."""
+    try:
+        yield
+    except BaseException:
+        for key in keys:
+            with suppress(StorageError):
+                store.delete(key)
+        raise
+    for key in keys:
+        store.delete(key)
+
+
+MARKER = "cluster.json"
+"""Key of the marker, in both roots."""
+
+
+class ClusterRoots(Record):
+    """Content of the marker and of the cluster's node: locations of the roots, as seen by their creator.
+
+    :param uuid: Identity of the cluster; differs for another cluster with the same name.
+    :param storage: URI of the storage root, with the cluster's id.
+    :param work: URI of the work root, with the cluster's id.
+    """
+
+    kind: ClassVar[str] = "cluster-roots"
+
+    uuid: str
+    storage: str
+    work: str
+
+
+def read_marker(root: FileStore) -> ClusterRoots | None:
+    """Return the marker of a root; ``None`` without one.
+
+    :raises RecordCorruptError: Its bytes differ from the writer's.
+    :raises StorageUnavailableError: It could not be read.
+    """
+    try:
+        return ClusterRoots.from_bytes(root.read(MARKER), source=f"{root.uri}/{MARKER}")
+    except ObjectMissingError:
+        return None
+
+
+class Roots(Protocol):
+    """Roots of a cluster, for a store in one of these roots (``jobs.cluster_roots``)."""
+
+    def settle(self) -> None:
+        """Ensure that these are the cluster's roots; create them if it has none yet.
+
+        :raises ConfigurationError: The cluster has other roots.
+        :raises StorageUnavailableError: A root has no marker: it is not mounted here.
+        """
+
+    def require(self) -> None:
+        """Assert that they are there, when the cluster has any; raises as :meth:`settle`. Changes nothing."""
+
+
+def is_marked(root: Path) -> bool:
+    """Return whether a local directory is the root of a cluster.
+
+    :raises StorageUnavailableError: This could not be determined.
+    """
+    with outages("looked up", root):
+        try:
+            (root / MARKER).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    return True

@@ -1,4 +1,0 @@
-"""The JSON of the package: one form per concept, shared by the command, the operators and their triggers.
-
-A view is made from a snapshot by a pure function: nothing here reads, writes or asks for the time.
-"""
