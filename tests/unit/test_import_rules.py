@@ -21,155 +21,92 @@ PACKAGE = Path(airflow_provider_ha.__file__).parent
 ROOT = Path(__file__).parents[2]
 SHARED = {"argument_secrets", "errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
 SHARED |= {"query_names", "uris"}
-AIRFLOW_FACING = {
-    "compat",
-    "hooks",
-    "links",
-    "notifications",
-    "operators",
-    "plugins",
-    "sensors",
-    "triggers",
-    "get_provider_info",
-}
-STORES = {"checkpoints", "pointers", "coordination", "storage"}  # where the truth lies
+AIRFLOW_FACING = {"airflow_side", "hooks", "operators", "sensors", "triggers", "get_provider_info"}
+STORES = {"storage", "coordination", "checkpoints"}  # they hold the state of all jobs
+BELOW_AIRFLOW = STORES | {"jobs", "host", "fleet", "api"}
 
-# Layer -> layers that it may import beside itself. Arrows point down only.
+# Layer -> layers that it may import besides itself. Arrows point down; modules never import each other in a circle.
 ALLOWED: dict[str, set[str]] = {
-    "_process": set(),
-    "coordination": {"_process"},
     "storage": set(),
-    "pointers": {"coordination", "storage"},
-    "checkpoints": STORES,
-    "jobs": {"pointers", "coordination", "storage"},
-    "recovery": {"jobs", "coordination", "storage"},
-    "driver": {"recovery", "jobs"} | STORES,
-    "supervisor": {"driver", "engines", "recovery", "jobs", "_process"} | STORES,
-    "proof": {"driver", "supervisor", "jobs", "checkpoints"},
-    "engines": {"jobs", "storage"},
-    "control": {"engines", "recovery", "jobs", "_process"} | STORES,
+    "coordination": {"host"},  # an embedded ZooKeeper is a Java process that ends with its parent
+    "checkpoints": {"storage", "coordination"},
+    "jobs": STORES | {"host"},  # an action launches and cancels; the records that a driver reads import no host
+    "driver": STORES | {"jobs"},
+    "host": STORES | {"driver", "jobs"},
+    "fleet": STORES | {"jobs", "api"},
+    "api": STORES | {"host", "jobs", "fleet"},
     "testing": {"coordination"},
-    "views": {"control", "recovery", "jobs"} | STORES,
-    "compat": set(),
-    "links": {"compat"},
-    "hooks": AIRFLOW_FACING | {"control", "engines", "recovery", "jobs", "checkpoints", "coordination", "storage"},
-    "operators": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
-    "notifications": {"compat", "hooks", "links"},
-    "plugins": {
-        "compat",
-        "hooks",
-        "links",
-        "views",
-        "control",
-        "recovery",
-        "jobs",
-        "checkpoints",
-        "coordination",
-        "storage",
-    },
-    "sensors": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
-    "triggers": AIRFLOW_FACING | {"views", "control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
-    "cli": {"views", "control", "recovery", "jobs"} | STORES,
+    "cli": STORES | {"jobs", "fleet", "api"},
+    "airflow_side": STORES | {"jobs", "fleet", "api", "hooks"},
+    "hooks": {"airflow_side", "get_provider_info", "api", "host", "jobs"},
+    "operators": AIRFLOW_FACING | BELOW_AIRFLOW,
+    "sensors": AIRFLOW_FACING | BELOW_AIRFLOW,
+    "triggers": AIRFLOW_FACING | BELOW_AIRFLOW,
 }
-# What views are made from: snapshots and records, nothing that reads or writes.
+# Sources of the JSON documents: status and records, nothing that reads or writes.
 VIEWED = {
     "argument_secrets",
-    "query_names",
-    "checkpoints.connectors.sink_names",
+    "checkpoints.areas.layered.garbage",
     "checkpoints.model",
-    "checkpoints.proof.report",
+    "checkpoints.ownership",
     "checkpoints.restore.select",
-    "checkpoints.retention.listing",
-    "checkpoints.savepoints.judge",
+    "checkpoints.sinks.sink_registry",
+    "checkpoints.store.orphaned_blobs",
+    "checkpoints.store.pointer_scan",
+    "checkpoints.store.pointer_store",
+    "checkpoints.store.savepoints.savepoint_report",
     "checkpoints.verify.codes",
-    "checkpoints.verify.findings",
-    "checkpoints.verify.report",
-    "checkpoints.working.layered.garbage",
-    "control.administration.history",
-    "recovery.losses",
-    "control.administration.overview",
-    "control.administration.prune",
-    "control.administration.tree",
-    "control.move.outcome",
-    "control.rebuild",
-    "control.reconcile.reconciler",
-    "control.verification.verified_cut",
-    "coordination.acls",
+    "checkpoints.verify.proof_result",
+    "checkpoints.verify.verification_report",
+    "coordination._kazoo_acls",
     "errors",
-    "jobs.cluster",
-    "jobs.failures",
-    "jobs.history.drills",
-    "jobs.history.last_verification",
-    "jobs.host.log_place",
-    "jobs.host.spark_page",
+    "fleet.fleet_overview",
+    "fleet.reconciler",
+    "fleet.znode_tree",
+    "jobs.drivers.driver_log",
     "jobs.model",
-    "jobs.moves",
-    "jobs.options.ha_options",
-    "jobs.options.lineage_conf",
-    "jobs.presence",
-    "jobs.runs",
+    "jobs.move.move_records",
+    "jobs.options.conf",
+    "jobs.options.job_options",
+    "jobs.rebuild.rebuild",
+    "jobs.recovery.losses",
+    "jobs.recovery.restart_policy",
+    "jobs.removal.cleanup",
+    "jobs.run_history",
+    "jobs.runs.run_store",
+    "jobs.runs.submissions",
+    "jobs.runs.watchers",
     "jobs.status",
-    "pointers.orphans",
-    "pointers.ownership",
-    "pointers.scan",
-    "recovery.restart",
+    "jobs.verification.job_verification",
+    "jobs.verification.verification_records",
+    "query_names",
 }
-# What the supervisor needs of the driver whose death it proves. None of it needs PySpark.
-DRIVER_FOR_SUPERVISOR = {"exit_codes", "failure", "housekeeping", "job_writer", "lead", "queries", "worker_imports"}
-# Rooms of a layer, or modules beside them -> those that they may import.
+# Modules of the driver that the supervisor imports to prove its death. None of them imports PySpark.
+DRIVER_FOR_SUPERVISOR = {
+    "ending.exit_reason",
+    "members.driver_session",
+    "members.housekeeping",
+    "members.run_writer",
+    "queries.query_registry",
+    "worker_imports",
+}
+# Folders of a layer -> those that they may import.
 ROOMS: dict[str, dict[str, set[str]]] = {
     "checkpoints": {
-        "trees": set(),
-        "format": {"trees"},
-        "connectors": {"trees", "format"},
-        "working": {"trees", "format", "connectors"},
-        "verify": {"trees", "format", "connectors", "working"},
-        "retention": {"trees", "working"},
-        "savepoints": {"trees", "format", "connectors", "working", "verify", "retention"},
-        "restore": {"trees", "format", "connectors", "working", "verify", "retention", "savepoints"},
-        "proof": {"trees", "format", "working", "verify"},
-    },
-    "jobs": {
-        "options": set(),
-        "application": set(),
-        "host": {"runs", "status", "submissions"},
-        "retention": {
-            "journal",
-            "operations",
-            "output_claims",
-            "presence",
-            "removed_runs",
-            "runs",
-            "submissions",
-            "watchers",
-        },
-        "history": set(),
-    },
-    "control": {
-        "job": set(),
-        "submission": {"job", "rebuild"},
-        "administration": {"job", "submission"},
-        "restore": {"job", "submission"},
-        "submit": {"job", "submission", "restore"},
-        "job_client": {"job", "submission", "administration", "restore", "submit"},
-        "move": {"job", "submission", "administration", "restore"},
-        "client": {"job", "job_client", "move"},
-        "verification": {"job"},
-        "drills": {"job", "verification"},
-        "rebuild": set(),
-        "reconcile": {"job", "submission", "job_client", "client"},
-        "erase": {"administration", "job", "client"},
-        "services": {"job", "client", "erase", "reconcile"},
+        "spark": set(),
+        "sinks": {"spark"},
+        "sources": {"spark", "sinks"},
+        "areas": {"spark", "sinks"},
+        "verify": {"spark", "sinks", "areas"},
+        "store": {"spark", "sinks", "areas", "verify"},
+        "restore": {"spark", "sinks", "sources", "areas", "verify", "store"},
     },
 }
 # Foreign library -> modules that may import it at all.
 OWNERS: dict[str, set[str]] = {
-    "kazoo": {
-        f"coordination/_kazoo{part}.py"
-        for part in ("", "_acl", "_client", "_multi_read", "_reads", "_set_watches", "_transaction")
-    },
-    "boto3": {f"storage/{name}.py" for name in ("s3", "_s3_client", "_s3_errors")},
-    "botocore": {f"storage/{name}.py" for name in ("s3", "_s3_client", "_s3_copy", "_s3_errors")},
+    "kazoo": {f"coordination/_kazoo{part}.py" for part in ("", "_acls", "_client", "_reads", "_transaction")},
+    "boto3": {f"storage/{name}.py" for name in ("s3", "_s3_bucket", "_s3_responses")},
+    "botocore": {f"storage/{name}.py" for name in ("s3", "_s3_bucket", "_s3_responses")},
     "confluent_kafka": {"checkpoints/sources/kafka_offsets.py"},
     "pyarrow": {"checkpoints/sinks/delta.py"},
     "py4j": {"host/supervisor/guardian.py"},
@@ -206,7 +143,7 @@ def test_a_layer_imports_only_the_layers_below_it(path: Path) -> None:
     if path.name == "airflow_entry.py":
         allowed = allowed | {"hooks"}  # `airflow ha` reads Airflow's connection
     if path == PACKAGE / "__init__.py":
-        allowed = allowed | {"control", "jobs"}  # for type checkers; loaded when a name is first used
+        allowed = allowed | {"api", "jobs"}  # for type checkers; loaded when a name is first used
 
     used = {used for name in imported_names(path) if (used := layer_of(name)) is not None}
 
@@ -232,27 +169,27 @@ def test_the_rooms_of_a_layer_import_one_way(layer: str, room: str) -> None:
         if name.startswith(f"airflow_provider_ha.{layer}.")
     }
 
-    assert used - {"model", room} <= ROOMS[layer][room]
+    assert used - {"model", "ownership", room} <= ROOMS[layer][room]
 
 
-def test_the_records_of_a_job_need_no_room_but_their_options() -> None:
-    rooms = ROOMS["jobs"].keys()
-    used = {
-        (path.stem, name.split(".")[2])
-        for path in (PACKAGE / "jobs").glob("*.py")
-        for name in imported_names(path)
-        if name.startswith("airflow_provider_ha.jobs.") and name.split(".")[2] in rooms
-    }
+def test_the_driver_reads_records_of_jobs_and_loads_no_action() -> None:
+    """An action launches, cancels or restores: its imports reach an engine."""
+    names = {".".join((PACKAGE.name, *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in modules()}
+    reached, left = set[str](), [name for name in names if name.split(".")[1] == "driver"]
+    while left:
+        name = left.pop()
+        reached.add(name)
+        left += names.keys() & set(imported_names(names[name])) - reached
 
-    assert used == {("model", "options")}
+    assert {layer_of(name) for name in reached} - SHARED == {"driver", "jobs", "checkpoints", "coordination", "storage"}
 
 
 def test_views_are_made_from_snapshots_and_records_only() -> None:
     used = {
         ".".join(name.split(".")[1:])
-        for path in (PACKAGE / "views").glob("*.py")
+        for path in (PACKAGE / "api" / "documents").glob("*.py")
         for name in imported_names(path)
-        if layer_of(name) not in {None, "views"} and _is_module(name)
+        if layer_of(name) is not None and ".documents" not in name and _is_module(name)
     }
 
     assert used <= VIEWED
@@ -265,10 +202,10 @@ def _is_module(name: str) -> bool:
 
 def test_the_supervisor_needs_little_of_the_driver() -> None:
     used = {
-        name.split(".")[2]
-        for path in (PACKAGE / "supervisor").rglob("*.py")
+        name.removeprefix("airflow_provider_ha.driver.")
+        for path in (PACKAGE / "host" / "supervisor").rglob("*.py")
         for name in imported_names(path)
-        if name.startswith("airflow_provider_ha.driver.")
+        if name.startswith("airflow_provider_ha.driver.") and _is_module(name)
     }
 
     assert used <= DRIVER_FOR_SUPERVISOR
@@ -341,7 +278,7 @@ def test_only_the_engines_compare_the_name_of_an_engine() -> None:
         parts = [part for node in nodes for part in (node.left, *node.comparators)]
         return any(isinstance(part, ast.Constant) and part.value in names for part in parts)
 
-    elsewhere = [path for path in modules() if PACKAGE / "engines" not in path.parents]
+    elsewhere = [path for path in modules() if PACKAGE / "host" / "engines" not in path.parents]
     assert [str(path.relative_to(PACKAGE)) for path in elsewhere if compared(path)] == []
     assert [
         str(path.relative_to(PACKAGE))
@@ -353,17 +290,17 @@ def test_only_the_engines_compare_the_name_of_an_engine() -> None:
 
 
 def _is_seam(name: str) -> bool:
-    return name.split(".")[2] in {"arrival", "engine", "registry"}
+    return name.split(".")[3] in {"driver_handles", "engine", "registry"}
 
 
 def test_only_drivers_and_proofs_import_pyspark() -> None:
     users = {
-        path.relative_to(PACKAGE).parts[0]
+        "/".join(path.relative_to(PACKAGE).parts[:2])
         for path in modules()
         if any(name.split(".")[0] == "pyspark" for name in imported_names(path))
     }
 
-    assert users <= {"driver", "proof"}
+    assert {place for place in users if not place.startswith("driver/")} <= {"host/proof"}
 
 
 def test_only_the_laboratory_imports_itself() -> None:
@@ -386,16 +323,18 @@ def test_the_laboratory_imports_helpers_of_tests_and_no_test() -> None:
 
 
 WITHOUT_AIRFLOW = (
-    ("views", {"airflow", "kazoo", "boto3", "botocore", "pyspark"}),
-    ("engines", {"airflow", "kazoo", "pyspark"}),
-    ("supervisor", {"airflow", "pyspark"}),
-    ("control", {"airflow", "pyspark"}),
+    ("api/documents", {"airflow", "kazoo", "boto3", "botocore", "pyspark"}),
+    ("host/engines", {"airflow", "kazoo", "pyspark"}),
+    ("host/supervisor", {"airflow", "pyspark"}),
+    ("jobs", {"airflow", "pyspark"}),
+    ("fleet", {"airflow", "pyspark"}),
+    ("api", {"airflow", "pyspark"}),
     ("cli", {"airflow", "pyspark"}),
     ("driver", {"airflow"}),
 )
 BESIDE_AIRFLOW = tuple(
     (layer, {"kazoo", "boto3", "botocore", "pyspark"})
-    for layer in ("links", "notifications", "operators", "sensors", "triggers", "hooks")
+    for layer in ("airflow_side", "operators", "sensors", "triggers", "hooks")
 )
 LOADED_IN_TURN = """
 import importlib, sys
@@ -428,6 +367,6 @@ def test_importing_a_layer_does_not_load_what_it_must_not_need(layers: tuple[tup
 def importable(layer: str) -> list[str]:
     return [
         "airflow_provider_ha." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
-        for path in sorted((PACKAGE / layer).glob("*.py"))
+        for path in sorted((PACKAGE / layer).glob("*.py" if layer in {"airflow_side", "api"} else "**/*.py"))
         if not path.name.startswith(("airflow_", "__main__", "bootstrap"))
     ]
