@@ -21,6 +21,9 @@ from typing import Protocol, TypeVar
 from airflow_provider_ha.errors import HaError, NodeMissingError
 
 
+__all__ = ["ANY_VERSION", "Check", "Coordinator", "Create", "Delete", "Op", "PathWatch", "SessionState", "SetData"]
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A znode as it was read.

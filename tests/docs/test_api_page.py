@@ -19,10 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "api.md"
 # Internal: they pass the names of a neighbour on.
 PASSED_ON = {
-    "airflow_provider_ha.checkpoints.verify.verification_report",
-    "airflow_provider_ha.airflow_side.openlineage_facets",
     "airflow_provider_ha.airflow_side.compat.sdk",
-    "airflow_provider_ha.jobs.rebuild",
 }
 _IMPORT = re.compile(r"^\s*from (airflow_provider_ha[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 _ROW = re.compile(r"^\| `(airflow_provider_ha[\w.]*)` \| (.*?) \|", re.MULTILINE)

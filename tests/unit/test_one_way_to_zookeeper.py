@@ -17,10 +17,7 @@ import airflow_provider_ha
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
-FACADE = {
-    f"coordination/_kazoo{part}.py"
-    for part in ("", "_acl", "_client", "_multi_read", "_reads", "_set_watches", "_transaction")
-}
+FACADE = {f"coordination/_kazoo{part}.py" for part in ("", "_acls", "_client", "_reads", "_transaction")}
 UNGUARDED = {
     "fleet/decide.py": "a note for people; a version guards its removal",
     "jobs/cluster_roots.py": "the cluster's own node, once, by compare-and-set; no leader writes it",

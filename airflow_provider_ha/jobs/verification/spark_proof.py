@@ -49,6 +49,9 @@ from airflow_provider_ha.jobs.drivers.spark_release import check_one_release, in
 from airflow_provider_ha.jobs.options.job_options import check_memory
 
 
+__all__ = ["Application", "Proof", "ProofProgress", "ProofStep", "prove"]
+
+
 log = logging.getLogger(__name__)
 
 PROGRAM = "airflow_provider_ha.host.proof.main"

@@ -44,7 +44,7 @@ MODULES = (
     "hooks.spark_ha",
     "sensors.leader",
     "triggers.cluster",
-    "links.operator_links",
+    "airflow_side.links",
 )
 ON_AIRFLOW_2 = """
 import importlib, sys, airflow

@@ -46,55 +46,55 @@ EFFECTS = (
     # The request, before there is a run.
     Effect(
         "A plan whose verdicts are not accepted, or with unknown facts, makes no run.",
-        "control.restore.restore:refusal_of",
+        "jobs.restore.job_restore:refusal_of",
         plan=("verdict", "unknown"),
     ),
     Effect(
         "A verdict is accepted by its own name only.",
-        "checkpoints.restore.judgement:not_accepted",
+        "checkpoints.restore.plan:not_accepted",
         plan=("verdict", "findings"),
     ),
     Effect(
         "The run records what it starts from.",
-        "control.restore.restore:restored_start",
+        "jobs.restore.job_restore:restored_start",
         plan=("source", "source_job", "source_id", "claim_mode"),
     ),
     # The driver makes the working directory.
     Effect(
         "The directory of the cut is found, and is one of its job.",
-        "driver.start_point:_chosen",
+        "driver.checkpointing.start_point:_chosen",
         plan=("directory", "source_job", "adopted"),
     ),
     Effect(
         "Outputs that the job goes on with are compared; those of another job are not.",
-        "driver.start_point:prepare_start",
+        "driver.checkpointing.start_point:prepare_start",
         plan=("same_output", "adopted"),
     ),
     Effect(
         "The restore is refused when an output has changed since.",
-        "driver.start_point:check_facts",
+        "driver.checkpointing.start_point:check_facts",
         plan=("queries", "adopted"),
         query=("sink", "set_aside"),
     ),
     Effect(
         "The restore is refused when an adopted checkpoint has changed since.",
-        "driver.start_point:check_adopted",
+        "driver.checkpointing.start_point:check_adopted",
         plan=("adopted",),
     ),
     Effect(
         "A fallback follows no plan but one that is SAFE.",
-        "driver.fallback:FallbackPlanner._check",
+        "driver.checkpointing.fallback:FallbackPlanner._check",
         plan=("verdict", "unknown"),
     ),
     Effect(
         "A fallback is written down with the batches that are executed again.",
-        "driver.fallback:FallbackPlanner._plan",
+        "driver.checkpointing.fallback:FallbackPlanner._plan",
         plan=("queries",),
         query=("batch", "replay"),
     ),
     Effect(
         "The directory of the cut of a fallback is found, and is one of its job.",
-        "driver.fallback_start:start_from_fallback",
+        "driver.checkpointing.start_point:start_from_fallback",
         plan=("directory", "source_job"),
     ),
     Effect(
@@ -106,30 +106,30 @@ EFFECTS = (
     ),
     Effect(
         "A query that the script has not started yet lies at rest with the sink of the plan.",
-        "driver.resting:_resting",
+        "driver.queries.resting_queries:_resting",
         plan=("same_output",),
         query=("sink", "sink_gone"),
     ),
     # The script starts a query.
     Effect(
         "A query whose checkpoint was not named is refused.",
-        "driver.origin:Origin.check_adopted",
+        "driver.checkpointing.origin:Origin.check_adopted",
         plan=("adopted",),
     ),
     Effect(
         "The log of a new output is seeded from the log that was kept with the cut, or from the sink's own.",
-        "driver.origin:Origin.sink_log",
+        "driver.checkpointing.origin:Origin.sink_log",
         plan=("adopted",),
         query=("sink",),
     ),
     Effect(
         "A new output, or one that is gone, gets a log that goes on after the cut.",
-        "driver.query_start:QueryStarter._seed",
+        "driver.queries.query_start:QueryStarter._seed",
         query=("batch", "sink", "sink_gone"),
     ),
     Effect(
         "Recorded batches are executed again with their own boundaries.",
-        "driver.origin:Origin.recorded",
+        "driver.checkpointing.origin:Origin.recorded",
         query=("replay",),
     ),
     Effect(
@@ -139,29 +139,29 @@ EFFECTS = (
     ),
     Effect(
         "Batches come again to a function that the plan calls repeatable only where it is declared so now.",
-        "driver.query_start:QueryStarter._finished",
+        "driver.queries.query_start:QueryStarter._finished",
         query=("sink", "batch", "replay"),
     ),
     Effect(
         "A table is not given again what it has under the id that the query had before.",
-        "driver.query_start:QueryStarter._in_table",
+        "driver.queries.query_start:QueryStarter._in_table",
         query=("batch", "replay", "sink", "query_id"),
     ),
     # The first checkpoint of the run.
     Effect(
         "The job becomes the owner of what it was restored from.",
-        "driver.publisher:Publisher._claim",
+        "driver.checkpointing.publisher:Publisher._claim",
         plan=("claim_mode",),
     ),
     Effect(
         "The savepoint, or the adopted directories, are claimed in the transaction of that checkpoint.",
-        "checkpoints.retention.claims:Claims.ops",
+        "checkpoints.store.claims:Claims.ops",
         plan=("claim_mode", "adopted", "source", "source_id"),
     ),
     # The script has ended well.
     Effect(
         "A query of the plan that the script never started is dropped.",
-        "driver.ending:Ending._finish",
+        "driver.ending.run_end:DriverEnd._finish",
         plan=("queries",),
     ),
 )
@@ -235,4 +235,4 @@ def test_one_function_makes_plans_and_only_a_move_gives_one_another_place() -> N
         and "plan" in ast.unparse(called.value)
     ]
 
-    assert (makers, changed) == (["plan.py"], ["arrival.py"])
+    assert (makers, changed) == (["plan.py"], ["move_arrival.py"])

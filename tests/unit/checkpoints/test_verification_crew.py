@@ -40,7 +40,7 @@ _OWNER = """
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import active_children, get_context
-from airflow_provider_ha.checkpoints.verify import process_pool as crew
+from airflow_provider_ha.checkpoints.spark import state_content as crew
 if __name__ == "__main__":
     pool = ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=crew._begin)
     list(pool.map(abs, range(2)))

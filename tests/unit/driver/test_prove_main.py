@@ -30,14 +30,14 @@ prove.main(sys.argv[1:])
 
 TELLS = """
 import sys
-from airflow_provider_ha.checkpoints.verify.proof_protocol import Answer, Event, SparkError
+from airflow_provider_ha.checkpoints.verify.proof_protocol import ProofMessage, ProofEvent, SparkError
 from airflow_provider_ha.host.proof import main as prove
 
 SAID = "main.py failed: no login with by-argument, by-conf-1, by-env-12"
 
 def tell(request, voice):
-    voice.say(Answer(event=Event.UNABLE, reason=SAID))
-    voice.say(Answer(event=Event.REFUSED, errors=(SparkError(error_class="OOPS", message=SAID),)))
+    voice.say(ProofMessage(event=ProofEvent.UNABLE, reason=SAID))
+    voice.say(ProofMessage(event=ProofEvent.REFUSED, errors=(SparkError(error_class="OOPS", message=SAID),)))
 
 prove.prove = tell
 prove.main(sys.argv[1:])
