@@ -89,13 +89,15 @@ with DAG(
         "start_from": "{{ ti.xcom_pull(task_ids='select_checkpoint')['chosen']['source'] }}",
         "fallback": False,
         "output_mode": "{{ params.output }}",
-        "accept_verdicts": "{{ params.accept_verdicts }}",
         "accept_unverified": "{{ params.accept_unverified }}",
         "reset_query_ids": "{{ params.reset_query_ids }}",
         "application": "{{ params.application }}",
         "arguments": "{{ params.arguments }}",
-        "if_lost": "{{ params.if_lost }}",
-        "force": "{{ params.force }}",
+        "start": {
+            "accept_verdicts": "{{ params.accept_verdicts }}",
+            "if_lost": "{{ params.if_lost }}",
+            "force": "{{ params.force }}",
+        },
         **cluster,
     }
     plan = SparkHaPlanRestoreOperator(task_id="plan", **request, **READ_AGAIN)

@@ -135,7 +135,7 @@ MISTAKES = [
         "the master is `local[two]`",
         "Spark knows no master 'local[two]'. Use local[N] or local[*], with a number of threads, or "
         "local-cluster[executors,cores,megabytes].",
-        task={"master": "local[two]"},
+        task={"target": {"master": "local[two]"}},
     ),
     Mistake(
         "a word in the DAG is wrong",
@@ -250,7 +250,7 @@ def dag(mistake: Mistake, home: Path, tmp_path: Path) -> Iterator[str]:
     given |= {"arguments": ["{here}/in", "{here}/out"], **mistake.task}
     given["application"] = str(tmp_path / given["application"])
     given["arguments"] = [word.format(here=tmp_path) for word in given["arguments"]]
-    words: dict[str, Any] = {"task_id": "run", "master": "local[1]", "wait_for": "running"}
+    words: dict[str, Any] = {"task_id": "run", "target": {"master": "local[1]"}, "wait_for": "running"}
     words |= {"conf": {"spark.ui.enabled": "false"}} | given
     file = home / "dags" / "first.py"
     file.write_text(

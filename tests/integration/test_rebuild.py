@@ -454,7 +454,7 @@ def test_a_driver_that_comes_up_meanwhile_wins(
         drive(driver.context, 1)
         return found
 
-    monkeypatch.setattr(rebuild, "compare", look_and_be_too_late)
+    monkeypatch.setattr(rebuild_module, "compare", look_and_be_too_late)
     (applied,) = rebuild(config, coordinator, planned, missing_only=True)
 
     assert "was changed" in applied.refused

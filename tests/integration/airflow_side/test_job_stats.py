@@ -338,7 +338,7 @@ def test_what_is_kept_of_a_reported_job_is_left_out_of_the_search_for_cycles(
     monkeypatch.setattr(_lasting_objects, "_MORE", 1)
     monkeypatch.setattr(hub, "_TICK", 0.02)
     kept = JobMetricsReader()
-    monkeypatch.setattr(job_stats, "KnownJobs", lambda: kept)
+    monkeypatch.setattr(job_stats, "JobMetricsReader", lambda: kept)
 
     def left_out() -> bool:
         return bool(kept) and not any(each is kept._known.get(job.job_id) for each in gc.get_objects())

@@ -463,7 +463,7 @@ def test_pages_with_an_unprotected_route_are_not_served(monkeypatch: pytest.Monk
     forgetful.add_api_route("/jobs/{job_id}/more", lambda: None)
     monkeypatch.setattr("airflow_provider_ha.airflow_side.page.driver_logs.router", forgetful)
 
-    with pytest.raises(RuntimeError, match=r"/jobs/{job_id}/more.* depends on no seen_job"):
+    with pytest.raises(RuntimeError, match=r"/jobs/{job_id}/more.* depends on no visible_job"):
         create_app(Clusters(names=list))
 
 

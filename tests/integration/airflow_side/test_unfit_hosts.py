@@ -72,8 +72,7 @@ def submitted_by_command(application: str, options: dict[str, Any], config: HaCo
 
 def submitted_by_task(application: str, options: dict[str, Any], config: HaConfig) -> str:
     task = SparkHaSubmitOperator(task_id="submit", job_id="flights", application=application, wait_for="running")
-    for name, value in options.items():  # as a template renders it: a plain value is refused when the DAG is parsed
-        setattr(task, name, value)
+    task.target = options  # as a template renders it: a plain value is refused when the DAG is parsed
     with pytest.raises(AirflowFailException) as refused:  # it burns no retry
         task.execute(context())
     return str(refused.value)
