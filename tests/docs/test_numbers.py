@@ -70,7 +70,7 @@ CUT = T.session_timeout - 2 * T.heartbeat_interval - T.margin
 TRIGGER = {name: each.default for name, each in inspect.signature(SparkHaClusterTrigger.__init__).parameters.items()}
 RULES = {rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]}
 UNINSPECTED = ("how-to/alerts.md", "reference/json.md", "how-to/metrics.md", "reference/events.md")
-REFRESH = int(match_of(r"EVERY = (\d+);", PACKAGE / "plugins" / "static" / "page.js")) / 1000
+REFRESH = int(match_of(r"EVERY = (\d+);", PACKAGE / "airflow_side" / "page" / "static" / "page.js")) / 1000
 GRACE = match_of(r"grace=(\d+)\.0", ROOT / "dags" / "alerts.py")
 TRY = f"{_base.RETRY_DELAY.seconds} s apart"
 

@@ -71,7 +71,7 @@ def test_the_wheel_requires_the_releases_of_airflow_that_the_package_takes(wheel
 
 
 def test_the_wheel_brings_the_pages_along(wheel: Path) -> None:
-    plugins = ROOT / "airflow_provider_ha" / "plugins"
+    plugins = ROOT / "airflow_provider_ha" / "airflow_side" / "page"
     wanted = {
         str(path.relative_to(ROOT))
         for folder in ("templates", "static")
