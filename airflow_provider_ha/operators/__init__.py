@@ -1,1 +1,1 @@
-"""Airflow operators: one per action on a job, a checkpoint or a cluster."""
+"""Airflow operators, one per action on a job, a checkpoint or a cluster."""

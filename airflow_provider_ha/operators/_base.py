@@ -1,25 +1,25 @@
 """Base of all operators: connection, job, request id, retries, errors and log tables.
 
-Whether a retry can help is a property of the error's type. What cannot get better by itself fails the task for good: a
-retry would only hide the message behind five copies of it.
+The type of an error decides whether a retry can help. An error that no retry resolves fails the task for good, because
+retries would only repeat the same message.
 
-Airflow's task runner logs every exception of a task with its frames and those of its causes, and has no setting for
-that. So each of our tasks puts a processor in front of the others in its process, before it executes. State, retries,
-callbacks and listeners of the task are Airflow's own: only what is logged differs.
+Airflow's task runner logs every exception of a task with its frames and the frames of its causes, and offers no setting
+to change that. Each task of this package therefore inserts a log processor in front of the others in its process before
+it executes. Only the log output differs: state, retries, callbacks and listeners of the task stay Airflow's.
 
-Invariant: frames are left out only where the exception was raised by this package, as one of Airflow's own. An
-unexpected exception keeps its traceback.
+Invariant: only exceptions that this package raised, as an exception type of Airflow, lose their frames. An unexpected
+exception keeps its traceback.
 
-Invariant: a retry, a clear and a second live process of the same task use one id, so a request is found again instead
-of being carried out twice (design, section 6).
+Invariant: a retry, a clear and a second live process of a task share one id, so a repeated request is found and not
+carried out twice (design, section 6).
 
-Airflow 3.3 can fail any deferrable task that did nothing wrong: the scheduler processes the "success" of the worker
-process that deferred after the trigger has fired, and takes it for a task that was killed (apache/airflow #66374,
-#67287, #72716). A restart of Airflow under load costs a waiting task three tries. No operator can prevent that, but a
-retry costs nothing here: it finds its run or its operation again by the task's request id and goes on waiting. A task
-without a retry loses its job at the first of these.
+Airflow 3.3 can fail a deferrable task without cause: the scheduler may process the "success" of the worker process that
+deferred after the trigger has fired, and mistake the task for a killed one (apache/airflow #66374, #67287, #72716). A
+restart of Airflow under load costs a waiting task three tries. Operators cannot prevent that, but a retry is cheap: it
+finds its run or operation by the task's request id and continues to wait. A task without retries loses its job at the
+first such failure.
 
-A run or operation that ended in FAILED raises ``AirflowFailException`` and is not tried again.
+A run or operation that ended in FAILED raises ``AirflowFailException`` and is not retried.
 
 Invariant: ``retries`` set on the task, in ``default_args`` or as Airflow's ``default_task_retries`` apply exactly, zero
 included, with Airflow's own delay.
@@ -65,9 +65,9 @@ def airflow_errors() -> Iterator[None]:
 
 @contextmanager
 def unknown_job_skips(*, wanted: bool) -> Iterator[None]:
-    """Skip the task for a job that the cluster does not have, where that is *wanted*: a schedule may be there first.
+    """Skip the task when the cluster does not have the job and *wanted* is set: a schedule may start before the job.
 
-    :raises UnknownJobError: It is not wanted.
+    :raises UnknownJobError: The job is unknown and *wanted* is not set.
     """
     try:
         yield
@@ -83,7 +83,7 @@ def read_log(job_id: str, run: object) -> str:
 
 
 def because(reason: str | None) -> str:
-    """Return a reason as the end of a sentence: with one full stop, also when it has its own."""
+    """Return a reason as the end of a sentence, with exactly one full stop."""
     return f"{(reason or 'no reason was given').rstrip('.')}."
 
 
@@ -91,25 +91,25 @@ _PACKAGE = __name__.partition(".")[0] + "."
 
 
 class PlainErrors:
-    """Mixin of the operators and sensors: before they execute, the process learns to log their errors plainly."""
+    """Mixin of the operators and sensors that makes their errors appear in the task log without frames."""
 
     def pre_execute(self, context: Any) -> None:  # noqa: ARG002  # Airflow's signature
-        """Put the processor in place."""
+        """Install the log processor."""
         leave_out_frames()
 
 
 def leave_out_frames() -> None:
-    """Put :func:`one_sentence` before the processors of this process's log, once."""
+    """Insert :func:`one_sentence` before the log processors of this process; later calls change nothing."""
     import structlog  # noqa: PLC0415  # not for the parser
 
     processors = structlog.get_config()["processors"]
-    # In place: the task's logger exists already, and shares this list.
+    # Changed in place, because the task's logger already exists and shares this list.
     if isinstance(processors, list) and one_sentence not in processors:
         processors.insert(0, one_sentence)
 
 
 def one_sentence(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Replace the frames of an error that an operator of this package has raised by its sentence."""
+    """Replace the frames of an error that an operator of this package raised with its message."""
     given = event.get("exc_info")
     error = sys.exc_info()[1] if given is True else given
     if isinstance(error, AirflowException) and _origin(error.__traceback__).startswith(_PACKAGE):
@@ -119,7 +119,7 @@ def one_sentence(_logger: Any, _method: str, event: MutableMapping[str, Any]) ->
 
 
 def _origin(traceback: TracebackType | None) -> str:
-    """Return the module that raised; empty when that is not known."""
+    """Return the name of the module that raised; empty when it is not known."""
     module = ""
     while traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__", ""))
@@ -128,11 +128,11 @@ def _origin(traceback: TracebackType | None) -> str:
 
 
 def is_retry(context: Any, retries: int | None) -> bool:
-    """Whether Airflow tries the task of *context* again by itself, other than after a person cleared it.
+    """Return whether Airflow retries the task of *context*, as opposed to running it first or after a clear.
 
-    A clear raises ``max_tries`` by the task's retries, and so begins a new row of tries.
+    A clear raises ``max_tries`` by the task's retries, which starts a new series of tries.
 
-    :param retries: Of the task.
+    :param retries: Retries of the task.
     """
     instance, allowed = context["ti"], retries or 0
     first = getattr(instance, "max_tries", allowed) - allowed + 1
@@ -140,42 +140,42 @@ def is_retry(context: Any, retries: int | None) -> bool:
 
 
 def request_id(context: Any) -> str:
-    """Return the id of the task of *context*: safe as a znode, readable, and unlike that of any other task."""
+    """Return the unique id of the task of *context*: readable, and safe as the name of a znode."""
     instance = context["ti"]
     return task_request(instance.dag_id, instance.run_id, instance.task_id, getattr(instance, "map_index", None))
 
 
-# What Airflow's configuration says for every task; 0 where it says nothing.
+# Retries that Airflow's configuration sets for every task; 0 when it sets none.
 DEFAULT_RETRIES: int = BaseOperator.retries or 0
 DEFAULT_RETRY_DELAY: timedelta = BaseOperator.retry_delay
 
-# A stream runs for a year with a loss a day and a weekly restart of Airflow: 521 tries. The rest outlasts a night
-# without ZooKeeper, at some 30 s a try. Airflow shows "1 of 1000".
+# A year with one loss a day and a weekly restart of Airflow takes 521 tries. The rest outlast a night without
+# ZooKeeper, at about 30 s a try. Airflow shows "1 of 1000".
 FOLLOW_RETRIES: int = DEFAULT_RETRIES or 999
-# A sensor, a stop or a savepoint is over in minutes, or waits through some 30 restarts of Airflow.
+# A sensor, a stop or a savepoint takes minutes, or waits through about 30 restarts of Airflow.
 WAIT_RETRIES: int = DEFAULT_RETRIES or 99
-# A rehearsal may hold a worker for an hour: its tries are for a Spark that gave no answer.
+# A drill may hold a worker for an hour, so it is retried only when Spark did not answer.
 DRILL_RETRIES: int = DEFAULT_RETRIES or 2
 
-# Compared by identity: it says "not set", and is what ``partial()`` takes for a mapped task.
+# Compared by identity to detect "not set"; ``partial()`` passes the same object for a mapped task.
 RETRY_DELAY = timedelta(seconds=10)
 DRILL_RETRY_DELAY = timedelta(minutes=5)
 
 
 def is_own(retries: int | None, own: int) -> bool:
-    """Whether *retries* are this package's default: neither the DAG nor Airflow's configuration set any.
+    """Return whether *retries* are this package's default, set neither by the DAG nor by Airflow's configuration.
 
-    :param own: Number that the operator has by itself.
+    :param own: Default of the operator.
     """
     return not DEFAULT_RETRIES and retries == own
 
 
 def retry_kwargs(retries: int | None, retry_delay: timedelta | float, own: int) -> dict[str, Any]:
-    """Return the keyword arguments of Airflow's operators for what a task was given.
+    """Return the keyword arguments ``retries`` and ``retry_delay`` for Airflow's operators.
 
-    :param retries: What was given; *own* when nothing was.
-    :param retry_delay: What was given; one of the delays of this module when nothing was.
-    :param own: Number that the operator has by itself.
+    :param retries: Retries of the task; *own* when the DAG sets none.
+    :param retry_delay: Delay of the task; a delay of this module when the DAG sets none.
+    :param own: Default number of retries of the operator.
     """
     unset = retry_delay is RETRY_DELAY or retry_delay is DRILL_RETRY_DELAY
     delay = DEFAULT_RETRY_DELAY if unset and not is_own(retries, own) else retry_delay
@@ -183,7 +183,7 @@ def retry_kwargs(retries: int | None, retry_delay: timedelta | float, own: int) 
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return *rows* under *header*, columns aligned; ``(none)`` in place of rows that are not there."""
+    """Return *rows* under *header* with aligned columns; ``(none)`` when there are no rows."""
     lines = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
@@ -191,17 +191,17 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(text if rows else [*text, "(none)"])
 
 
-_SOME = 2  # hours; less is told in minutes
+_SOME = 2  # hours; a shorter time is shown in minutes
 
 
 class SparkHaBaseOperator(PlainErrors, BaseOperator):
     """Base of the operators; not for DAGs.
 
-    There is no ``on_kill``: Airflow calls it for every SIGTERM of a worker, a deploy or an API server that is down, and
-    none of these is a reason to end a stream.
+    There is no ``on_kill``: Airflow calls it for every SIGTERM of a worker, also after a deploy or an outage of the API
+    server, and neither is a reason to end a stream.
 
     :param job_id: Stable id of the job.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")
@@ -216,9 +216,9 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
         check_given(self, job_id=check_job_id)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
-        """Go on after a deferral. A wait that took too long is not started again by the package's own tries.
+        """Continue after a deferral; after a timeout, fail for good unless the DAG sets its own retries.
 
-        :raises airflow.sdk.exceptions.AirflowFailException: The longest wait is over.
+        :raises airflow.sdk.exceptions.AirflowFailException: The task reached its longest wait.
         """
         try:
             return super().resume_execution(next_method, next_kwargs, context)
@@ -228,15 +228,15 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
             raise AirflowFailException(self.timeout_sentence()) from error
 
     def timeout_sentence(self) -> str:
-        """Return what to say when the longest wait is over."""
+        """Return the error message for a task that reached its longest wait."""
         return f"The task has waited for job {self.job_id!r} as long as it may. The job goes on."
 
     @contextmanager
     def client(self) -> Iterator[HaClient]:
-        """Open a session for the time of the block; our errors become Airflow's."""
+        """Open a session for the duration of the block, and convert errors of this package to Airflow's."""
         with airflow_errors():
             if self.job_id:
-                check_job_id(self.job_id)  # before a server is asked, which may be away
+                check_job_id(self.job_id)  # before the connection, because the server may be down
             try:
                 opened = SparkHaHook(self.spark_ha_conn_id).get_client()
             except HaError as error:
@@ -250,7 +250,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
                     raise AirflowException(f"{error}{self._tries()}") from error
 
     def _tries(self) -> str:
-        """Return how long Airflow tries a task again that cannot reach its cluster or storage, and what ends that."""
+        """Return a sentence on how long Airflow retries a task during an outage, and how to end that."""
         if not self.retries:
             return ""
         hours = self.retries * self.retry_delay.total_seconds() / 3600
@@ -262,7 +262,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
         )
 
     def trigger_kwargs(self) -> dict[str, Any]:
-        """Return the keyword arguments that every trigger takes."""
+        """Return the keyword arguments that all triggers accept."""
         return {
             "job_id": self.job_id,
             "spark_ha_conn_id": self.spark_ha_conn_id,
@@ -271,7 +271,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
 
 
 def acting(context: Any, *, force: bool | str) -> CallerIdentity:
-    """Return the identity with which a task acts on a job: its DAG's."""
+    """Return the identity with which a task acts on a job: that of its DAG."""
     from airflow_provider_ha.jobs.job_context import CallerIdentity  # noqa: PLC0415  # brings pydantic and the stores
 
     return CallerIdentity(owner=context["ti"].dag_id, force=as_flag(force))
@@ -287,9 +287,9 @@ def refuse_error(event: dict[str, Any]) -> None:
 
 
 def as_flag(value: bool | str | None) -> bool:
-    """Return a flag that may have come through a template, where ``False`` becomes ``"False"``.
+    """Return a flag as a boolean; a rendered template gives ``"False"`` for ``False``.
 
-    :raises airflow.sdk.exceptions.AirflowFailException: It is neither true nor false.
+    :raises airflow.sdk.exceptions.AirflowFailException: The value is neither true nor false.
     """
     if isinstance(value, str):
         word = value.strip().lower()

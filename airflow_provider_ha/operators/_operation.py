@@ -1,8 +1,8 @@
-"""Request an operation of the job's leader and wait for its result: base of savepoint, stop and cancel.
+"""Base of savepoint, stop and cancel: request an operation of the job's leader and wait for its result.
 
-Invariant: one task of one DAG run leads to one operation. A retry or a clear finds it again by its id; only one that
-FAILED or was ABANDONED is requested again, under the next id. That takes a clear, or retries that the DAG sets: the
-operator's own are there for a task that Airflow loses, and repeat nothing that the job has refused.
+Invariant: a task of a DAG run leads to one operation. A retry or a clear finds it by its id. Only a FAILED or
+ABANDONED operation is requested again, under the next id. That takes a clear, or retries that the DAG sets: the default
+retries cover tasks that Airflow loses, and never repeat a request that the job refused.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ _REPEATABLE = (OperationState.FAILED, OperationState.ABANDONED)
 
 
 class SparkHaOperationOperator(SparkHaBaseOperator):
-    """Base of the operators that ask a running job for something; not for DAGs.
+    """Base of the operators that request an operation of a running job; not for DAGs.
 
-    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
-    :param force: Act although the job belongs to another DAG.
+    :param wait_timeout: Longest wait for the result; ``None`` for no limit. The operation stays requested after a
+        timeout.
+    :param force: Act even though the job belongs to another DAG.
     """
 
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "force")
@@ -67,23 +68,23 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         check_given(self, force=flag("force"), wait_timeout=time_limit("wait_timeout"))
 
     def operation_base(self, context: Any, job: JobClient) -> str:  # noqa: ARG002  # a subclass may need the job
-        """Return what the ids of the task's operations begin with."""
+        """Return the prefix of the ids of the task's operations."""
         return request_id(context)
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
-        """Write the request, or find it again.
+        """Write the request, or find the earlier request of the same id.
 
         :raises JobStateError: The job has no live run.
         """
         raise NotImplementedError
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Ask, then defer until the answer is there; a retry or a clear may find it there already."""
+        """Request the operation, then defer until it has a result; a retry or a clear may find the result already."""
         base = request_id(context)
         with self.client() as client:
             job = client.job(self.job_id, acting=acting(context, force=self.force))
             with unknown_job_skips(wanted=as_flag(self.skip_unknown_job)):
-                job.snapshot()  # an unknown job is refused as one, with the names of those that there are
+                job.snapshot()  # refuses an unknown job with a list of the known ones
             operation = self.ask(job, open_operation_id(job, self.operation_base(context, job)), base)
             report_run(self, context, client, operation.run, operation_id=operation.operation_id)
             trigger = SparkHaOperationTrigger(
@@ -103,11 +104,11 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         )
         if event is None:
             self.defer(trigger=trigger, method_name="execute_complete", timeout=self.wait_timeout)
-        # Airflow 3.3 may fail a task that defers and resumes in one moment: nothing is deferred for nothing.
+        # Airflow 3.3 may fail a task that defers and resumes in the same moment, so a task with a result never defers.
         return self.execute_complete(context, event)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
-        """Return the operation's result, or fail with what the leader said and every path that it left."""
+        """Return the operation's result, or fail with the leader's reason and every path that the operation left."""
         refuse_error(event)
         if event["status"] == "lost":
             self.log.warning("Job %s has lost its driver and was not recovered: it is asked again", self.job_id)
@@ -120,20 +121,20 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         return self.result.of_operation(self.job_id, operation).to_json()
 
     def failure(self, sentence: str) -> AirflowException:
-        """Return the error of an operation that did not succeed: for good, unless the DAG sets retries."""
+        """Return the error of a failed operation; it fails the task for good unless the DAG sets retries."""
         return AirflowFailException(sentence) if self.own_retries else AirflowException(sentence)
 
     def timeout_sentence(self) -> str:
-        """Return what to say when ``wait_timeout`` is over."""
+        """Return the error message for a task that reached ``wait_timeout``."""
         return (
             f"No answer of job {self.job_id!r} within {self.wait_timeout}. The operation is not withdrawn. "
             f"Its state: spark-ha job show {self.job_id}"
         )
 
     def check_end(self, operation: Operation, event: dict[str, Any]) -> None:
-        """Check how the run ended, where the operation has to end it.
+        """Check how the run ended, for operations that end it.
 
-        :raises airflow.sdk.exceptions.AirflowException: It ended otherwise.
+        :raises airflow.sdk.exceptions.AirflowException: The run ended in another state.
         """
 
     def _sentence(self, operation: Operation, outcome: str, reason: str) -> str:
@@ -144,7 +145,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
 
 
 def open_operation_id(job: JobClient, base: str) -> str:
-    """Return the first of *base*, *base*-2, *base*-3, … that did not fail: two processes of one task agree on it."""
+    """Return the first id of *base*, *base*-2, *base*-3, … without a failure: all processes of a task agree on it."""
     number, candidate = 1, base
     while (operation := job.operation(candidate)) is not None and operation.state in _REPEATABLE:
         number += 1
@@ -153,6 +154,6 @@ def open_operation_id(job: JobClient, base: str) -> str:
 
 
 def left_behind(operation: Operation) -> str:
-    """Return a sentence about what an operation made before it failed: it can be restored from all the same."""
+    """Return a sentence about the checkpoint or savepoint of a failed operation, which a restore can still use."""
     made = {key: operation.result[key] for key in ("checkpoint", "savepoint_id", "path") if operation.result.get(key)}
     return f" It left {', '.join(f'{key} {value}' for key, value in made.items())}: restore from there." if made else ""

@@ -1,6 +1,7 @@
 """Parameters of operators: checks of values, options of requests, durations and secrets.
 
-A word that is wrong then is an error of the DAG's import, and not one of a task at night.
+A value that is known when the DAG is parsed is checked then, so a mistake is an import error of the DAG and does not
+fail a task at night.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from airflow_provider_ha.jobs.options.declaration import (
 
 
 def seconds_of(given: timedelta | float | str | None, name: str) -> float | None:
-    """Return a duration in seconds; ``None`` for a template that rendered to nothing.
+    """Return a duration in seconds; ``None`` for a template that rendered to an empty text.
 
-    :param name: Of the parameter, for the error.
-    :raises ConfigurationError: It is not a duration above zero.
+    :param name: Name of the parameter, for the error.
+    :raises ConfigurationError: The value is not a duration above zero.
     """
     if isinstance(given, timedelta):
         value = given.total_seconds()
@@ -52,21 +53,21 @@ def seconds_of(given: timedelta | float | str | None, name: str) -> float | None
 
 
 class ArgumentSecrets(BaseOperator):
-    """Part of the operators that start a script; not for DAGs."""
+    """Part of the operators that start a script: warns of secrets in its arguments; not for DAGs."""
 
     arguments: Sequence[str] | None = None
 
     def _do_render_template_fields(self, parent: Any, *args: Any, **kwargs: Any) -> None:
-        """Render the templates. Airflow shows them on its pages before the task is executed.
+        """Render the templates and mask secrets in the arguments: Airflow shows them before it executes the task.
 
-        Airflow calls this for each task; for a mapped one it does not call ``render_template_fields`` of the operator.
+        Airflow calls this method for each task. For a mapped task it does not call ``render_template_fields``.
         """
         super()._do_render_template_fields(parent, *args, **kwargs)
-        if parent is self:  # else it is an object inside a field, and the arguments may not be rendered yet
+        if parent is self:  # otherwise a nested object, or a call before the arguments are rendered
             self._mask_arguments()
 
     def warn_of_argument_secrets(self) -> None:
-        """Say which arguments look like secrets; never their values."""
+        """Log which arguments look like secrets, without their values."""
         self._mask_arguments()
         for name in secret_names(self.argument_words()):
             self.log.warning(
@@ -80,7 +81,7 @@ class ArgumentSecrets(BaseOperator):
             mask_secret(secret)
 
     def argument_words(self) -> list[str]:
-        """Return the arguments as the script gets them."""
+        """Return the arguments as the script receives them."""
         return [str(argument) for argument in self.arguments or ()]
 
 
@@ -89,10 +90,10 @@ _TEMPLATE = ("{{", "{%", "{#")
 
 
 def check_given(task: Any, **checks: Callable[[Any], object]) -> None:
-    """Check attributes of a task that are given and known now.
+    """Check the attributes of a task that are set and not templates.
 
-    :param checks: Attribute -> what raises for a value that cannot be used.
-    :raises ConfigurationError: Values cannot be used; names all of them.
+    :param checks: Attribute -> function that raises for an invalid value.
+    :raises ConfigurationError: Values are invalid; the message names all.
     """
     found: list[ConfigurationError] = []
     for name, check in checks.items():
@@ -107,7 +108,7 @@ def check_given(task: Any, **checks: Callable[[Any], object]) -> None:
 
 
 def is_known(value: Any) -> bool:
-    """Whether a value is what the task will have: no template, and no result of another task. Pure."""
+    """Return whether a value is final at parse time: no template and no result of another task. Pure."""
     if isinstance(value, str):
         return not any(sign in value for sign in _TEMPLATE)
     if isinstance(value, Mapping):
@@ -126,7 +127,7 @@ def refusal_of(found: Sequence[ConfigurationError]) -> ConfigurationError:
 
 
 def one_of(parameter: str, allowed: Collection[str]) -> Callable[[Any], None]:
-    """Return a check of a word."""
+    """Return a check that a word is an allowed one."""
 
     def check(value: Any) -> None:
         if value not in allowed:
@@ -136,7 +137,7 @@ def one_of(parameter: str, allowed: Collection[str]) -> Callable[[Any], None]:
 
 
 def whole_number(parameter: str) -> Callable[[Any], None]:
-    """Return a check of a number, which may be text."""
+    """Return a check for a whole number, also as text."""
 
     def check(value: Any) -> None:
         if not str(value).strip().lstrip("-").isdigit():
@@ -146,9 +147,9 @@ def whole_number(parameter: str) -> Callable[[Any], None]:
 
 
 def number_of(given: int | str | None, parameter: str) -> int | None:
-    """Return a number that may have come through a template; ``None`` when that rendered to nothing.
+    """Return a number that may come from a template; ``None`` when the template rendered to an empty text.
 
-    :raises ConfigurationError: It is no whole number.
+    :raises ConfigurationError: The value is not a whole number.
     """
     text = str(given).strip()
     if text in {"", "None"}:
@@ -158,7 +159,7 @@ def number_of(given: int | str | None, parameter: str) -> int | None:
 
 
 def number(parameter: str) -> Callable[[Any], None]:
-    """Return a check of a number with or without a fraction, which may be text."""
+    """Return a check for a number with or without a fraction, also as text."""
 
     def check(value: Any) -> None:
         try:
@@ -170,7 +171,7 @@ def number(parameter: str) -> Callable[[Any], None]:
 
 
 def above_zero(parameter: str) -> Callable[[Any], None]:
-    """Return a check of seconds."""
+    """Return a check for a positive number of seconds."""
 
     def check(value: Any) -> None:
         number(parameter)(value)
@@ -181,7 +182,7 @@ def above_zero(parameter: str) -> Callable[[Any], None]:
 
 
 def not_negative(parameter: str) -> Callable[[Any], None]:
-    """Return a check of seconds that may be zero."""
+    """Return a check for a number of seconds that may be zero."""
 
     def check(value: Any) -> None:
         number(parameter)(value)
@@ -192,7 +193,7 @@ def not_negative(parameter: str) -> Callable[[Any], None]:
 
 
 def time_limit(parameter: str) -> Callable[[Any], None]:
-    """Return a check of what Airflow takes as the longest wait."""
+    """Return a check for a longest wait that Airflow accepts."""
 
     def check(value: Any) -> None:
         if not isinstance(value, timedelta) or value <= timedelta(0):
@@ -204,7 +205,7 @@ def time_limit(parameter: str) -> Callable[[Any], None]:
 
 
 def lists(*parameters: str) -> dict[str, Callable[[Any], None]]:
-    """Return checks of lists: text in place of one would be taken letter by letter."""
+    """Return checks for lists; a text in place of a list would be split into its letters."""
 
     def check(parameter: str, value: Any) -> None:
         if isinstance(value, str):
@@ -216,7 +217,7 @@ def lists(*parameters: str) -> dict[str, Callable[[Any], None]]:
 
 
 def flag(parameter: str) -> Callable[[Any], None]:
-    """Return a check of what is true or false, which may be text."""
+    """Return a check for a boolean, also as text."""
 
     def check(value: Any) -> None:
         if isinstance(value, str) and value.strip().lower() not in WORDS:
@@ -234,11 +235,11 @@ OfTask = Mapping[str, Sequence[str]]
 
 
 def takes(model: type[Any], *, without: Iterable[str] = ()) -> Callable[[_Init], _Init]:
-    """Give an ``__init__`` with ``**kwargs`` one keyword for each option of *model*, before its own.
+    """Give an ``__init__`` with ``**kwargs`` a keyword for each option of *model*, before its other parameters.
 
     Options with a holder share the keyword of the holder: ``ha={"restart_attempts": 3}``.
 
-    :param without: Options that a base class has.
+    :param without: Options that a base class declares.
     """
 
     def decorate(init: _Init) -> _Init:
@@ -273,7 +274,7 @@ def describes(
 
 
 def parameters_of(model: type[Any], without: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the parameters of an operator for the options of *model*: their names and holders."""
+    """Return the parameters of an operator for the options of *model*: names and holders."""
     names = (each.holder or each.name for each in options_of(model).values() if each.name not in set(without))
     return tuple(dict.fromkeys(names))
 
@@ -281,9 +282,9 @@ def parameters_of(model: type[Any], without: Iterable[str] = ()) -> tuple[str, .
 def split_options(
     model: type[Any], kwargs: Mapping[str, Any], without: Iterable[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters for *model*, with defaults for those that are not in *kwargs*, and the rest of *kwargs*.
+    """Return the parameters for *model*, with defaults for the missing ones, and the rest of *kwargs*.
 
-    A model that a holder was given becomes a mapping, which Airflow renders as a template.
+    A model given for a holder becomes a mapping, which Airflow renders as a template.
     """
     declared = options_of(model)
     options: dict[str, Any] = {}
@@ -303,11 +304,11 @@ def set_up(
     without: Iterable[str] = (),
     of_task: OfTask = MappingProxyType({}),
 ) -> None:
-    """Check the options of *model* in *kwargs*, call the ``__init__`` of the base class, and keep the options.
+    """Check the options of *model* in *kwargs*, call the ``__init__`` of the base class, and store the options.
 
-    :param without: As of :func:`takes`.
-    :param of_task: Holder -> parameters of the base class that the holder takes besides its options.
-    :raises ConfigurationError: Values cannot be used; names all of them, those of the base class included.
+    :param without: As in :func:`takes`.
+    :param of_task: Holder -> parameters of the base class that the holder accepts besides its options.
+    :raises ConfigurationError: Values are invalid; the message names all, with the base class's own.
     """
     options, rest = split_options(model, kwargs, without)
     holders = _holders(model, of_task)
@@ -330,8 +331,8 @@ def set_up(
 def given_options(task: Any, model: type[Any], subject: str, without: Iterable[str] = ()) -> dict[str, Any]:
     """Return option -> value of a task, from its rendered parameters.
 
-    :param subject: As of :func:`~airflow_provider_ha.jobs.options.declaration.read`.
-    :raises ConfigurationError: A holder is no mapping, or has unknown options.
+    :param subject: As in :func:`~airflow_provider_ha.jobs.options.declaration.read`.
+    :raises ConfigurationError: A holder is not a mapping, or has unknown options.
     """
     given, wrong = spread(model, {name: getattr(task, name) for name in parameters_of(model, without)})
     if wrong:
@@ -362,7 +363,7 @@ def wrong_options(model: type[Any], given: Mapping[str, Any]) -> list[Mistake]:
 
 
 def unknown_parameters(operator: type, kwargs: Iterable[str]) -> dict[str, Mistake]:
-    """Return keyword -> mistake for each keyword that no ``__init__`` of an operator takes."""
+    """Return keyword -> mistake for each keyword that no ``__init__`` of an operator accepts."""
     known = {
         name
         for kind in operator.__mro__
@@ -376,7 +377,7 @@ def unknown_parameters(operator: type, kwargs: Iterable[str]) -> dict[str, Mista
 def refuse_all(task_id: Any, found: Iterable[Mistake], also: ConfigurationError | None = None) -> None:
     """Refuse a task with all mistakes of its request.
 
-    :param also: Mistakes that a base class has found.
+    :param also: Mistakes that a base class found.
     :raises ConfigurationError: There are mistakes.
     """
     all_ = [*found, *([Mistake(also.message, also.next_step)] if also is not None else [])]

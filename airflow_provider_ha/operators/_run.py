@@ -1,10 +1,10 @@
-"""Follow a run until it is up or over: base of submit, restore and follow.
+"""Base of submit, restore and follow: follow a run until it is RUNNING or over.
 
-The loss of a driver is not the failure of a task. The operator submits it again from the persisted graph and defers
-again, as often as the job's restart strategy allows; Airflow's own retries are left for Airflow's own troubles.
+The loss of a driver does not fail a task. The operator submits the run again from its persisted graph and defers again,
+as often as the job's restart strategy allows. Airflow's retries are left for failures of Airflow.
 
-Invariant: nothing of it can fail a task, or keep a recovery waiting for more than a read. None of it is in an event of
-a trigger or in XCom: a driver's output is for people.
+Invariant: reads of a driver's log never fail a task, and delay a recovery by at most one read. The output of a driver
+is for people and never appears in an event of a trigger or in XCom.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LossRecovery:
-    """What was done, and what comes next.
+    """Outcome of a recovery, and the next step.
 
-    :param sentence: For the log, and for the error when it is over.
-    :param wait: Seconds until the loss is to be recovered; ``None`` when it need not be.
+    :param sentence: Text for the log, and for the error once the run is over.
+    :param wait: Seconds until the recovery; ``None`` when there is nothing left to recover.
     """
 
     sentence: str
@@ -64,14 +64,14 @@ class LossRecovery:
 
 
 def after_loss(client: HaClient, job_id: str, *, run: int, by: str) -> LossRecovery:
-    """Recover the loss of the newest submission of *run*: the trigger has waited for the restart strategy's delay.
+    """Recover the loss of the newest submission of *run*, after the trigger has waited for the restart delay.
 
-    Several watchers may do this at one time: a loss is claimed once in ZooKeeper, and the second watcher finds the
-    recovery of the first. A run that has used up its attempts gets the result FAILED here; the trigger then reports it.
+    Several watchers may do this at the same time: one claims the loss in ZooKeeper, and the others find its recovery. A
+    run without attempts left gets the result FAILED here, which the trigger then reports.
 
-    :param by: Caller, as recorded for people.
-    :raises DecisionNeededError: The run goes on only after a decision of its user.
-    :raises HaError: A retryable one leaves everything as it was.
+    :param by: Name of the caller, recorded for people.
+    :raises DecisionNeededError: The run needs a decision of its user to continue.
+    :raises HaError: A retryable error leaves the job unchanged.
     """
     job = client.job(job_id)
     snapshot = job.snapshot()
@@ -82,21 +82,21 @@ def after_loss(client: HaClient, job_id: str, *, run: int, by: str) -> LossRecov
     except DecisionNeededError:
         raise
     except (JobStateError, LeadershipError) as error:
-        # Ended, given up or recovered between the look and the act: the next look of the trigger will see which.
+        # The run ended or was recovered in between; the trigger's next read shows which.
         return LossRecovery(f"Nothing to submit again: {error}")
     made = "was submitted again from its persisted graph" if submitted.created else "needs no new submission"
     return LossRecovery(f"Run {run} of job {job_id!r} {made}: attempt {submitted.attempt}")
 
 
 def later(error: HaError, seconds: float) -> LossRecovery:
-    """Return the step for a cluster that cannot be reached just now: no Airflow retry is spent on that."""
+    """Return the step for an unreachable cluster, which costs no Airflow retry."""
     return LossRecovery(f"The loss cannot be recovered yet, trying again in {seconds:.0f} s: {error}", wait=seconds)
 
 
 def where_is_log(client: HaClient, job_id: str, run: int) -> tuple[int | None, str]:
-    """Return the newest attempt of a run, and a sentence about where the log of its driver lies.
+    """Return the newest attempt of a run, and a sentence with the place of its driver's log.
 
-    The attempt is ``None`` when it could not be read; the sentence is empty when no driver was started yet.
+    The attempt is ``None`` when it could not be read; the sentence is empty before the first driver started.
     """
     from airflow_provider_ha.jobs.drivers.driver_log import newest_log, printed_place  # noqa: PLC0415  # brings pydantic
 
@@ -113,9 +113,9 @@ def where_is_log(client: HaClient, job_id: str, run: int) -> tuple[int | None, s
 
 
 def last_words_of(client: HaClient, job_id: str, run: int, attempt: int | None = None) -> str:
-    """Return where the log of a driver lies, and its last lines without secrets; empty when nothing is known.
+    """Return the place of a driver's log and its last lines without secrets; empty when neither is known.
 
-    :param attempt: The newest one that was started when left out.
+    :param attempt: Attempt of the driver; the newest started attempt by default.
     """
     from airflow_provider_ha.jobs.drivers.driver_log import log_place  # noqa: PLC0415  # brings pydantic
     from airflow_provider_ha.jobs.drivers.run_logs import choose, last_words  # noqa: PLC0415  # brings kazoo and boto3
@@ -136,9 +136,9 @@ def last_words_of(client: HaClient, job_id: str, run: int, attempt: int | None =
 class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
     """Base of the operators that watch a run; not for DAGs.
 
-    :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
-        (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
-        All but ``"detach"`` need Airflow 3.3: older releases do not tell a waiting task that a user ended it.
+    :param when_killed: Effect on the job when a user marks the waiting task failed or successful: ``"detach"`` (none),
+        ``"stop_with_checkpoint"`` or ``"cancel"``. A clear leaves the job alone: the next try attaches again. All but
+        ``"detach"`` need Airflow 3.3, because older releases do not notify a waiting task.
     """
 
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "when_killed")
@@ -160,7 +160,7 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
     def attach(self, client: HaClient, context: Any, request: str) -> int:
         """Return the number of the run that the task *request* watches. Idempotent; a refusal changes nothing.
 
-        :raises HaError: There is no such run, or it cannot be made.
+        :raises HaError: The run does not exist, or cannot be started.
         """
         raise NotImplementedError
 
@@ -172,8 +172,8 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
             refuse_unheard(self.when_killed)
         request = request_id(context)
         with self.client() as client:
-            # First the claim, then the run: else the trigger of an earlier try could still stop what this try finds.
-            # Without an earlier claim there is no such trigger, and a task that is refused leaves no trace.
+            # Claim first, then find the run: otherwise the trigger of an earlier try could still stop the run found
+            # here. Without an earlier claim there is no such trigger, and a refused task leaves no trace.
             version = self._claim(client, context, request) if self._has_claim(client, request) else None
             run = self.attach(client, context, request)
             version = self._claim(client, context, request) if version is None else version
@@ -185,7 +185,7 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
         self._wait(run, request, version, attempt=attempt)
 
     def execute_complete(self, context: Any, event: dict[str, Any], claim: int | None = None) -> dict[str, Any]:
-        """Return where the job stands, submit it again, or fail."""
+        """Return the state of the job, submit it again, or fail."""
         refuse_error(event)
         if event["status"] == "recover":
             self._recover(event, context, claim)
@@ -202,13 +202,13 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
         return TaskRunResultView.of_event(event).to_json()
 
     def _recover(self, event: dict[str, Any], context: Any, claim: int | None) -> NoReturn:
-        """Do what the restart strategy says, then wait again."""
+        """Take the step that the restart strategy requires, then wait again."""
         request = request_id(context)
         self.log.warning("The driver of run %d of job %s is gone: %s", event["run"], self.job_id, event.get("reason"))
         try:
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 step = after_loss(client, self.job_id, run=event["run"], by=request)
-                # After that: the recovery waits for no XCom and no log.
+                # After the recovery, so that it never waits for XCom or a log.
                 report_run(self, context, client, event["run"])
                 self.learn_lineage(client, event["run"], context)
                 if event["attempt"] and (said := last_words_of(client, self.job_id, event["run"], event["attempt"])):
@@ -223,7 +223,7 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
         self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt, attempt=logged)
 
     def _learn_lineage_of_end(self, run: int) -> None:
-        """Read what the last event of the task tells; what cannot be read never hides how the run ended."""
+        """Read the lineage at the end of a run; an unreadable event never hides how the run ended."""
         if not is_active():
             return
         try:
@@ -233,7 +233,7 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
             self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, reason_of(error))
 
     def _show_last_words(self, run: int) -> None:
-        """Show the last lines of the driver that ended the run; what cannot be looked up never hides why it ended."""
+        """Log the last lines of the driver that ended the run; an unreadable log never hides why it ended."""
         try:
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 said = last_words_of(client, self.job_id, run)
@@ -250,7 +250,7 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
         return claim(client.coordinator, paths, request, ti_id=str(context["ti"].id), when_killed=when_killed)
 
     def paths(self, client: HaClient) -> JobPaths:
-        """Return where the job lies."""
+        """Return the paths of the job."""
         return ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
 
     def _wait(self, run: int, request: str, claim: int | None, **recovery: Any) -> NoReturn:
@@ -272,10 +272,10 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
 class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
     """Base of the operators that start a run; not for DAGs.
 
-    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
-        that the script has started has committed a batch, or its first trigger found no data.
-        ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
-    :param force: Act although the job belongs to another DAG.
+    :param wait_for: ``"running"``: succeed once the run has a leader with a known epoch and is RUNNING, so that each
+        query that the script started has committed a batch, or found no data at its first trigger. ``"finished"``:
+        follow the run to its end, and submit it again after each loss of its driver.
+    :param force: Act even though the job belongs to another DAG.
     """
 
     of_task: ClassVar[OfTask] = {"ha": ("when_killed",), "start": ("force",)}
@@ -301,7 +301,7 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         self.lineage_conf: dict[str, str] = {}
 
     def start_run(self, job: JobClient, request: str) -> SubmittedRun:
-        """Start the run that *request* asks for, or find it again. Idempotent.
+        """Start the run of *request*, or find it again. Idempotent.
 
         :raises JobStateError: The job has a live run of another request.
         """
@@ -312,10 +312,10 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         return acting(context, force=self.force)
 
     def attach(self, client: HaClient, context: Any, request: str) -> int:
-        """Start the run or find it again.
+        """Start the run, or find it again.
 
-        :raises JobStateError: A try before this one made the run, which FAILED, and Airflow then lost the task: what is
-            over is started again by a person's clear, never by a retry.
+        :raises JobStateError: An earlier try made this run, which then FAILED. Only a clear starts it again, never a
+            retry.
         """
         from airflow_provider_ha.jobs.submit.run_submission import failed_run  # noqa: PLC0415  # brings the stores
 
@@ -334,16 +334,16 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         return run.run
 
     def _warn_of_a_loop(self, client: HaClient) -> None:
-        """Say in the log of the task that the job fails again and again, also when each run is of another task."""
+        """Log a warning when the job fails again and again, also across runs of different tasks."""
         last = last_failure(client.job(self.job_id).snapshot(), HaOptions(), now=client.clock.now())
         if last is not None and last.loops:
             self.log.warning("Job %s fails again and again: %s", self.job_id, last.sentence)
 
 
 def refuse_unheard(when_killed: str) -> None:
-    """Refuse to promise what the installed Airflow cannot keep.
+    """Refuse a ``when_killed`` that the installed Airflow does not support.
 
-    :raises ConfigurationError: A task that is killed while it waits would not hear of it.
+    :raises ConfigurationError: A waiting task is not notified when a user ends it.
     """
     if when_killed != KillPolicy.DETACH.value and not AIRFLOW_V_3_3_PLUS:
         raise ConfigurationError(

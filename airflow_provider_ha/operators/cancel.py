@@ -21,21 +21,22 @@ __all__ = ["SparkHaCancelOperator"]
 
 
 class SparkHaCancelOperator(SparkHaOperationOperator):
-    """End a job at once, in the middle of a batch if need be. Works without a live driver too.
+    """End a job immediately, even in the middle of a batch. Works without a live driver too.
 
-    The latest checkpoint stays; a restore from it reads the sources again from there. Returns ``job_id``, ``run`` and
+    The latest checkpoint remains; a restore from it reads the sources again from there. Returns ``job_id``, ``run`` and
     ``operation_id``; with *savepoint* also ``savepoint_id`` and ``path``.
 
     :param job_id: Stable id of the job.
-    :param savepoint: Take a savepoint first. When that fails the job goes on, and the task fails. Both are one
-        operation, which a retry finds again. It needs a driver: of a job that has lost its own the task waits for the
-        next one, and its log names what helps.
-    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
-    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
-    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: what FAILED is requested again by a clear, or by retries of the DAG.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param savepoint: Take a savepoint first. If that fails, the job continues and the task fails. Both are one
+        operation, which a retry finds again. A savepoint needs a driver: after a loss the task waits for the next
+        driver, and its log names the command that helps.
+    :param wait_timeout: Longest wait for the result; ``None`` for no limit. The operation stays requested after a
+        timeout.
+    :param force: Act even though the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them. A FAILED
+        operation is requested again only by a clear, or by retries that the DAG sets.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (*SparkHaOperationOperator.template_fields, "savepoint")
@@ -48,7 +49,7 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
         check_given(self, savepoint=flag("savepoint"))
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
-        """Ask for the cancellation."""
+        """Request the cancellation."""
         return job.request_cancel(
             operation_id=operation_id, requested_by=requested_by, savepoint=as_flag(self.savepoint)
         )

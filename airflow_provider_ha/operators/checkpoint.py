@@ -17,25 +17,26 @@ __all__ = ["SparkHaCheckpointOperator"]
 
 
 class SparkHaCheckpointOperator(SparkHaOperationOperator):
-    """Take a checkpoint of a running job now, also before its ``checkpoint_interval`` is over.
+    """Take a checkpoint of a running job now, without waiting for its ``checkpoint_interval``.
 
-    It counts as the periodic ones do, and goes when newer ones replace it: ``SparkHaSavepointOperator`` makes what
-    stays. Returns ``job_id``, ``run``, ``operation_id``, ``checkpoint``, ``path``, ``cut`` and ``new``: false when no
-    batch was committed since the newest checkpoint, which then is the answer.
+    It counts as a periodic checkpoint, so newer ones replace it; use ``SparkHaSavepointOperator`` for a permanent copy.
+    Returns ``job_id``, ``run``, ``operation_id``, ``checkpoint``, ``path``, ``cut`` and ``new``. Without a batch since
+    the newest checkpoint, that checkpoint is returned with ``new`` false.
 
-    A job that has lost its driver takes it once it is recovered.
+    A job that has lost its driver takes the checkpoint after its recovery.
 
     :param job_id: Stable id of the job.
-    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
-    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
-    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: what FAILED is requested again by a clear, or by retries of the DAG.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param wait_timeout: Longest wait for the result; ``None`` for no limit. The operation stays requested after a
+        timeout.
+    :param force: Act even though the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them. A FAILED
+        operation is requested again only by a clear, or by retries that the DAG sets.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     result = CheckpointResultView
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
-        """Ask for the checkpoint."""
+        """Request the checkpoint."""
         return job.request_checkpoint(operation_id=operation_id, requested_by=requested_by)

@@ -26,26 +26,25 @@ __all__ = ["SparkHaDeleteJobOperator"]
 
 
 class SparkHaDeleteJobOperator(SparkHaBaseOperator):
-    """Delete a job that is over: runs, checkpoints, working directories, and its savepoints unless they are kept.
+    """Delete a job that is over: runs, checkpoints and working directories, and its savepoints unless they are kept.
 
-    A live run is refused, and so is a job that is moved: the task fails for good, and nothing is removed. A driver that
-    is just ending and a reader (restore, drill, copy) are waited for, without a worker: the task may follow that of
-    ``SparkHaStopOperator``. The job is gone at once or stays as it was. A retry completes what a try before it has
-    begun, and one that finds the job deleted succeeds. A clear deletes what the job is then, also when it was submitted
-    again since.
+    A job with a live run, or in the middle of a move, is refused: the task fails for good and removes nothing. A driver
+    that is still ending and a reader (restore, drill, copy) are waited for without a worker, so the task may directly
+    follow ``SparkHaStopOperator``. The deletion takes effect in one step or leaves the job unchanged. A retry completes
+    the deletion of an earlier try, and succeeds when the job is deleted already. A clear deletes the job in its present
+    state, even if it was submitted again in between.
 
     Returns ``job_id``, ``state`` (``"deleted"``; ``"planned"`` with *plan_only*), ``runs``, ``checkpoints``,
-    ``savepoints``, ``keep_savepoints`` and ``waiting``, which is empty. Logs of drivers on other hosts stay.
+    ``savepoints``, ``keep_savepoints`` and ``waiting``, which is empty. Logs of drivers on other hosts remain.
 
     :param job_id: Stable id of the job.
-    :param keep_savepoints: Its savepoints stay: a later run of the same id starts from the newest one.
-    :param plan_only: Only return what would go.
-    :param wait_timeout: Longest wait for a driver that ends, and for readers; ``None`` for no limit.
-    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
-    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param keep_savepoints: Keep its savepoints, so that a later run of the same id can start from the newest one.
+    :param plan_only: Return the files that would be removed, and remove nothing.
+    :param wait_timeout: Longest wait for an ending driver and for readers; ``None`` for no limit.
+    :param force: Act even though the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "keep_savepoints", "plan_only", "force")
@@ -76,15 +75,15 @@ class SparkHaDeleteJobOperator(SparkHaBaseOperator):
         )
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Delete the job, or wait for what uses it."""
+        """Delete the job, or wait for its users to finish."""
         return self._delete(context, 0.0)
 
     def execute_complete(self, context: Any, event: Any = None, waited: float = 0.0) -> dict[str, Any]:
-        """Try again.
+        """Try the deletion again.
 
-        :param waited: Seconds that the task has waited for.
+        :param waited: Seconds that the task has waited so far.
         """
-        del event  # only says that the time is over
+        del event  # only says that the pause is over
         return self._delete(context, waited)
 
     def _delete(self, context: Any, waited: float) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Follow a run that another process started.
 
-Invariant: a task follows one run. Which one is written down beside the task's claim when it is first found, so that a
-retry, a clear and a second live process follow the same one, also when the job has had another run since. Airflow's
-task state store is no place for that: a later Airflow empties it on a clear (apache/airflow#72100).
+Invariant: a task follows one run. The task stores its number next to its claim when it first finds the run, so a retry,
+a clear and a second live process follow the same run, even after the job has started another. Airflow's task state
+store is unsuitable, because newer releases of Airflow empty it on a clear (apache/airflow#72100).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ["SparkHaFollowOperator"]
 
 
 class SparkHaFollowOperator(SparkHaWatchOperator):
-    """Follow a job's run to its end, started by any caller, and submit it again whenever its driver is lost.
+    """Follow a job's run to its end, started by any caller, and submit it again after each loss of its driver.
 
-    The task that starts a job can so succeed as soon as the job runs, and others can depend on that. Starts nothing by
-    itself: a run that has ended is reported as it ended. The task holds no worker slot while it waits. Any number of
-    tasks may follow one run: a loss is recovered once.
+    The task that starts a job can thus succeed as soon as the job runs, and other tasks can depend on it. This operator
+    starts no runs: a run that is already over is reported with its result. The task holds no worker slot while it
+    waits. Any number of tasks may follow one run: a loss is recovered once.
 
-    Returns ``job_id``, ``run``, ``epoch``, ``state`` and ``checkpoint`` of a run that FINISHED; any other end fails
-    the task for good, with the reason.
+    Returns ``job_id``, ``run``, ``epoch``, ``state`` and ``checkpoint`` of a run that FINISHED; any other end fails the
+    task for good, with the reason.
 
     :param job_id: Stable id of the job.
-    :param run: Number of the run, for example from the task that started it. Left out: the job's newest run when the
-        task is first executed; retries and clears go on with that one.
-    :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
-        (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
-    :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param run: Number of the run, for example from the task that started it. By default the job's newest run when the
+        task first executes; retries and clears keep that run.
+    :param when_killed: Effect on the job when a user marks the waiting task failed or successful: ``"detach"`` (none),
+        ``"stop_with_checkpoint"`` or ``"cancel"``. A clear leaves the job alone: the next try attaches again.
+    :param retries: Retries when the DAG sets none. A retry is cheap: it finds its run again.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "run")
@@ -52,10 +52,10 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
         check_given(self, run=whole_number("run"))
 
     def attach(self, client: HaClient, context: Any, request: str) -> int:  # noqa: ARG002  # it needs none
-        """Return the run that is named, else the one that this task found first.
+        """Return the run given by number, else the run that this task found first.
 
-        :raises UnknownJobError: There is no such job.
-        :raises JobStateError: The job has no such run, or it was removed.
+        :raises UnknownJobError: The cluster has no such job.
+        :raises JobStateError: The job has no such run, or the run was removed.
         """
         named = run_number(self.run)
         newest = client.job(self.job_id).snapshot().run
@@ -74,15 +74,15 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
             number = named
             if client.coordinator.find(paths.run(number)) is None:
                 raise removed(paths, number)
-            follow(client.coordinator, paths, request, number)  # its claim goes with that run
+            follow(client.coordinator, paths, request, number)  # the claim is removed together with that run
         self.log.info("Following run %d of job %s", number, self.job_id)
         return number
 
 
 def run_number(given: int | str | None) -> int | None:
-    """Return the number of a run that may have come through a template; ``None`` when that rendered to nothing.
+    """Return a run number that may come from a template; ``None`` when the template rendered to an empty text.
 
-    :raises ConfigurationError: It is not a number from 1 on.
+    :raises ConfigurationError: The value is not a number from 1 on.
     """
     text = str(given).strip()
     if text in {"", "None"}:

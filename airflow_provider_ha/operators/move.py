@@ -1,4 +1,4 @@
-"""Move a job to another cluster, and with it to another store."""
+"""Move a job to another cluster, and to that cluster's storage."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkHaMoveOperator"]
 
-# Parameters that a restore has as well.
+# Parameters that the restore has too.
 _OF_RESTORE = ("packages", "master", "accept_verdicts", "accept_unverified", "kafka_bootstrap")
 
 
 class SparkHaMoveOperator(LineageMixin, SparkHaOperationOperator):
-    """Move a job to the cluster of another connection, by savepoint and restore; its outputs stay where they are.
+    """Move a job to the cluster of another connection, by savepoint and restore; its outputs stay in place.
 
-    A job that runs is stopped with a checkpoint when *stop* says so; the task holds no worker slot until its run has
-    ended. Application and savepoint are then copied through the worker. Succeeds once the job has its run in the new
-    cluster. A retry or a clear goes on from where the move was, and finds one that is done.
+    A running job is stopped with a checkpoint if *stop* allows it; the task holds no worker slot until the run has
+    ended. The worker then copies the application and the savepoint. The task succeeds once the job has its run in the
+    new cluster. A retry or a clear continues the move from its last step, and finds a completed move.
 
     Returns ``job_id``, ``origin``, ``destination``, ``place``, ``state``, ``move_id``, ``run`` (in the new cluster),
-    ``steps``, and of the try that ended the move ``source``, ``cut``, ``replayed``, ``files``, ``bytes`` and
+    ``steps``, and from the try that ended the move ``source``, ``cut``, ``replayed``, ``files``, ``bytes`` and
     ``verdict``.
 
     :param job_id: Stable id of the job.
-    :param to_spark_ha_conn_id: Connection of type ``spark_ha`` of the cluster that the job goes to.
-    :param stop: Stop a job that runs, with a checkpoint; else it is refused.
-    :param conf: Spark conf that the job needs there, on top of what it has; an empty value removes a key.
-    :param packages: Maven coordinates in place of those of the job.
-    :param master: Spark master in place of that of the job.
-    :param accept_verdicts: Verdicts that are accepted for what the job goes on from, each by its own name.
+    :param to_spark_ha_conn_id: Airflow connection of type ``spark_ha`` for the destination cluster.
+    :param stop: Stop a running job with a checkpoint; otherwise a running job is refused.
+    :param conf: Spark conf for the destination, added to the job's own; an empty value removes a key.
+    :param packages: Maven coordinates that replace the job's packages.
+    :param master: Spark master that replaces the job's master.
+    :param accept_verdicts: Verdicts to accept for the restore in the new cluster, each by name.
     :param accept_unverified: Queries for which unverified facts are accepted; judged as ``LOSS_POSSIBLE``.
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from.
-    :param wait_timeout: Longest wait for the end of the run; ``None`` for no limit. A timeout does not withdraw the
-        stop.
-    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
-    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: what FAILED is requested again by a clear, or by retries of the DAG.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha`` of the cluster that has the job.
+    :param wait_timeout: Longest wait for the end of the run; ``None`` for no limit. The stop stays requested after a
+        timeout.
+    :param force: Act even though the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them. A FAILED
+        operation is requested again only by a clear, or by retries that the DAG sets.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha`` for the origin cluster.
     """
 
     template_fields: Sequence[str] = (
@@ -106,7 +106,7 @@ class SparkHaMoveOperator(LineageMixin, SparkHaOperationOperator):
         refuse_all(self.task_id, found)
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Move a job that is over; stop one that runs, and defer until its run has ended."""
+        """Move a job that is over; stop a running job, and defer until its run has ended."""
         request = self.request(context)
         with self._clusters() as (here, there):
             run = here.job(self.job_id).snapshot().run
@@ -116,24 +116,24 @@ class SparkHaMoveOperator(LineageMixin, SparkHaOperationOperator):
         return super().execute(context) if is_running else self._move(context)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
-        """Move the job once its run has ended, or fail with what the leader said."""
+        """Move the job once its run has ended, or fail with the leader's reason."""
         ended = super().execute_complete(context, event)
         return ended if event["status"] == "lost" else self._move(context)
 
     def operation_base(self, context: Any, job: JobClient) -> str:
-        """Return the beginning of the ids of the stop: one per run, of a job that may have come back since."""
+        """Return the prefix of the ids of the stop, one per run, because the job may have come back in between."""
         run = job.snapshot().run
         return f"{request_id(context)}-run-{run.run.number if run is not None else 0}"
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
-        """Ask for the stop."""
+        """Request the stop."""
         return job.request_stop(operation_id=operation_id, requested_by=requested_by, mode="suspend", savepoint=False)
 
     def request(self, context: Any, lineage: Mapping[str, str] | None = None) -> MoveRequest:
-        """Return the request. A template that renders to nothing means "as it was".
+        """Return the request. A template that renders to an empty text keeps the job's own value.
 
-        :param lineage: Conf for OpenLineage's listener in Spark.
-        :raises airflow.sdk.exceptions.AirflowFailException: *accept_verdicts* or *stop* is not what it can be.
+        :param lineage: Spark conf for OpenLineage's listener.
+        :raises airflow.sdk.exceptions.AirflowFailException: *accept_verdicts* or *stop* is invalid.
         """
         with airflow_errors():
             try:
@@ -173,6 +173,6 @@ class SparkHaMoveOperator(LineageMixin, SparkHaOperationOperator):
 
     @contextmanager
     def _clusters(self) -> Iterator[tuple[HaClient, HaClient]]:
-        """Open a session with each of the two clusters."""
+        """Open a session with both clusters."""
         with self.client() as here, SparkHaHook(self.to_spark_ha_conn_id).get_client() as there:
             yield here, there

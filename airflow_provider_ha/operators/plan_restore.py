@@ -1,4 +1,4 @@
-"""Show the plan of a restore without a restore."""
+"""Plan a restore without carrying it out."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["SparkHaPlanRestoreOperator"]
 
 
 class SparkHaPlanRestoreOperator(SparkHaRestoreOperator):
-    """Make the plan of a restore and show it. Changes nothing, and accepts every verdict: it is for reading.
+    """Plan a restore and show the plan. Changes nothing, and accepts every verdict, because the plan is for reading.
 
-    Takes the parameters of :class:`SparkHaRestoreOperator`; *wait_for*, *when_killed*, *if_lost* and
-    *accept_verdicts* have no effect.
+    Takes the parameters of :class:`SparkHaRestoreOperator`; *wait_for*, *when_killed*, *if_lost* and *accept_verdicts*
+    have no effect.
 
     Returns ``verdict``, ``reasons``, ``findings`` (each with ``verdict``, ``reason`` and ``ways_out``), ``unknown``,
     ``source``, ``claim_mode``, ``owner`` (owner of the source afterwards, ``user`` or ``job``), ``age_seconds``,
-    ``queries`` (``batch``, ``replayed`` batches, what each source has to give again, what the sink has) and
+    ``queries`` (``batch``, number of ``replayed`` batches, data that each source reads again, data in the sink) and
     ``latest_number``, the highest checkpoint number of the target job so far.
     """
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Plan, log the table, return the plan."""
+        """Plan the restore, log the table, and return the plan."""
         with self.client() as client:
             job = client.job(self.job_id)
             plan = job.plan_restore(self.restore_request(request_id(context)))
@@ -40,7 +40,7 @@ class SparkHaPlanRestoreOperator(SparkHaRestoreOperator):
 
 
 def plan_text(plan: PlanFiguresView) -> str:
-    """Return a plan for people: from where, how old, what is executed again, and what that does to the output."""
+    """Return a plan as text for people: source, age, batches to execute again, and their effect on the output."""
     rows = [
         (name, query.batch, len(query.replayed), query.sink_batch, query.input_files)
         for name, query in plan.queries.items()

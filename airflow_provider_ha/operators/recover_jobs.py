@@ -1,8 +1,8 @@
 """Recover the lost jobs of a cluster as its leader, or one job by name.
 
-The task holds the lock while there is something to do and no longer: between two DAG runs the cluster has no leader, so
-any deployment may be the next. Of several tasks at one time one leads, the others wait for it or are skipped; a cluster
-that a permanent ``spark-ha recover --watch`` leads is left to that process.
+The task holds the lock only while it has work: between two DAG runs the cluster has no leader, so any deployment may
+lead next. Of several concurrent tasks one leads; the others wait for it or are skipped. A cluster led by a permanent
+``spark-ha recover --watch`` is left to that process.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ from airflow_provider_ha.operators._parameters import check_given, not_negative,
 __all__ = ["SparkHaRecoverJobsOperator"]
 
 
-_LONGEST_PAUSE = 15.0  # seconds: a job that is lost while this task waits for another must not wait as long
-_HERE = 5.0  # seconds that are waited in the worker: a debounce; a longer wait is deferred
+_LONGEST_PAUSE = 15.0  # seconds: bounds the wait of a job that is lost while this task waits for another
+_HERE = 5.0  # seconds of waiting in the worker, as a debounce; a longer wait is deferred
 
 
 class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
-    """Recover every job of the cluster whose driver is lost, and clean up after those that are over.
+    """Recover every job of the cluster that has lost its driver, and clean up after jobs that are over.
 
-    Acts on what ZooKeeper holds when it runs, not on the event that started it: one run does for many events. A job is
-    submitted again from its persisted graph, after the delay of its restart strategy; until then the task defers
-    and gives the lock back. It is over when every job is led or over. Tasks that follow a job recover it by themselves;
-    a loss is recovered once, by the first process that claims it.
+    The task acts on the present state in ZooKeeper, not on the event that triggered it, so one run serves many events.
+    A job is submitted again from its persisted graph after the delay of its restart strategy; until then the task
+    defers and releases the lock. The task ends when every job has a leader or is over. Tasks that follow a job recover
+    it without this operator; the first process that claims a loss recovers it, once.
 
-    Succeeds with the jobs by outcome. Is skipped when another process leads the cluster. Fails for good when a job was
-    put into quarantine or has used up its attempts: that needs a person, and the others were recovered all the same.
+    Succeeds with the jobs by outcome. Skipped when another process leads the cluster. Fails for good after recovering
+    the other jobs when a job needs a person: it was quarantined, or has no attempts left.
 
-    :param retries: Tries after the first one when the DAG sets none; a job that needs a person is not tried again.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param leader_timeout: Seconds to wait for another leader of the cluster to be done; most of them without a worker.
-    :param job_id: Only this job, at once and without the lock of the cluster: what a person asks for waits for no
-        restart delay. Empty: every job. Fails when the job is in quarantine, or has nothing to recover.
-    :param seen_run: With *job_id*: its newest run when this was decided. Fails when it has had another one since.
+    :param retries: Retries when the DAG sets none; a job that needs a person is not retried.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
+    :param leader_timeout: Seconds to wait for another leader of the cluster to finish, mostly without a worker.
+    :param job_id: Recover only this job, without the lock of the cluster and without its restart delay. Empty: every
+        job. Fails when the job is quarantined, or is not lost.
+    :param seen_run: With *job_id*: newest run of the job when the recovery was decided. Fails if the job has started
+        another run since.
     """
 
     template_fields: Sequence[str] = ("spark_ha_conn_id", "job_id", "seen_run")
@@ -85,8 +86,8 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         )
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Recover what is lost now."""
-        # A template that renders to nothing means every job.
+        """Recover the lost jobs."""
+        # A template that renders to an empty text means every job.
         if self.job_id and self.job_id != "None":
             return self._recover_one(self.job_id, request_id(context))
         return self._recover(context, {})
@@ -98,11 +99,11 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         waiting: Mapping[str, Sequence[Any]] | None = None,
         waited: float = 0.0,
     ) -> dict[str, Any]:
-        """Recover what had to wait, or ask for the lock again.
+        """Recover the jobs whose delay is over, or request the lock again.
 
-        :param waited: Seconds for which another leader was waited for.
+        :param waited: Seconds spent waiting for another leader so far.
         """
-        del event  # only says that the time is over
+        del event  # only says that the pause is over
         return self._recover(context, waiting or {}, waited)
 
     def _recover_one(self, job_id: str, asks: str) -> dict[str, Any]:
@@ -142,7 +143,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         if unknown := found.get(ReconcileOutcome.NOT_KNOWN.value):
             raise AirflowException(f"The state of these jobs is unknown: {', '.join(unknown)}. See the log above.")
         self._defer_for([(each.job_id, left[each.job_id]) for each in attended if each.job_id in left])
-        # At the end, and again at each run: it keeps no other job waiting, and stays until it is decided.
+        # Reported last and in each run: an open decision delays no other job, and remains until it is made.
         if open_ := [each.detail for each in attended if each.outcome is ReconcileOutcome.DECISION_NEEDED]:
             raise AirflowFailException(f"Jobs that wait for a decision: {'; '.join(open_)}.")
         return RecoveredJobsView.model_validate(found).to_json()
@@ -150,7 +151,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     def _wait_for_leader(
         self, earlier: Mapping[str, Sequence[Any]], waited: float, error: LeadershipUnavailableError
     ) -> NoReturn:
-        """Wait for another leader without a worker, or be skipped when *leader_timeout* is over."""
+        """Wait for another leader without a worker; skip the task once *leader_timeout* is over."""
         left = self.leader_timeout - waited
         if left <= 0:
             raise AirflowSkipException(f"Another process recovers the jobs: {error}") from error

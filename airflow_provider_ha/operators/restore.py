@@ -1,4 +1,4 @@
-"""Run a job from a checkpoint or savepoint."""
+"""Start a run of a job from a checkpoint or savepoint."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ _OPTIONS = parameters_of(RestoreRequest)
 
 @describes(RestoreRequest, of_task=SparkHaRunOperator.of_task)
 class SparkHaRestoreOperator(SparkHaRunOperator):
-    """Start a new run of a job from a checkpoint or savepoint, its own or another job's.
+    """Start a new run of a job from a checkpoint or savepoint of the same or another job.
 
-    The plan is made first, and refused unless its verdict is in *accept_verdicts*: ``SAFE`` means that no row
-    is lost and none is written twice. What is left out of the overrides is as in the graph that wrote the checkpoint.
+    The operator plans the restore first, and refuses it unless its verdict is in *accept_verdicts*: ``SAFE`` means that
+    every row is written exactly once. Parameters that are left out keep their values from the graph that wrote the
+    checkpoint.
 
     Returns ``job_id``, ``run``, ``epoch`` and ``state``.
 
     :param job_id: Job that gets the new run.
-    :param seen_run: Newest run of the job when the restore was decided, 0 for none: refused when it has had another one
-        since.
-    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
-        that the script has started has committed a batch, or its first trigger found no data.
-        ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
-    :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param seen_run: Newest run of the job when the restore was decided, 0 for none; the restore is refused if the job
+        has started another run since.
+    :param wait_for: ``"running"``: succeed once the run has a leader with a known epoch and is RUNNING, so that each
+        query that the script started has committed a batch, or found no data at its first trigger. ``"finished"``:
+        follow the run to its end, and submit it again after each loss of its driver.
+    :param retries: Retries when the DAG sets none. A retry is cheap: it finds its run again.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (*SparkHaRunOperator.template_fields, "seen_run", *_OPTIONS)
@@ -62,7 +63,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         check_given(self, seen_run=whole_number("seen_run"))
 
     def acting(self, context: Any) -> CallerIdentity:
-        """Return the identity of the task, with the run that was seen."""
+        """Return the identity of the task, with the newest run that its user saw."""
         return replace(super().acting(context), run=number_of(self.seen_run, "seen_run"))
 
     def start_run(self, job: JobClient, request: str) -> SubmittedRun:
@@ -70,9 +71,9 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         return job.restore(self.restore_request(request))
 
     def restore_request(self, request: str) -> RestoreRequest:
-        """Return the request. A template that renders to nothing means "as it was".
+        """Return the request. A template that renders to an empty text keeps the graph's value.
 
-        :raises ConfigurationError: An option cannot be used.
+        :raises ConfigurationError: An option is invalid.
         """
         subject = f"the restore of job {self.job_id!r}"
         values = given_options(self, RestoreRequest, subject)

@@ -1,4 +1,4 @@
-"""Rehearse a restore of the newest savepoint: result, age and duration."""
+"""Rehearse a restore of the newest savepoint, and report result, age and duration."""
 
 from __future__ import annotations
 
@@ -36,29 +36,31 @@ __all__ = ["SparkHaRestoreDrillOperator"]
 
 
 class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
-    """Restore a job's newest savepoint on the worker, into a copy that is removed again, and prove that Spark goes on.
+    """Restore a job's newest savepoint into a temporary copy on the worker, and prove that Spark continues from it.
 
-    Spark loads the whole state of each query and executes one batch without input, started by the job's own application
-    out of storage, with no sink. The job may be running, and does not notice: its sinks, its lock and its directories
-    are not touched. The result is kept beside the job; ``spark-ha savepoint drills`` lists it.
+    Spark loads each query's whole state and executes a batch without input. The job's own application, read from
+    storage, starts the queries, without their sinks. The job may be running and is not affected: the drill does not
+    touch its sinks, its lock or its directories. The result is stored with the job; ``spark-ha savepoint drills`` lists
+    all results.
 
     Returns ``drill_id``, ``verdict``, ``reasons``, ``source``, ``taken_at``, ``age_seconds``, ``cut``, ``size``,
-    ``seconds`` (by step), ``total_seconds``, ``queries`` and ``spark_version``. A drill that FAILED fails the task for
-    good; one that got no answer from Spark is repeated by the task's retries. A retry or a clear of one that PASSED
-    finds it again.
+    ``seconds`` (by step), ``total_seconds``, ``queries`` and ``spark_version``. A FAILED drill fails the task for good;
+    a drill without an answer from Spark is repeated by the task's retries. A retry or a clear finds a drill that
+    PASSED.
 
     :param job_id: Stable id of the job.
-    :param start_from: ``"savepoint"``: the newest one; else ``"latest"`` (checkpoints first), ``"checkpoint-<n>"``,
-        ``"savepoint-<id>"`` or ``"before <time>"``. An older one is never taken in its place.
-    :param max_age: Fail when what would be restored is older: the recovery point objective. Timedelta or seconds.
-    :param max_duration: Fail when all steps together took longer: the recovery time objective.
-    :param start: Whether the job's application is started; else the state is only loaded.
+    :param start_from: ``"savepoint"`` for the newest savepoint; else ``"latest"`` (checkpoints first),
+        ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``. The drill never falls back to an older one.
+    :param max_age: Recovery point objective, a timedelta or seconds: fail when the restored data is older.
+    :param max_duration: Recovery time objective, a timedelta or seconds: fail when all steps together take longer.
+    :param start: Start the job's application; otherwise only the state is loaded.
     :param heap: Memory of Spark's JVM on the worker.
-    :param deadline: What Spark may take for each query.
-    :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it: for a schedule.
-    :param retries: Tries after the first one when the DAG sets none: for a Spark that gave no answer.
-    :param retry_delay: Time between two tries; 5 minutes when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param deadline: Longest time for Spark per query, a timedelta or seconds.
+    :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it; useful for a
+        schedule.
+    :param retries: Retries when the DAG sets none, used when Spark gave no answer.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 5 minutes when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (
@@ -106,7 +108,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         )
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Drill, log the figures, and return them, or fail with the reasons."""
+        """Run the drill, log the figures and return them, or fail with the reasons."""
         from airflow_provider_ha.jobs.verification.job_drill import drill  # noqa: PLC0415  # brings kazoo and boto3
 
         with airflow_errors():
@@ -123,7 +125,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
     def request(self, drill_id: str) -> DrillRequest:
         """Return the request.
 
-        :raises ConfigurationError: A parameter cannot be used.
+        :raises ConfigurationError: A parameter is invalid.
         """
         from airflow_provider_ha.jobs.verification.job_drill import DrillLimits, DrillRequest  # noqa: PLC0415  # the same
         from airflow_provider_ha.jobs.verification.job_verification import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
@@ -142,7 +144,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
 
 def drill_text(done: Drill) -> str:
-    """Return a drill for people: what was restored, how old it was, and how long each step took."""
+    """Return the result of a drill as text for people: restored data, its age, and its duration by step."""
     head = f"{done.source}, {done.age_seconds:.0f} s old, {done.size} bytes: {done.verdict.value}"
     reasons = "".join(f"\n- {reason}" for reason in done.reasons)
     steps = table(("step", "seconds"), [*done.seconds.items(), ("total", done.total_seconds)])

@@ -20,28 +20,31 @@ __all__ = ["SparkHaSavepointOperator"]
 
 
 class SparkHaSavepointOperator(SparkHaOperationOperator):
-    """Take a verified savepoint of a job; one that runs has no pause.
+    """Take a verified savepoint of a job; a running job does not pause.
 
-    Of a job that is over the task copies the newest proven checkpoint in its worker. With a schedule whose newest
-    savepoint holds that checkpoint already, that one is the answer (``new`` is false): the limits of a schedule never
-    replace what it has by copies of one checkpoint.
+    For a job that is over, the task's worker copies the newest proven checkpoint. If the newest savepoint of *schedule*
+    already holds that checkpoint, it is returned with ``new`` false, so the limits of a schedule never replace its
+    savepoints by copies of the same checkpoint.
 
-    Returns ``job_id``, ``run``, ``operation_id``, ``savepoint_id`` and ``path``; with limits of a schedule also
-    ``disposed``, the ids of the savepoints that were removed; of a job that is over also ``checkpoint``.
+    Returns ``job_id``, ``run``, ``operation_id``, ``savepoint_id`` and ``path``; with the limits of a schedule also
+    ``disposed``, the ids of the removed savepoints; for a job that is over also ``checkpoint``.
 
     :param job_id: Stable id of the job.
-    :param savepoint_label: Text for people, kept in the manifest.
-    :param schedule: Name of the schedule that the savepoint belongs to; savepoints without one are never disposed of.
-    :param retain: How many savepoints of *schedule* are kept; older ones are disposed of, never the last.
-    :param retain_days: How many days they are kept, a fraction is allowed; with *retain*, the first limit that is
-        reached counts. The newest one stays however old it is.
-    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
-    :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it: for a schedule.
-    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
-    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: what FAILED is requested again by a clear, or by retries of the DAG.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param savepoint_label: Text for people, stored in the manifest.
+    :param schedule: Name of the schedule that the savepoint belongs to; a savepoint without a schedule is never
+        disposed of.
+    :param retain: Number of savepoints of *schedule* to keep; older ones are disposed of, but never the last.
+    :param retain_days: Days to keep savepoints of *schedule*, also as a fraction; with *retain*, the limit reached
+        first counts. The newest savepoint always stays.
+    :param wait_timeout: Longest wait for the result; ``None`` for no limit. The operation stays requested after a
+        timeout.
+    :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it; useful for a
+        schedule.
+    :param force: Act even though the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them. A FAILED
+        operation is requested again only by a clear, or by retries that the DAG sets.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (
@@ -75,7 +78,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
             savepoint_arguments(**self._wanted())
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
-        """Ask for the savepoint."""
+        """Request the savepoint."""
         return job.take_savepoint(
             operation_id=operation_id,
             requested_by=requested_by,
@@ -83,9 +86,9 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         )
 
     def _wanted(self) -> dict[str, Any]:
-        """Return schedule, limits and label; a template may render to nothing.
+        """Return schedule, limits and label; a template may render to an empty text.
 
-        :raises ConfigurationError: A limit is no number.
+        :raises ConfigurationError: A limit is not a number.
         """
         for name, check in (("retain", whole_number), ("retain_days", number)):
             if (value := getattr(self, name)) not in (None, ""):

@@ -1,4 +1,4 @@
-"""Find the latest checkpoint that can really be restored."""
+"""Find the latest checkpoint that can be restored."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["SparkHaSelectCheckpointOperator"]
 
 
 class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
-    """Verify a job's checkpoints, newest first, and return the first one that can be restored. Changes nothing.
+    """Verify a job's checkpoints, newest first, and return the first restorable one. Changes nothing.
 
     Returns ``chosen`` (``source``, ``cut``, ``run``, ``epoch``, ``created_at``), ``candidates`` (each with
-    ``accepted``, and for a rejected one ``file`` and ``reason``) and ``latest_number``, the highest checkpoint
-    number so far. The log shows them as a table. Fails when nothing can be restored.
+    ``accepted``, and for a rejected candidate ``file`` and ``reason``) and ``latest_number``, the highest checkpoint
+    number so far. The log shows the candidates as a table. Fails when every candidate is rejected.
 
-    :param job_id: Job whose checkpoints are verified.
+    :param job_id: Stable id of the job.
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a
         label) or ``"before <time>"``.
-    :param fallback: Whether an older one may be chosen when a newer one is known to be bad.
+    :param fallback: Allow an older checkpoint when a newer one is known to be bad.
     :param depth: ``"full"`` reads every state file; ``"quick"`` reads names, sizes and small files.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "start_from", "fallback", "depth")
@@ -47,7 +47,7 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
         check_given(self, start_from=check_start, depth=one_of("depth", ("quick", "full")), fallback=flag("fallback"))
 
     def execute(self, context: Any) -> dict[str, Any]:  # noqa: ARG002  # Airflow's signature
-        """Verify, log the table, return the selection."""
+        """Verify the candidates, log the table, and return the selection."""
         depth = checked_depth(self.depth)
         with self.client() as client:
             job = client.job(self.job_id)
@@ -62,7 +62,7 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
 
 
 def candidates_table(candidates: Sequence[Candidate]) -> str:
-    """Return the candidates as a table for people: what was rejected, and which file is to blame."""
+    """Return the candidates as a table for people, with the file that caused each rejection."""
     rows = [
         (
             candidate.source,
@@ -76,9 +76,9 @@ def candidates_table(candidates: Sequence[Candidate]) -> str:
 
 
 def checked_depth(depth: str) -> Depth:
-    """Return *depth* when it is one.
+    """Return *depth* if it is valid.
 
-    :raises airflow.sdk.exceptions.AirflowFailException: It is not.
+    :raises airflow.sdk.exceptions.AirflowFailException: *depth* is invalid.
     """
     if depth == "quick":
         return "quick"

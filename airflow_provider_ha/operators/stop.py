@@ -24,29 +24,31 @@ STOP_MODES = ("suspend", "terminate")
 
 
 class SparkHaStopOperator(SparkHaOperationOperator):
-    """Stop a job with a sharp checkpoint: nothing in flight, nothing to be read again.
+    """Stop a job with a sharp checkpoint: between two batches, so that a restart reads no input twice.
 
-    Succeeds once the run is FINISHED, not before. Returns ``job_id``, ``run``, ``operation_id``, ``checkpoint``
-    and, when requested, ``savepoint_id`` and ``path``. An error after the checkpoint was taken names it: the job
-    can be restored from there.
+    Succeeds once the run is FINISHED, not before. Returns ``job_id``, ``run``, ``operation_id``, ``checkpoint`` and,
+    when requested, ``savepoint_id`` and ``path``. An error after the checkpoint names it, because the job can be
+    restored from there.
 
-    A job that has lost its driver is ended at once; the result is its newest retained checkpoint. One that loses it
-    while the task waits is ended so when it is not recovered after 30 s. A drain, a savepoint, and a run without a
-    checkpoint need a driver: then the task waits for the next one, and its log names what starts it.
+    A job that has lost its driver ends immediately, with its newest retained checkpoint as the result. A job that loses
+    its driver during the wait ends the same way if it is not recovered within 30 s. A drain, a savepoint, and a run
+    without a checkpoint need a driver: the task then waits for the next driver, and its log names the command that
+    starts one.
 
-    Tasks and people who stop one job at the same time are all answered by the end of its run: with one result, where it
-    has what they ask for, else with an error that says what ended the run.
+    Tasks and people who stop one job at the same time all get their answer from the end of its run: the result if it
+    fits their request, else an error that names the operation that ended the run.
 
     :param job_id: Stable id of the job.
-    :param mode: ``"suspend"`` to go on later; ``"terminate"`` to drain first: the watermark moves to its maximum
-        and every open window is emitted.
-    :param savepoint: Whether a savepoint is taken besides the checkpoint.
-    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
-    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
-    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: what FAILED is requested again by a clear, or by retries of the DAG.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param mode: ``"suspend"`` to continue later; ``"terminate"`` to drain first: the watermark moves to its maximum and
+        every open window is emitted.
+    :param savepoint: Take a savepoint in addition to the checkpoint.
+    :param wait_timeout: Longest wait for the result; ``None`` for no limit. The operation stays requested after a
+        timeout.
+    :param force: Act even though the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them. A FAILED
+        operation is requested again only by a clear, or by retries that the DAG sets.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (*SparkHaOperationOperator.template_fields, "mode", "savepoint")
@@ -60,14 +62,14 @@ class SparkHaStopOperator(SparkHaOperationOperator):
         check_given(self, mode=one_of("mode", STOP_MODES), savepoint=flag("savepoint"))
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Check the mode, ask, then defer until the run is FINISHED."""
+        """Check the mode, request the stop, then defer until the run is FINISHED."""
         with airflow_errors():
             if self.mode not in STOP_MODES:
                 raise ConfigurationError(f"stop mode {self.mode!r} is unknown", next_step=f"Use one of {STOP_MODES}")
         return super().execute(context)
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
-        """Ask for the stop."""
+        """Request the stop."""
         return job.request_stop(
             operation_id=operation_id,
             requested_by=requested_by,

@@ -27,21 +27,21 @@ _OPTIONS = parameters_of(JobSpec, _OF_BASE)
 class SparkHaSubmitOperator(SparkHaRunOperator):
     """Run a plain PySpark streaming script as a job that survives the loss of its driver.
 
-    Its queries have names, or outputs to be named after; a checkpoint location that it sets is not used. The task holds
-    no worker slot while it waits. A retry or a clear of the task finds the run again; a clear submits one that FAILED
-    again.
+    Each query of the script needs a name, or an output to derive one from; a checkpoint location set in the script is
+    not used. The task holds no worker slot while it waits. A retry or a clear of the task finds the run again; after a
+    FAILED run, a clear submits the script again.
 
     Returns ``job_id``, ``run``, ``epoch`` and ``state``.
 
     :param job_id: Stable id of the job: epochs, checkpoints and savepoints belong to it.
-    :param spark_conn_id: Connection of type ``spark`` (of the Spark provider) that says where the driver runs: master,
-        and with deploy mode ``cluster`` the standalone cluster as its engine.
-    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
-        that the script has started has committed a batch, or its first trigger found no data.
-        ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
-    :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param spark_conn_id: Airflow connection of type ``spark`` (of the Spark provider) that gives the place of the
+        driver: its master, and with deploy mode ``cluster`` the standalone cluster as engine.
+    :param wait_for: ``"running"``: succeed once the run has a leader with a known epoch and is RUNNING, so that each
+        query that the script started has committed a batch, or found no data at its first trigger. ``"finished"``:
+        follow the run to its end, and submit it again after each loss of its driver.
+    :param retries: Retries when the DAG sets none. A retry is cheap: it finds its run again.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (*SparkHaRunOperator.template_fields, "spark_conn_id", *_OPTIONS)
@@ -53,7 +53,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.spark_conn_id = spark_conn_id
 
     def start_run(self, job: JobClient, request: str) -> SubmittedRun:
-        """Submit the script, or find the run again."""
+        """Submit the script, or find its run again."""
         subject = f"the submission of job {self.job_id!r}"
         given = given_options(self, JobSpec, subject, _OF_BASE)
         place = read_place(self.spark_conn_id) if self.spark_conn_id else SparkPlace()

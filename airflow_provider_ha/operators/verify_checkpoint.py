@@ -1,4 +1,4 @@
-"""Verify a checkpoint: of a managed job, or any directory that Spark writes."""
+"""Verify a checkpoint of a managed job, or any checkpoint directory of Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkHaVerifyCheckpointOperator"]
 
 
-# What fails the task -> the verdicts that do. An unknown answer always fails it, and a retry asks again.
+# ``fail_on`` -> verdicts that fail the task for good. An UNKNOWN verdict always fails it, and its retries try again.
 FAIL_ON = {
     "not_startable": {StartVerdict.RESTORABLE, StartVerdict.NOT_RESTORABLE},
     "not_restorable": {StartVerdict.NOT_RESTORABLE},
@@ -34,30 +34,31 @@ FAIL_ON = {
 
 
 class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
-    """Verify a checkpoint or savepoint of a job, or any checkpoint directory. Changes nothing of it, pauses nothing.
+    """Verify a checkpoint or savepoint of a job, or any checkpoint directory. Changes nothing and pauses nothing.
 
-    The last result for a job is kept beside it, and its page in Airflow shows it.
+    The latest result for a job is stored with the job, and the job's page in Airflow shows it.
 
     Returns ``subject``, ``verdict``, ``restorable``, ``findings`` (the first 20, each with ``code``, ``file`` and
-    ``blocks``), ``findings_left_off`` and ``proofs``; of a directory also ``latest``, the newest batch that can be
-    restored, and of a job also ``job_id``, ``created_at``, ``cut`` and ``problem``. The verdict is ``"startable"``
-    (Spark goes on from it as it stands), ``"restorable"`` (only an older batch of it can be restored) or
-    ``"not_restorable"``. What could not be read fails the task, and is asked again by its retries.
+    ``blocks``), ``findings_left_off`` and ``proofs``; for a directory also ``latest``, the newest batch that can be
+    restored; for a job also ``job_id``, ``created_at``, ``cut`` and ``problem``. The verdict is ``"startable"`` (Spark
+    can start from it unchanged), ``"restorable"`` (only an older batch can be restored) or ``"not_restorable"``. A
+    failed read fails the task, and the task's retries try again.
 
     :param job_id: Job whose checkpoint is verified; leave it out for a directory.
-    :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``. Exactly that
-        one is judged: no older one is taken in its place.
-    :param directory: A checkpoint directory of one query, managed or not, that the worker can read: a path, or
+    :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``. Only this
+        checkpoint is judged: there is no fallback to an older one.
+    :param directory: Checkpoint directory of a single query, managed or not, that the worker can read: a path, or
         ``s3://bucket/prefix`` with the worker's own credentials. Needs no connection.
-    :param sink: Output directory of the file sink of that query, judged together with it.
-    :param depth: ``"quick"``: names, sizes, logs; ``"full"``: every byte; ``"prove"``: Spark itself loads the state
-        from a copy on the worker, and with a job its own application is started on it, with no sink.
-    :param spark_version: Release that is to start from it; the installed one by default. Not with ``"prove"``.
-    :param start: With ``"prove"`` and a job: whether its application is started; else its state is only loaded.
+    :param sink: Output directory of that query's file sink, judged together with the checkpoint.
+    :param depth: ``"quick"``: names, sizes, logs; ``"full"``: every byte; ``"prove"``: Spark loads the state from a
+        copy on the worker, and for a job also starts the job's application on it, without sinks.
+    :param spark_version: Spark release that is to start from the checkpoint; the installed release by default. Not with
+        ``"prove"``.
+    :param start: With ``"prove"`` and a job: start its application; otherwise only its state is loaded.
     :param heap: With ``"prove"``: memory of Spark's JVM.
-    :param deadline: With ``"prove"``: what Spark may take for each query.
-    :param fail_on: ``"not_startable"``, ``"not_restorable"`` or ``"nothing"``: which verdict fails the task for good.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param deadline: With ``"prove"``: longest time for Spark per query, a timedelta or seconds.
+    :param fail_on: Verdict that fails the task for good: ``"not_startable"``, ``"not_restorable"`` or ``"nothing"``.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
     """
 
     template_fields: Sequence[str] = (
@@ -110,7 +111,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         )
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Verify, log what was found, and return it, or fail with the reason."""
+        """Verify the checkpoint, log the findings and return them, or fail with the reason."""
         with airflow_errors():
             failing, depth = self._checked()
         result = self._of_directory(depth) if self.directory else self._of_job(depth, request_id(context))
@@ -161,7 +162,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
     def _checked(self) -> tuple[set[StartVerdict], ProofDepth]:
         """Return the verdicts that fail the task, and the depth.
 
-        :raises ConfigurationError: A parameter cannot be used.
+        :raises ConfigurationError: A parameter is invalid.
         """
         if bool(self.job_id) == bool(self.directory):
             raise ConfigurationError(
