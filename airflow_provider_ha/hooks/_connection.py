@@ -1,14 +1,16 @@
-"""Connections: form and configuration of type ``spark_ha``, and place of drivers from type ``spark``.
+"""Airflow connections: form and configuration of type ``spark_ha``, and place of the drivers from type ``spark``.
 
-Invariant: every secret of the connection is known to Airflow's masker before anything can log it.
+Invariant: Airflow's secret masker knows every secret of the connection before any code can log it.
 
-Made from the same table as the metadata that later releases read (``get_provider_info``). Those have sections, too;
-here the fields stand in the order of the table. wtforms is not Airflow's own any more. 3.1 stands in for it; 3.0 leaves
-the fields out where it is not installed, and then their values go into *Extra*, as JSON.
+For Airflow 3.0 and 3.1 this module builds the form from the table that later releases read as metadata
+(``get_provider_info``). Those releases also group the fields in sections; here the fields keep the order of the table.
+Airflow no longer depends on wtforms. Release 3.1 substitutes its own fields; 3.0 omits the fields if wtforms is not
+installed, and their values then go into *Extra*, as JSON.
 
-The fields mean what they mean there: host and port are the master, ``deploy-mode`` says whether the driver is a process
-of the host that submits (``client``) or of the cluster, ``rest-scheme`` and ``rest-port`` are where the masters of a
-standalone cluster answer. With several masters in Host, all of them are asked.
+The fields of type ``spark`` have the meaning that the Spark provider gives them: host and port are the master,
+``deploy-mode`` places the driver in a process of the submitting host (``client``) or on the cluster, ``rest-scheme``
+and ``rest-port`` address the REST servers of a standalone cluster. With several masters in Host, all masters are
+queried.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from airflow_provider_ha.timings import Timings
 
 
 def form_widgets() -> dict[str, Any]:
-    """Return a field of wtforms for each extra field of the connection."""
+    """Return a wtforms field for each extra field of the connection."""
     return {name: _widget(field) for name, field in _connection_type()["conn-fields"].items()}
 
 
 def field_behaviour() -> dict[str, Any]:
-    """Return how the standard fields look: later releases have dashes in these names."""
+    """Return the layout of the standard fields; later releases spell these keys with dashes."""
     return {key.replace("-", "_"): value for key, value in _connection_type()["ui-field-behaviour"].items()}
 
 
@@ -40,7 +42,7 @@ def _connection_type() -> dict[str, Any]:
 
 
 def _widget(field: Mapping[str, Any]) -> Any:
-    # At each call: Airflow's API server puts fields in their places before it asks.
+    # Imported at each call, because Airflow's API server installs its own fields before it calls this.
     import wtforms  # type: ignore[import-untyped]  # noqa: PLC0415  # only these releases need it
     from wtforms import validators  # noqa: PLC0415  # as above
 
@@ -49,7 +51,7 @@ def _widget(field: Mapping[str, Any]) -> Any:
     kinds = {
         "boolean": wtforms.BooleanField,
         "integer": wtforms.IntegerField,
-        "number": wtforms.IntegerField,  # Airflow has no stand-in for a field of fractions
+        "number": wtforms.IntegerField,  # Airflow has no substitute for a field with fractions
         "string": wtforms.StringField,
     }
     kind = wtforms.PasswordField if schema.get("format") == "password" else kinds[schema["type"][0]]
@@ -60,7 +62,7 @@ _OPTIONS = {"rest-scheme": "rest_scheme", "rest-port": "rest_port"}
 
 
 class SparkConnection(Protocol):
-    """The part of an Airflow connection that is read here."""
+    """Fields of an Airflow connection from which the place of the drivers is read."""
 
     conn_id: str
     conn_type: str | None
@@ -69,9 +71,9 @@ class SparkConnection(Protocol):
 
 
 def read_place(spark_conn_id: str) -> SparkPlace:
-    """Read a connection of type ``spark``.
+    """Return the place of the drivers for a connection of type ``spark``.
 
-    :raises ConfigurationError: There is no such connection, or as :func:`place_of`.
+    :raises ConfigurationError: The connection does not exist, or as in :func:`place_of`.
     """
     try:
         connection = BaseHook.get_connection(spark_conn_id)
@@ -83,10 +85,10 @@ def read_place(spark_conn_id: str) -> SparkPlace:
 
 
 def place_of(connection: SparkConnection, extra: Mapping[str, Any]) -> SparkPlace:
-    """Return where the drivers run that a connection describes. Pure.
+    """Return the place of the drivers that a connection describes. Pure.
 
-    :param extra: Its extra fields, decoded.
-    :raises ConfigurationError: It names no master, or a cluster that has no engine here.
+    :param extra: Extra fields of the connection, decoded.
+    :raises ConfigurationError: It names no master, or a cluster without an engine in this package.
     """
     if not connection.host:
         raise ConfigurationError(
@@ -110,14 +112,14 @@ def place_of(connection: SparkConnection, extra: Mapping[str, Any]) -> SparkPlac
 
 def _master(connection: SparkConnection) -> str:
     host = connection.host or ""
-    # From a URI the scheme is the type of the connection; the form has the whole URL in Host.
+    # In a URI the scheme is the connection's type; the form has the whole URL in Host.
     kind = connection.conn_type or "spark"
     master = host if kind == "spark" and ("://" in host or not connection.port) else f"{kind}://{host}"
     return f"{master}:{connection.port}" if connection.port else master
 
 
 CONN_TYPE = "spark_ha"
-DEFAULT_PORT = 2181  # ZooKeeper's own
+DEFAULT_PORT = 2181  # ZooKeeper's default
 
 _S3_FIELDS = {
     "s3_endpoint_url": "endpoint_url",
@@ -146,11 +148,11 @@ _PLAIN_FIELDS = (
 )
 _RETENTION_FIELDS = {"retained_runs": "runs", "retained_days": "days"}
 _TIMINGS = ("session_timeout", "tolerate_suspended")
-_SASL = "sasl"  # what login and password are for; the other is digest
+_SASL = "sasl"  # the scheme that uses login and password; the alternative is digest
 
 
 class ConnectionFields(Protocol):
-    """The part of an Airflow connection that is read here."""
+    """Fields of an Airflow connection from which the configuration is read."""
 
     conn_id: str
     conn_type: str | None
@@ -164,10 +166,9 @@ class ConnectionFields(Protocol):
 def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfig:
     """Build the configuration that a connection describes.
 
-    :param connection: Host (one or more ZooKeeper servers, comma-separated), schema (the storage root), port, login
-        and password.
-    :param extra: Its extra fields, decoded. The storage root may be among them instead.
-    :raises ConfigurationError: Something is missing or cannot work; names the connection and the field.
+    :param connection: Host (ZooKeeper servers, comma-separated), schema (the storage root), port, login and password.
+    :param extra: Extra fields of the connection, decoded. They may hold the storage root instead.
+    :raises ConfigurationError: A value is missing or invalid; names the connection and the field.
     """
     if connection.conn_type not in (None, "", CONN_TYPE):
         raise ConfigurationError(
@@ -205,7 +206,7 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
 
 
 def secrets_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> list[str]:
-    """Return what must never reach a log."""
+    """Return the values that must never reach a log."""
     named = (extra.get(name) for name in ("s3_access_key", "s3_secret_key", "tls_key_password"))
     also = extra.get("digest_auth_also")
     values = (connection.password, *named, also, str(also or "").partition(":")[2])
@@ -213,7 +214,7 @@ def secrets_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> list[s
 
 
 def _hosts(host: str, port: int | None) -> str:
-    """Give every server without a port the connection's, so that ``zk1,zk2`` with port 2181 means both."""
+    """Add the connection's port to every server without a port: ``zk1,zk2`` with port 2181 sets both."""
     names, slash, chroot = host.partition("/")
     servers = [server.strip() for server in names.split(",") if server.strip()]
     hosts = ",".join(server if ":" in server else f"{server}:{port or DEFAULT_PORT}" for server in servers)
@@ -225,8 +226,8 @@ def _given(extra: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any
 
 
 def _storage_root(connection: ConnectionFields, extra: Mapping[str, Any]) -> str | None:
-    """Return the storage root: a standard field of the form, because it is required and those are open at once."""
-    shown = connection.schema if "://" in (connection.schema or "") else None  # the path of a connection URI is none
+    """Return the storage root, a standard field of the form, because it is required and these are always visible."""
+    shown = connection.schema if "://" in (connection.schema or "") else None  # a connection URI has a path here
     named: str | None = extra.get("storage_root") or None
     if shown and named and shown.rstrip("/") != named.rstrip("/"):
         raise ConfigurationError(
@@ -239,14 +240,14 @@ def _storage_root(connection: ConnectionFields, extra: Mapping[str, Any]) -> str
 
 def _s3(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     settings = _given(extra, _S3_FIELDS)
-    # The form's own default alone says nothing: then boto3 and the environment are asked, as without a connection.
+    # The default of the form alone sets nothing: boto3 and the environment then decide, as without a connection.
     return settings if settings and settings != {"path_style": True} else None
 
 
 def _tls(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     settings = _given(extra, _TLS_FIELDS)
     if settings.keys() == {"check_hostname"} and extra.get("tls") in (None, "") and settings["check_hostname"] is True:
-        return None  # the form's own default
+        return None  # the default of the form
     return tls_of(extra.get("tls"), settings, "tls")
 
 

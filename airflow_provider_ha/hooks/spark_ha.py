@@ -1,6 +1,6 @@
-"""The hook: the client of a cluster, made from an Airflow connection of type ``spark_ha``.
+"""Hook that makes the client of a cluster from an Airflow connection of type ``spark_ha``.
 
-Invariant: importing this module loads neither kazoo nor boto3; what needs them is imported where it is used.
+Invariant: importing this module loads neither kazoo nor boto3; functions that need them import them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DEFAULT_CONN_ID = "spark_ha_default"
 
 
 class SparkHaHook(BaseHook):
-    """Reach the high-availability cluster of Spark jobs that a connection names.
+    """Connect to the high-availability cluster of Spark jobs that a connection names.
 
     .. code-block:: python
 
         with SparkHaHook().get_client() as client:
             client.job("flights").snapshot().state
 
-    :param spark_ha_conn_id: Connection of type ``spark_ha``: ZooKeeper hosts, storage root, cluster id.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``: ZooKeeper hosts, storage root, cluster id.
     """
 
     conn_name_attr = "spark_ha_conn_id"
@@ -47,8 +47,7 @@ class SparkHaHook(BaseHook):
     def get_config(self) -> HaConfig:
         """Read the connection.
 
-        :raises ConfigurationError: There is no such connection, it is of another type, or a field is missing or cannot
-            work.
+        :raises ConfigurationError: The connection does not exist, has another type, or a field is missing or invalid.
         """
         try:
             connection = self.get_connection(self.spark_ha_conn_id)
@@ -60,9 +59,10 @@ class SparkHaHook(BaseHook):
         return config_of(connection, extra)
 
     async def aget_config(self) -> HaConfig:
-        """Read the connection from an event loop: same result and errors as :meth:`get_config`."""
+        """Read the connection from an event loop, with the same result and errors as :meth:`get_config`."""
         if not READS_CONNECTIONS_IN_LOOP:
-            # Through asgiref: its threads know the triggerer's loop, by which older releases ask their supervisor.
+            # Through asgiref, because its threads know the triggerer's loop, through which older releases reach their
+            # supervisor.
             from asgiref.sync import sync_to_async  # noqa: PLC0415  # only a triggerer needs it
 
             return await sync_to_async(self.get_config)()
@@ -94,25 +94,25 @@ class SparkHaHook(BaseHook):
         return HaClient.open(self.get_config())
 
     def get_conn(self) -> HaClient:
-        """Airflow's name for :meth:`get_client`."""
+        """Return a client, as :meth:`get_client`, under the name that Airflow expects."""
         return self.get_client()
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """Return the extra fields of the form, for Airflow 3.0 and 3.1. Later releases read metadata instead."""
+        """Return the extra fields of the form for Airflow 3.0 and 3.1; later releases read metadata."""
         from airflow_provider_ha.hooks._connection import form_widgets  # noqa: PLC0415  # only those releases need it
 
         return form_widgets()
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return how the standard fields of the form look, for the same releases."""
+        """Return the layout of the form's standard fields for the same releases."""
         from airflow_provider_ha.hooks._connection import field_behaviour  # noqa: PLC0415  # as above
 
         return field_behaviour()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Do what the Test button promises: connect to ZooKeeper, then write, read and remove a probe in storage."""
+        """Test the connection for the Test button: connect to ZooKeeper; write, read and remove a file in storage."""
         try:
             with self.get_client() as client:
                 notes = client.check()

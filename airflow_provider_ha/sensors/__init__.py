@@ -1,1 +1,1 @@
-"""Airflow sensors: leader, job status, checkpoint. All of them wait by deferring."""
+"""Airflow sensors for leader, job status and checkpoint; every sensor waits by deferring."""

@@ -1,7 +1,7 @@
-"""Base of the sensors: check once, store the first state of the job, and wait by deferring.
+"""Base of the sensors: check once, store the job's first state, and wait by deferring.
 
-"Newer" means a higher number than then. A retry executes the sensor again: with a new baseline it would wait for
-one more checkpoint than it was asked to. So the first one is kept in Airflow's task state store, which outlives tries.
+"Newer" means a higher number than at the first execution. A retry executes the sensor again, and a new baseline would
+make it wait for another checkpoint. Airflow's task state store outlives tries, so it keeps the first baseline.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _KEY = "spark_ha_first_checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What was known.
+    """State of a job when its sensor first executed.
 
-    :param checkpoint: Highest checkpoint number given out; 0 for none.
-    :param ended_run: Newest run, when it already had a result; 0 for none.
+    :param checkpoint: Highest checkpoint number assigned by then; 0 for none.
+    :param ended_run: Newest run, if it already had a result; 0 otherwise.
     """
 
     checkpoint: int = 0
@@ -50,17 +50,17 @@ class Baseline:
 
 
 def baseline_of(snapshot: JobStatus) -> Baseline:
-    """Return the baseline that a snapshot shows."""
+    """Return the baseline for a snapshot."""
     view = snapshot.run
     ended = view.run.number if view is not None and view.result is not None else 0
     return Baseline(checkpoint=snapshot.checkpoint_counter, ended_run=ended)
 
 
 def first_baseline(context: Any, now: Baseline) -> Baseline:
-    """Return *now* with the checkpoint number of the first try, remembering it when this is the first.
+    """Return *now* with the checkpoint number of the first try, which stores its own number.
 
-    Only the number is kept. Whether the newest run is over is judged again: a user who clears a failed sensor after
-    a new submission wants it to watch the new run.
+    Only the number is stored. Each execution judges afresh whether the newest run is over: a user who clears a failed
+    sensor after a new submission wants it to watch the new run.
     """
     store = context.get("task_state_store")
     if store is None:
@@ -76,8 +76,9 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
     """Base of the sensors; not for DAGs.
 
     :param job_id: Stable id of the job.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two reads of a job without a leader; a change in ZooKeeper wakes the sensor
+        earlier.
     """
 
     template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")
@@ -105,17 +106,17 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
         raise NotImplementedError
 
     def execute(self, context: Any) -> Any:
-        """Remember the state of the job, then defer, unless the awaited condition holds already."""
+        """Store the job's state, then defer, unless the condition already holds."""
         with self._client() as client:
             trigger = self.trigger(first_baseline(context, self._look(client)))
             event = trigger.look(client)
         if event is None:
             self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
-        # Airflow 3.3 may fail a task that defers and resumes in one moment: nothing is deferred for nothing.
+        # Airflow 3.3 may fail a task that defers and resumes in the same moment, so a fulfilled condition never defers.
         return self.execute_complete(context, event)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # Airflow's signature
-        """Return the facts that were waited for, or fail with the reason why they will not come."""
+        """Return the awaited facts, or fail with the reason why they will not come."""
         if event["status"] == "error":
             raise AirflowFailException(event["reason"])
         if event["status"] != "success":
@@ -124,7 +125,7 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
         return {key: value for key, value in event.items() if key != "status"}
 
     def trigger_kwargs(self) -> dict[str, Any]:
-        """Return the keyword arguments that every trigger takes."""
+        """Return the keyword arguments that all triggers accept."""
         return {
             "job_id": self.job_id,
             "spark_ha_conn_id": self.spark_ha_conn_id,
@@ -135,11 +136,11 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
         try:
             return baseline_of(client.job(self.job_id).snapshot())
         except UnknownJobError:
-            return Baseline()  # the task that submits it may start in this very moment
+            return Baseline()  # the task that submits the job may only start now
 
     @contextmanager
     def _client(self) -> Iterator[HaClient]:
         with airflow_errors():
-            check_job_id(self.job_id)  # before a server is asked, which may be away
+            check_job_id(self.job_id)  # before the connection, because the server may be down
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 yield client

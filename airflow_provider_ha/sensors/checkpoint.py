@@ -19,18 +19,19 @@ __all__ = ["SparkHaCheckpointSensor"]
 class SparkHaCheckpointSensor(SparkHaBaseSensor):
     """Wait until a live job has a checkpoint with a higher number than at the sensor's first execution.
 
-    A checkpoint of a job without a leader does not pass. The sensor waits for a job that is not known yet; a run that
-    ends while it watches fails it.
+    A checkpoint of a job without a leader does not count. The sensor waits for a job that is still unknown; it fails
+    when the run that it watches ends.
 
     Returns ``job_id``, ``run``, ``epoch`` and ``checkpoint``.
 
     :param job_id: Stable id of the job.
-    :param newer_than: Number to exceed instead of the one at the first execution.
-    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: a run that has ended fails the task for good.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
+    :param newer_than: Number to exceed, instead of the number at the first execution.
+    :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them: a run that
+        has ended fails the task for good.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two reads of a job without a leader; a change in ZooKeeper wakes the sensor
+        earlier.
     """
 
     template_fields = (*SparkHaBaseSensor.template_fields, "newer_than")

@@ -1,4 +1,4 @@
-"""Wait until a job is in a state."""
+"""Wait until a job reaches a state."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ __all__ = ["SparkHaJobStatusSensor"]
 
 
 class SparkHaJobStatusSensor(SparkHaBaseSensor):
-    """Wait until the job's newest run is in one of some states. A terminal state that is not one of them fails at once.
+    """Wait until the job's newest run is in a target state; any other terminal state fails immediately.
 
     Returns ``job_id``, ``run``, ``epoch`` and ``state``.
 
     :param job_id: Stable id of the job.
     :param target_states: Names of states: ``SUBMITTED``, ``STARTING``, ``RUNNING``, ``STOPPING``, ``LOST``,
-        ``FINISHED``, ``CANCELED``, ``FAILED``. ``RUNNING`` means that each query that the script has started has
-        committed a batch since then, or that its first trigger found no data; name ``FINISHED`` beside it for a job
-        that ends by itself (``availableNow``), which may do so before it is seen RUNNING.
-    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: a run that has ended fails the task for good.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
+        ``FINISHED``, ``CANCELED``, ``FAILED``. ``RUNNING`` means that each query that the script started has committed
+        a batch since then, or found no data at its first trigger. Add ``FINISHED`` for a job that ends on its own
+        (``availableNow``), because it may end before the sensor sees it RUNNING.
+    :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them: a run that
+        has ended fails the task for good.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two reads of a job without a leader; a change in ZooKeeper wakes the sensor
+        earlier.
     """
 
     template_fields = (*SparkHaBaseSensor.template_fields, "target_states")
@@ -52,9 +53,9 @@ class SparkHaJobStatusSensor(SparkHaBaseSensor):
 
 
 def _states(given: str | Sequence[str]) -> list[str]:
-    """Return the states that are waited for.
+    """Return the target states.
 
-    :raises ConfigurationError: One is not known, or there is none.
+    :raises ConfigurationError: A state is unknown, or the list is empty.
     """
     states = [given] if isinstance(given, str) else list(given)
     known = [state.value for state in JobState]

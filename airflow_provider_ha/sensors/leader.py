@@ -1,4 +1,4 @@
-"""Wait until a job is led."""
+"""Wait until a job has a leader."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ __all__ = ["SparkHaLeaderSensor"]
 
 
 class SparkHaLeaderSensor(SparkHaBaseSensor):
-    """Wait until the job's newest run has a leader and its epoch is known.
+    """Wait until the job's newest run has a leader with a known epoch.
 
-    A live fact: a leader of the past does not pass. A job that is not known yet is waited for. A run that ends
-    while the sensor watches fails it.
+    Only a live leader counts, never a past one. The sensor waits for a job that is still unknown; it fails when the run
+    that it watches ends.
 
     Returns ``job_id``, ``run``, ``epoch``, ``attempt``, ``host`` and ``pid``.
 
     :param job_id: Stable id of the job.
     :param min_epoch: Lowest epoch that passes.
     :param min_run: Lowest run that passes.
-    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: a run that has ended fails the task for good.
-    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
+    :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them: a run that
+        has ended fails the task for good.
+    :param retry_delay: Delay between two tries, a timedelta or seconds; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two reads of a job without a leader; a change in ZooKeeper wakes the sensor
+        earlier.
     """
 
     template_fields = (*SparkHaBaseSensor.template_fields, "min_epoch", "min_run")

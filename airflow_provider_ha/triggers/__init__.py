@@ -1,1 +1,1 @@
-"""Airflow triggers. Those of one triggerer share one ZooKeeper session per connection (``triggers/_hub.py``)."""
+"""Airflow triggers; all triggers of a triggerer share a ZooKeeper session per connection (``triggers/_hub.py``)."""

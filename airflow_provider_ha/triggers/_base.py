@@ -1,18 +1,19 @@
 """Base of all triggers: observe, wait for a change, and fire one event.
 
-A look reads the whole job. The nodes that a trigger watches say by themselves whether one is needed: an idle job that
-is led costs its nodes once, and a comparison of them once a minute, which the session makes for all.
+A look reads the whole job. The znodes that a trigger watches show whether a look is needed: an idle job with a leader
+costs a read of its znodes at first, and then a comparison once a minute, which the shared session makes for all
+triggers.
 
 Invariants:
 
-* An event is derived from durable state, read after the watches were set; never from a watch event.
-* The one event is computed before it is yielded, with nothing left to do after the ``yield``: a trigger that goes on
-  running after its event gets ``on_kill`` (Airflow 3.3.2).
-* A deferred task outlives a deploy: every keyword has a default, none is ever renamed, none holds a secret.
-* ZooKeeper that cannot be reached says nothing about the job: the trigger goes on waiting, and says so once a minute.
+* An event is derived from durable state that was read after the watches were set, never from a watch event.
+* The trigger computes its event before it yields it and does no work after the ``yield``: a trigger that still runs
+  after its event gets ``on_kill`` (Airflow 3.3.2).
+* A deferred task outlives a deploy: every keyword has a default, keeps its name in all releases, and holds no secret.
+* An outage of ZooKeeper is no fact about the job: the trigger keeps waiting, and logs that once a minute.
 
-A triggerer that starts makes thousands of triggers of one connection, and reading it costs each of them a request to
-Airflow and the making of a configuration.
+A triggerer that starts creates thousands of triggers for a connection. Each read of the connection costs a request to
+Airflow and a new configuration, so triggers share the result for a few seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_ha.jobs.runs.watchers import Announcement
 
 
-_SHARED_SECONDS = 5.0  # a connection that was edited is read again after them
+_SHARED_SECONDS = 5.0  # age at which a connection is read again, because it may have been edited
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class _Lookup:
     since: float
 
     def holds(self) -> bool:
-        """Whether another trigger of the same loop may have its answer."""
+        """Return whether another trigger of the same loop can share the result."""
         if self.loop is not asyncio.get_running_loop() or time.monotonic() - self.since > _SHARED_SECONDS:
             return False
         return not self.task.done() or not (self.task.cancelled() or self.task.exception())
@@ -60,53 +61,53 @@ _lookups: dict[str, _Lookup] = {}
 
 
 async def config_of(spark_ha_conn_id: str) -> HaConfig:
-    """Return the configuration of a connection; errors as :meth:`SparkHaHook.aget_config` has them."""
+    """Return the configuration of a connection; raises the errors of :meth:`SparkHaHook.aget_config`."""
     lookup = _lookups.get(spark_ha_conn_id)
     if lookup is None or not lookup.holds():
         task = asyncio.ensure_future(SparkHaHook(spark_ha_conn_id).aget_config())
         lookup = _lookups[spark_ha_conn_id] = _Lookup(asyncio.get_running_loop(), task, time.monotonic())
     if lookup.task.done():
         return lookup.task.result()
-    # Shielded: a trigger that is cancelled must not take the answer away from the others.
+    # Shielded, so that the cancellation of a trigger does not cancel the read for the others.
     return await asyncio.shield(lookup.task)
 
 
 Event = dict[str, Any]
 
-LOG_EVERY = 60.0  # seconds between two lines about a ZooKeeper that does not answer
-FULL_LOOK = 900.0  # seconds after which a job is read as a whole, also when its nodes stay as they are
+LOG_EVERY = 60.0  # seconds between two log lines about an outage of ZooKeeper
+FULL_LOOK = 900.0  # seconds after which a job is read in full, even if its znodes stay unchanged
 
 
 class ReadNeed(Enum):
-    """What the nodes of a trigger say about a look at the whole job."""
+    """Need for a look at the whole job, as shown by the znodes of a trigger."""
 
-    NONE = "none"  # there is nothing to report
-    ON_CHANGE = "on_change"  # one look, and another one when they change
-    ALWAYS = "always"  # what is waited for may come without a change of theirs
+    NONE = "none"  # the znodes rule out an event
+    ON_CHANGE = "on_change"  # one look, and another after each change of the znodes
+    ALWAYS = "always"  # the awaited fact may come without a change of the znodes
 
 
 class SparkHaTrigger(BaseTrigger):
-    """Wait until :meth:`look` sees something to report.
+    """Wait until :meth:`look` returns an event.
 
-    :param job_id: The job.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks at a job whose change no watch would tell of.
+    :param job_id: Stable id of the job.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks at a job whose next change triggers no watch.
     """
 
     def __init__(
         self, *, job_id: str = "", spark_ha_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0, **_later: Any
     ) -> None:
-        # What a later release may have stored is ignored rather than refused: a rollback must not fail every wait.
+        # Keywords of a later release are ignored: a rollback must not fail every wait.
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not annotated
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
         self.poll_interval = poll_interval
         self._seen: Nodes | None = None
-        # Spread: triggers that a restart of the triggerer makes at once shall not look at once again and again.
+        # Spread out, because a restart of the triggerer creates all triggers in the same moment.
         self._full_look = time.monotonic() + random.uniform(0.0, FULL_LOOK)  # noqa: S311  # not a secret
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what makes this trigger again in another process."""
+        """Return the class path and keyword arguments that recreate this trigger in another process."""
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", self.kwargs()
 
@@ -119,33 +120,33 @@ class SparkHaTrigger(BaseTrigger):
         }
 
     def nodes(self, paths: JobPaths) -> Sequence[str]:
-        """Return the znodes whose change is worth a look."""
+        """Return the znodes whose change requires a look."""
         raise NotImplementedError
 
     def absent(self, paths: JobPaths) -> Sequence[str]:
-        """Return those of the nodes that are likely not to exist when the wait begins."""
+        """Return the subset of the nodes that probably do not exist when the wait begins."""
         del paths
         return ()
 
     def need(self, found: Nodes, paths: JobPaths) -> ReadNeed:
-        """Return whether the nodes, as they are now, need a look at the whole job."""
+        """Return whether the present state of the znodes requires a look at the whole job."""
         del found, paths
         return ReadNeed.ALWAYS
 
     def announcement(self, paths: JobPaths) -> Announcement | None:
-        """Return how the wait is announced to people; ``None`` when it recovers nothing."""
+        """Return the announcement of this wait for people; ``None`` when the wait recovers no jobs."""
         del paths
         return None
 
     def look(self, client: HaClient) -> Event | None:
-        """Read the durable state and return the event, or ``None`` to go on waiting. Called in a thread.
+        """Read the durable state and return the event, or ``None`` to keep waiting. Runs in a thread.
 
-        :raises HaError: A retryable one is waited out; any other becomes the event ``{"status": "error", ...}``.
+        :raises HaError: A retryable error keeps the trigger waiting; any other becomes ``{"status": "error", ...}``.
         """
         raise NotImplementedError
 
     def pause(self) -> float:
-        """Return the seconds until the next look when no watch fires."""
+        """Return the seconds until the next look if no watch fires."""
         return self.poll_interval
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -157,7 +158,7 @@ class SparkHaTrigger(BaseTrigger):
         return await config_of(self.spark_ha_conn_id)
 
     def paths(self, config: HaConfig) -> JobPaths:
-        """Return where the job lies."""
+        """Return the paths of the job."""
         return ClusterPaths(config.root, config.cluster_id).job(self.job_id)
 
     async def _event(self) -> Event:
@@ -191,14 +192,14 @@ class SparkHaTrigger(BaseTrigger):
                 outage.goes_on(str(error))
             if event is not None:
                 return event
-            # Jitter, so that a thousand triggers do not ask in one moment.
+            # Jitter, so that a thousand triggers do not read in the same moment.
             pause = self.pause() * random.uniform(0.8, 1.2)  # noqa: S311  # not a secret
             await waiter.wait(pause if due is None else due - time.monotonic())
 
     async def _look(self, hub: Hub, waiter: Waiter, paths: JobPaths) -> tuple[Event | None, float | None]:
-        """Read the nodes, and the job if they need it; return the event and when to look again if no watch fires.
+        """Read the znodes, and the job if needed; return the event and the monotonic time of the next look.
 
-        ``None`` for the latter is the trigger's own pause.
+        A time of ``None`` means the trigger's own pause.
         """
         found = await hub.nodes(waiter)
         need = self.need(found, paths)
@@ -212,10 +213,10 @@ class SparkHaTrigger(BaseTrigger):
 
 
 class Outage:
-    """Says once a minute that something is still waited for, and once that it is over.
+    """Log of an outage: one line a minute while the wait lasts, and one when it is over.
 
-    :param trigger: Whose log to write to.
-    :param what: What is wrong, as the beginning of a sentence.
+    :param trigger: Trigger whose log is used.
+    :param what: Description of the fault, as the beginning of a sentence.
     """
 
     def __init__(self, trigger: BaseTrigger, what: str = "The cluster does not answer") -> None:
@@ -225,14 +226,14 @@ class Outage:
         self._said = 0.0
 
     def tell(self, reason: str | None) -> None:
-        """Note one more look: why it has no answer, ``None`` for one that has."""
+        """Record another look, with the reason for its failure, or ``None`` if it succeeded."""
         if reason is None:
             self.over()
         else:
             self.goes_on(reason)
 
     def goes_on(self, reason: str) -> None:
-        """Note one more look without an answer."""
+        """Record another look that failed."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
@@ -242,7 +243,7 @@ class Outage:
         self._trigger.log.warning("%s; still waiting after %.0f s: %s", self._what, now - self._since, reason)
 
     def over(self) -> None:
-        """Note a look that was answered."""
+        """Record a look that succeeded."""
         if self._since is not None:
             self._trigger.log.info("Over after %.0f s: %s", time.monotonic() - self._since, self._what)
             self._since = None

@@ -1,14 +1,18 @@
-"""One ZooKeeper session for all triggers of one triggerer and connection.
+"""Shared ZooKeeper session for all triggers of a triggerer and connection.
 
-A triggerer runs a thousand triggers in one thread; a session each would be a thousand connections and heartbeats
-(ZooKeeper's default limit is 60 per host). So triggers borrow a :class:`Hub` and give it back. What they ask for in one
-turn of the loop is read together, and one look a second at some of the nodes, in turns, is the poll of all of them.
+A triggerer runs a thousand triggers in one thread. A session each would be a thousand connections and heartbeats
+(ZooKeeper's default limit is 60 per host), so triggers borrow a :class:`Hub` and return it. Requests of the same turn
+of the event loop are read together. A comparison of some znodes each second, in rotation, serves as the poll of all
+triggers.
 
-Invariants: nothing here blocks the event loop, and no turn of it serves more than a few hundred triggers; a watch only
-wakes a waiter early, the waiter then reads the truth again; a session that is lost is replaced, because its watches
-are gone with it. Looks at jobs may wait for storage for minutes, and never occupy the threads in which the session is
-opened and the watchers of a cluster read ZooKeeper. A waiter that announces itself does so after it has looked, and
-what goes wrong with that is no trouble of its wait.
+Invariants:
+
+* The hub never blocks the event loop, and a turn of the loop serves at most a few hundred triggers.
+* A watch only wakes a waiter early; the waiter then reads the durable state again.
+* A lost session is replaced, because its watches are lost too.
+* Looks at jobs may wait for storage for minutes. They never occupy the threads that open the session, or in which the
+  watchers of a cluster read ZooKeeper.
+* A waiter announces itself after its first look, and a failed announcement does not affect the wait.
 """
 
 from __future__ import annotations
@@ -40,13 +44,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 OpenClient = Callable[[HaConfig], "HaClient"]
 
-CALL_TIMEOUT = 30.0  # seconds; longer than the coordinator's own bounded retries, so that its error comes first
-POLL = 60.0  # seconds in which each watched node is compared once; longer with more than AT_ONCE nodes a second
-_BATCH = 1000  # nodes in one round trip
-_TICK = 1.0  # seconds between two parts of the poll, and between an announcement and its node
-_HELD_BACK = 10  # ticks in a row without announcements, at most
-_THREADS = 4  # a dead ZooKeeper must not occupy the threads that other providers' triggers share
-_OF_CLUSTER = 2  # threads for what reads ZooKeeper only: one watcher's call that was given up leaves one to the others
+CALL_TIMEOUT = 30.0  # seconds; above the coordinator's own bounded retries, so that its error comes first
+POLL = 60.0  # seconds to compare each watched znode once; longer for more than AT_ONCE znodes a second
+_BATCH = 1000  # znodes in one round trip
+_TICK = 1.0  # seconds between two parts of the poll, and between an announcement and its znode
+_HELD_BACK = 10  # longest series of ticks without announcements
+_THREADS = 4  # bounded: a dead ZooKeeper must not occupy the threads that other providers' triggers share
+_OF_CLUSTER = 2  # threads that read only ZooKeeper: an abandoned call of one watcher leaves a thread to the others
 
 _log = logging.getLogger(__name__)
 _Key = tuple[int, asyncio.AbstractEventLoop, HaConfig]
@@ -55,9 +59,9 @@ _hubs: dict[_Key, Hub] = {}
 
 @asynccontextmanager
 async def borrow(config: HaConfig, open_client: OpenClient | None = None) -> AsyncIterator[Hub]:
-    """Share the hub of *config* with every other trigger of this loop; the last one to leave closes it.
+    """Share the hub of *config* with every other trigger of this loop; the last borrower closes it.
 
-    The process id is part of the key: a session does not survive a fork.
+    The process id is part of the key, because a session does not survive a fork.
     """
     key = (os.getpid(), asyncio.get_running_loop(), config)
     hub = _hubs.get(key)
@@ -74,7 +78,7 @@ async def borrow(config: HaConfig, open_client: OpenClient | None = None) -> Asy
 
 
 def _leave_out_what_lasts() -> None:
-    """Leave out of Python's search for cycles what lasts: waits, and what their jobs' metrics keep."""
+    """Exclude lasting objects, the waits and the metrics of their jobs, from the garbage collector's searches."""
     leave_out_what_lasts(sum(hub.borrowers + hub.reported for hub in _hubs.values()))
 
 
@@ -85,10 +89,10 @@ def _open_client(config: HaConfig) -> HaClient:
 
 
 class Hub:
-    """A client that is opened once, shared, and replaced when its session is lost.
+    """Shared client that is opened once, and replaced when its session is lost.
 
-    :param config: The cluster.
-    :param open_client: Opens a client; blocks.
+    :param config: Configuration of the cluster.
+    :param open_client: Function that opens a client; may block.
     """
 
     def __init__(self, config: HaConfig, open_client: OpenClient) -> None:
@@ -98,30 +102,30 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="spark-ha-hub")
         self._of_cluster = ThreadPoolExecutor(_OF_CLUSTER, thread_name_prefix="spark-ha-hub-cluster")
-        # Nodes have one thread: a watch is set once, and what is kept of it must not be read twice.
+        # One thread for znodes, so that each watch is set once and its record is not read twice.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="spark-ha-hub-nodes")
         self._session: asyncio.Task[Session] | None = None
         self._waiters = Waiters()
         self._asked: deque[tuple[Waiter, asyncio.Future[Nodes]]] = deque()
         self._reading: asyncio.Task[None] | None = None
         self._fired: deque[str] = deque()
-        self._firing = threading.Lock()  # of the threads that fire
+        self._firing = threading.Lock()  # held by the threads in which watches fire
         self._announced: dict[str, Announcement] = {}
         self._to_compare: deque[str] = deque()
         self._upkeep = asyncio.ensure_future(self._look_after_the_session())
         self._stats = JobStats(config.cluster_id, self._opened)
 
     def waiter(self, paths: Sequence[str], absent: Sequence[str] = ()) -> AbstractContextManager[Waiter]:
-        """Register interest in *paths*, of which *absent* are likely not to exist, for the time of the block."""
+        """Watch *paths* for the duration of the block; the subset *absent* probably does not exist yet."""
         return self._waiters.added(paths, absent)
 
     async def nodes(self, waiter: Waiter) -> Nodes:
-        """Return the waiter's nodes, ``None`` for one that does not exist; a change after this wakes it.
+        """Return path -> znode, ``None`` if it does not exist, for the waiter; a later change wakes the waiter.
 
-        :raises HaError: They could not be read, or no session could be opened.
-        :raises TimeoutError: No session, or no answer, within ``CALL_TIMEOUT``.
+        :raises HaError: The znodes could not be read, or the session could not be opened.
+        :raises TimeoutError: Neither a session nor an answer came within ``CALL_TIMEOUT``.
         """
-        waiter.clear()  # first: a session that is lost while this one waits for it wakes the waiter again
+        waiter.clear()  # first, so that the loss of the session during this wait wakes the waiter again
         answer: asyncio.Future[Nodes] = self._loop.create_future()
         self._asked.append((waiter, answer))
         if self._reading is None or self._reading.done():
@@ -129,10 +133,10 @@ class Hub:
         return await answer
 
     async def call(self, function: Callable[[HaClient], T], *, of_cluster: bool = False) -> T:
-        """Call *function* in a thread, without watching anything. Same errors as :meth:`nodes`.
+        """Call *function* in a thread, without a watch. Raises the errors of :meth:`nodes`.
 
-        :param of_cluster: Whether a watcher of the whole cluster asks. It has threads reserved, so that looks at jobs
-            that wait for storage do not keep it waiting; *function* never reads storage itself.
+        :param of_cluster: Use the threads reserved for watchers of the whole cluster, so that looks at jobs that wait
+            for storage do not delay them; *function* never reads storage itself.
         """
         session = await self._current()
         executor = self._of_cluster if of_cluster else self._executor
@@ -140,17 +144,17 @@ class Hub:
         return await within(CALL_TIMEOUT, future)
 
     def wake(self, path: str) -> None:
-        """Wake those that wait for a node: it, or what a watch of theirs tells of, may have changed. For any thread."""
+        """Wake the waiters of a znode that may have changed, or that represents another znode. For any thread."""
         self._wake_from_thread(path)
 
     def announce(self, announced: Announcement | None) -> None:
-        """Show a wait to people within some seconds, until the block of :meth:`announcing` ends."""
+        """Show a wait to people after a few seconds, until the block of :meth:`announcing` ends."""
         if announced is not None:
             self._announced[announced.path] = announced
 
     @contextmanager
     def announcing(self, announced: Announcement | None) -> Iterator[None]:
-        """Remove an announcement some time after the block: the session lives on without it."""
+        """Remove an announcement soon after the block, while the session lives on."""
         try:
             yield
         finally:
@@ -159,15 +163,15 @@ class Hub:
 
     @property
     def reported(self) -> int:
-        """Of how many jobs something is kept for their metrics."""
+        """Number of jobs for which the metrics keep state."""
         return self._stats.kept
 
     def reporting(self, job_ids: Iterable[str]) -> AbstractContextManager[None]:
-        """Send the metrics of jobs to Airflow's Stats for the time of the block, each once for all its triggers."""
+        """Send the metrics of jobs to Airflow's Stats during the block, once per job for all its triggers."""
         return self._stats.reporting(job_ids)
 
     async def close(self) -> None:
-        """End the session; one that is still being opened is closed as soon as it is there."""
+        """End the session; a session that is still opening is closed as soon as it is open."""
         self._upkeep.cancel()
         await self._stats.close()
         if self._reading is not None:
@@ -180,12 +184,12 @@ class Hub:
         self._reader.shutdown(wait=False)
 
     async def _read_asked(self) -> None:
-        """Answer all that ask, as many at once as one turn of the loop can take."""
+        """Answer all requests, as many per turn of the loop as one round trip holds."""
         while self._asked:
             batch, count = [], 0
             while self._asked and count < _BATCH:
                 waiter, answer = self._asked.popleft()
-                if not answer.done():  # it was cancelled, or has given up
+                if not answer.done():  # otherwise cancelled, or timed out
                     batch.append((waiter, answer))
                     count += len(waiter.paths)
             try:
@@ -202,7 +206,7 @@ class Hub:
             _leave_out_what_lasts()
 
     async def _fail(self, error: Exception, batch: list[tuple[Waiter, asyncio.Future[Nodes]]]) -> None:
-        """Give all that ask the reason: each of them alone would wait for it as long."""
+        """Fail all requests with the error, because each would wait just as long for the same result."""
         batch.extend(self._asked)
         self._asked.clear()
         for number, (_, answer) in enumerate(batch):
@@ -212,7 +216,7 @@ class Hub:
                 await asyncio.sleep(0)
 
     async def _look_after_the_session(self) -> None:
-        """Compare some nodes and keep the announcements, again and again. Raises nothing: looks report an outage."""
+        """Compare some znodes and refresh the announcements each second. Never raises: looks report an outage."""
         held_back = 0
         while True:
             await asyncio.sleep(_TICK)
@@ -220,7 +224,8 @@ class Hub:
             if session is None:
                 continue
             _leave_out_what_lasts()
-            # What is shown to people can wait while many wait for their first look; a stream of looks has no end.
+            # Announcements can wait while many triggers wait for their first look, but not longer than _HELD_BACK
+            # ticks.
             looks = self._reading is not None and not self._reading.done()
             held_back = held_back + 1 if looks and held_back < _HELD_BACK else 0
             try:
@@ -228,7 +233,7 @@ class Hub:
                     await self._in_reader(partial(session.announcements.keep, list(self._announced.values())))
                 await self._compare_some(session)
             except (HaError, asyncio.TimeoutError):
-                continue  # of an outage those tell that read
+                continue  # the requests report an outage
             except Exception:  # noqa: BLE001  # logged: the next turn has to come all the same
                 _log.exception("the session of the triggers could not be looked after")
 
@@ -244,7 +249,7 @@ class Hub:
         return await within(CALL_TIMEOUT, self._loop.run_in_executor(self._reader, function))
 
     def _opened(self) -> Session | None:
-        """Return the session if it is there and lives."""
+        """Return the session if it is open and alive."""
         task = self._session
         if task is None or not task.done() or task.cancelled() or task.exception() is not None or task.result().lost:
             return None
@@ -258,12 +263,12 @@ class Hub:
             await self._discard(task)
         if self._session is None:
             self._session = asyncio.ensure_future(self._open())
-        # Shielded: one trigger that is cancelled must not take the attempt away from the others.
+        # Shielded, so that the cancellation of a trigger does not cancel the attempt for the others.
         return await within(CALL_TIMEOUT, asyncio.shield(self._session))
 
     async def _open(self) -> Session:
         client = await self._loop.run_in_executor(self._of_cluster, self._open_client, self._config)
-        leave_out_what_lasts(0)  # by now all is imported
+        leave_out_what_lasts(0)  # every import is done at this point
         return Session(client, self._wake_from_thread)
 
     async def _discard(self, task: asyncio.Task[Session]) -> None:
@@ -275,14 +280,14 @@ class Hub:
                 await within(CALL_TIMEOUT, asyncio.shield(closing))
 
     def _wake_from_thread(self, path: str | None) -> None:
-        with suppress(RuntimeError):  # the loop is gone, and every waiter with it
+        with suppress(RuntimeError):  # the loop is closed, and every waiter with it
             if path is None:
                 self._loop.call_soon_threadsafe(self._waiters.wake_all)
                 return
             with self._firing:
                 self._fired.append(path)
                 first = len(self._fired) == 1
-            if first:  # a connection that is lost fires thousands: one turn of the loop takes some
+            if first:  # a lost connection fires thousands of watches, which spread over several turns of the loop
                 self._loop.call_soon_threadsafe(self._wake_fired)
 
     def _wake_fired(self) -> None:

@@ -1,13 +1,12 @@
-"""End of a task that follows a job, by its user: by default the job continues.
+"""End of a job by the user of the task that follows it; by default the job continues.
 
-``on_kill`` of Airflow 3.3.2 also fires when a trigger only moves to another triggerer (apache/airflow#73454), and
-it may come after the next try has attached to the same job (apache/airflow#72100). So three things must hold before
-the job is touched, each of them checked against what is true now:
+``on_kill`` of Airflow 3.3.2 also fires when a trigger only moves to another triggerer (apache/airflow#73454), and it
+may come after the next try has attached to the same job (apache/airflow#72100). So the job is touched only if three
+conditions hold, each read anew:
 
-1. Airflow says that the task instance is over by a user's act. ``deferred`` is a move; a clear starts a new try,
-   and that try attaches to the job.
-2. The claim that this trigger carries is still the watcher's current one: every try claims again, and first.
-3. The claim is given up by compare-and-set, so that of two triggers only one goes on.
+1. Airflow reports that a user ended the task instance. ``deferred`` is a move; a clear starts a new try, and that try
+attaches to the job. 2. The claim that this trigger carries is still the watcher's current claim: every try claims again
+before it does anything else. 3. The claim is released by compare-and-set, so that a second trigger never proceeds.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
 
 ENDED_BY_USER = frozenset({"success", "failed", "skipped", "removed"})
 
-# The first such question makes a triggerer build Airflow's API in its own process: 16 s measured on two busy cores, and
-# more than 24 s on two that are overloaded. Airflow waits 30 s for ``on_kill``; what was begun goes on all the same.
+# The first such request makes a triggerer build Airflow's API in its own process: 16 s measured on two busy cores, and
+# more than 24 s on two overloaded cores. Airflow waits 30 s for ``on_kill``; a started request still completes.
 _STATE_TIMEOUT = 180.0
 
 _going: set[asyncio.Task[None]] = set()
 
 
 class JobFollower(Protocol):
-    """A trigger that follows a job for a task.
+    """Trigger that follows a job for a task.
 
     :ivar claim: Version of the watcher's claim; ``None`` when the trigger carries none.
     :ivar when_killed: Value of a :class:`KillPolicy`.
@@ -53,17 +52,17 @@ class JobFollower(Protocol):
 
     @property
     def log(self) -> Any:
-        """The logger of the task."""
+        """Logger of the task."""
 
     async def config(self) -> HaConfig:
         """Read the connection."""
 
 
 async def kill(trigger: JobFollower) -> None:
-    """Stop or cancel the job of *trigger* if all three guards hold; else do nothing and say why.
+    """Stop or cancel the job of *trigger* if all three conditions hold; otherwise log the reason and do nothing.
 
-    Goes on to its end even when it is cancelled: Airflow 3.3.2 cancels a trigger again in every round until it is gone
-    (``TriggerRunnerSupervisor.update_triggers``), and by that its own ``on_kill``, without a word.
+    Runs to its end even when it is cancelled: Airflow 3.3.2 cancels a trigger again in every round until it is gone
+    (``TriggerRunnerSupervisor.update_triggers``), and so silently cancels its own ``on_kill``.
     """
     going = asyncio.ensure_future(_kill(trigger))
     _going.add(going)  # the loop itself holds tasks only weakly
@@ -93,11 +92,11 @@ async def _kill(trigger: JobFollower) -> None:
 
 
 async def task_state(instance: Any) -> str | None:
-    """Return the state of a task instance as Airflow has it now; ``None`` when it has none or does not say in time."""
+    """Return a task instance's present state from Airflow; ``None`` without a state, or without an answer in time."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # noqa: PLC0415  # heavy; only here
 
     index = getattr(instance, "map_index", -1)
-    # Through asgiref, as Airflow's own triggers ask: its threads know the triggerer's loop.
+    # Through asgiref, as in Airflow's own triggers, because its threads know the triggerer's loop.
     asking = sync_to_async(RuntimeTaskInstance.get_task_states)(
         dag_id=instance.dag_id,
         task_ids=[instance.task_id],
@@ -112,14 +111,14 @@ async def task_state(instance: Any) -> str | None:
 
 
 def end_job(client: HaClient, trigger: JobFollower) -> bool:
-    """Give up the trigger's claim, then ask the job to end. Blocks.
+    """Release the trigger's claim, then request the end of the job. Blocks.
 
-    Returns ``False`` when the claim is not current any more: then nothing was done.
+    Returns ``False``, without a request, when the claim is no longer current.
     """
     paths = ClusterPaths(client.config.root, client.config.cluster_id).job(trigger.job_id)
     if trigger.claim is None or not release(client.coordinator, paths, trigger.watcher_id, trigger.claim):
         return False
-    job = client.job(trigger.job_id, acting=CallerIdentity(force=True))  # its task was let in when it began
+    job = client.job(trigger.job_id, acting=CallerIdentity(force=True))  # access was checked when the task began
     operation_id = f"{trigger.watcher_id}-killed-{trigger.claim}"
     if trigger.when_killed == KillPolicy.CANCEL.value:
         job.request_cancel(operation_id=operation_id, requested_by=trigger.watcher_id)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class SparkHaCheckpointTrigger(LiveFactTrigger):
     """Wait for a checkpoint with a higher number and a live leader.
 
-    :param newer_than: Number that has to be exceeded: numbers never repeat, clocks of two hosts do.
+    :param newer_than: Number to exceed. Numbers never repeat, unlike the clocks of two hosts.
     """
 
     def __init__(self, *, newer_than: int = 0, **kwargs: Any) -> None:
@@ -30,16 +30,16 @@ class SparkHaCheckpointTrigger(LiveFactTrigger):
         return super().kwargs() | {"newer_than": self.newer_than}
 
     def nodes(self, paths: JobPaths) -> Sequence[str]:
-        """Return the counter, which is set with each pointer, and the leader."""
+        """Return the counter, which changes with each checkpoint, and the leader."""
         return (paths.checkpoint_id_counter, paths.leader)
 
     def passed(self, snapshot: JobStatus) -> Event | None:
-        """Return the event once a newer checkpoint is there and the job has a leader."""
+        """Return the event once a newer checkpoint exists and the job has a leader."""
         return checkpoint_event(snapshot, newer_than=self.newer_than)
 
 
 def checkpoint_event(snapshot: JobStatus, *, newer_than: int) -> Event | None:
-    """Decide whether a snapshot shows the checkpoint that is waited for."""
+    """Return the event if a snapshot shows the awaited checkpoint."""
     latest = snapshot.latest_checkpoint
     if latest is None or latest <= newer_than or not leads(snapshot):
         return None

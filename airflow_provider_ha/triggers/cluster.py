@@ -1,11 +1,12 @@
 """Event trigger for a whole cluster: leaders lost and recovered, runs given up, jobs that hang, failing checkpoints.
 
-It holds no lock and recovers nothing. A triggerer has no place to run a driver from, and a lock held by a process that
-cannot act would exclude every process that can. So it only reports; the task that acts on the event contends for the
-cluster then (``operators.recover_jobs``).
+It holds no lock and recovers no jobs. A triggerer has no place to run a driver, and a lock held by a process that
+cannot act would exclude every process that can. So the trigger only reports; the task that acts on the event then
+contends for the cluster (``operators.recover_jobs``).
 
-Every watcher of one connection with the same timings shares one stream of events, so a second asset costs no session
-and no reads. Airflow shares streams from 3.3 on; before, each watcher looks by itself, through the one session.
+All watchers of the same connection with the same timings share a stream of events, so a second asset costs neither a
+session nor reads. Airflow shares streams from 3.3 on; in earlier releases each watcher reads separately, through the
+shared session.
 """
 
 from __future__ import annotations
@@ -47,32 +48,33 @@ __all__ = ["SparkHaClusterTrigger"]
 
 
 class SparkHaClusterTrigger(BaseEventTrigger):
-    """Report what happens to the jobs of the cluster, also to those without a task. For an ``AssetWatcher``.
+    """Report events of all jobs of the cluster, also of jobs without a task. For an ``AssetWatcher``.
 
-    Events are plain JSON, derived from what ZooKeeper and storage hold, never from a watch alone. Each has ``event``,
-    ``job_id``, ``run`` and ``lasted``, the seconds that the trigger has seen it; docs/reference/events.md lists them.
-    One that lasts is reported again, and again after a restart of the triggerer.
+    Events are plain JSON, derived from the state in ZooKeeper and storage, never from a watch alone. Each has
+    ``event``, ``job_id``, ``run`` and ``lasted``, the seconds that the trigger has observed it;
+    docs/reference/events.md lists them. A lasting event is reported again, and again after a restart of the triggerer.
 
-    :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param emit: Which events this watcher wants; all when left out. What no watcher wants is not read.
-    :param job_ids: Which jobs this watcher wants; all of the cluster when left out.
-    :param grace: Seconds that a missing or a new leader has to last, and a job has to be STALLED. The followers
-        of a job recover its loss within these by themselves.
-    :param start_timeout: Seconds that a submission may take until it leads, before the job counts as without a leader.
-    :param repeat_after: Seconds after which a job that still has no leader is reported again. If the DAG *recovers*, a
-        new attempt that has no leader either is an event as well.
-    :param poll_interval: Seconds between two looks at leaders when no watch fires.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``.
+    :param emit: Events for this watcher; all by default. Events without a watcher are not read.
+    :param job_ids: Jobs for this watcher; all jobs of the cluster by default.
+    :param grace: Seconds that the absence of a leader, a new leader or STALLED has to last before it is reported.
+        Within this time the tasks that follow a job recover its loss.
+    :param start_timeout: Seconds from a submission to its leader before the job counts as leaderless.
+    :param repeat_after: Seconds after which a job that is still leaderless is reported again. If the DAG *recovers*, a
+        new attempt without a leader is an event too.
+    :param poll_interval: Seconds between two reads of the leaders if no watch fires.
     :param checkpoint_grace: Seconds for which checkpoints may fail before ``checkpoint_failing``, and that a leader has
         to take one before ``checkpoint_old``.
-    :param max_checkpoint_age: Seconds that the newest checkpoint may be old, while batches are committed that it does
-        not hold, before ``checkpoint_old``.
-    :param max_recovery_point: Bound for the age of what the newest drill restored (RPO), in seconds; none by default.
-    :param max_recovery_time: Bound for the time that the newest drill took (RTO), in seconds; none by default.
-    :param remind_after: Seconds after which any other condition than a missing leader is reported again.
-    :param health_interval: Seconds between two looks at results and checkpoints.
-    :param drill_interval: Seconds between two looks at drills; each lists a folder of the storage for each job.
-    :param recovers: Whether the DAG that is started recovers lost jobs. Only then `spark-ha job show` counts this
-        trigger among what recovers a job, and does not warn that nothing does.
+    :param max_checkpoint_age: Age of the newest checkpoint, in seconds, before ``checkpoint_old``; counts only while
+        later batches are committed.
+    :param max_recovery_point: Largest age of the data that the newest drill restored (RPO), in seconds; no limit by
+        default.
+    :param max_recovery_time: Longest duration of the newest drill (RTO), in seconds; no limit by default.
+    :param remind_after: Seconds after which any condition other than a missing leader is reported again.
+    :param health_interval: Seconds between two reads of results and checkpoints.
+    :param drill_interval: Seconds between two reads of drills; each lists a storage folder per job.
+    :param recovers: Set if the DAG that is started recovers lost jobs. Only then does `spark-ha job show` list this
+        trigger among the processes that recover a job, and omit its warning.
     """
 
     def __init__(
@@ -113,19 +115,19 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         self.recovers = recovers
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what makes this trigger again in another process."""
+        """Return the class path and keyword arguments that recreate this trigger in another process."""
         kind = type(self)
         wanted = {"emit": self.emit, "job_ids": self.job_ids}
         return f"{kind.__module__}.{kind.__qualname__}", {**self._stream(), **wanted}
 
     def shared_stream_key(self) -> Hashable:
-        """Return what the watchers that share one stream agree on: what is read, and how often."""
+        """Return the settings that watchers must agree on to share a stream: the state to read, and its intervals."""
         return (type(self).__qualname__, self._reads_health, self._reads_drills, *self._stream().items())
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Event]:
-        """Yield every event of the cluster of the kinds that are read, without end."""
-        # All watchers share the stream, so what one of them emits does not say whether a DAG acts on a loss.
+        """Yield every event of the cluster for all kinds that are read, without end."""
+        # All watchers share the stream, so the kinds for a single watcher do not show whether a DAG acts on a loss.
         one = cls(**kwargs)
         health = HEALTH_KINDS if one._reads_health else ()
         drills = DRILL_KINDS if one._reads_drills else ()
@@ -133,27 +135,27 @@ class SparkHaClusterTrigger(BaseEventTrigger):
             yield event
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Event]) -> AsyncIterator[TriggerEvent]:
-        """Yield the events that this watcher wants."""
+        """Yield the events for this watcher."""
         async for event in shared_stream:
             if self.wants(event):
                 yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # as above
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield the events that this watcher wants, without sharing."""
+        """Yield the events for this watcher, from a stream that it does not share."""
         async for event in self.filter_shared_stream(self.events()):
             yield event
 
     def wants(self, event: Event) -> bool:
-        """Whether an event of the cluster is for this watcher."""
-        # One without a job concerns each of them.
+        """Return whether an event of the cluster is for this watcher."""
+        # An event without a job concerns all jobs.
         return event["event"] in self.emit and (self.job_ids is None or event["job_id"] in ("", *self.job_ids))
 
     def notices(self) -> Notices:
-        """Return what decides which observations become events."""
+        """Return the rules by which observations become events."""
         return Notices(self.repeat_after, self.remind_after, by_outage=not self.recovers)
 
     async def events(self) -> AsyncIterator[Event]:
-        """Yield every event of the cluster. A cluster that cannot be reached says nothing about its jobs."""
+        """Yield every event of the cluster; an outage of the cluster is no fact about its jobs."""
         notices, outage = self.notices(), Outage(self)
         while True:
             try:
@@ -183,7 +185,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                         yield event
 
     def announcement(self, cluster: ClusterPaths) -> Announcement | None:
-        """Return how this is shown to people; ``None`` when no DAG recovers what it reports."""
+        """Return the announcement of this trigger for people; ``None`` unless its DAG recovers lost jobs."""
         if NO_LEADER not in self.emit or not self.recovers:
             return None
         return Announcement.of_cluster(cluster, f"event trigger of {self.spark_ha_conn_id}")
@@ -206,11 +208,11 @@ class SparkHaClusterTrigger(BaseEventTrigger):
             with hub.reporting(jobs), hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
                 while listed.jobs == jobs:
                     try:
-                        found = await hub.nodes(waiter)  # first: what changes from here on wakes the waiter
+                        found = await hub.nodes(waiter)  # first, so that any later change wakes the waiter
                         refresh = partial(listed.refresh, wake=partial(hub.wake, cluster.base))
                         await hub.call(refresh, of_cluster=True)
                         if listed.jobs != jobs:
-                            break  # to watch the new ones
+                            break  # to watch the new jobs too
                         look = alone(partial(view.leadership, jobs=jobs, found=found))
                         led = await hub.call(look, of_cluster=True)
                         inspected = await hub.call(view.inspections, of_cluster=True) if jobs else Condition()
@@ -230,7 +232,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                         for event in notices.take(seen, time.monotonic()):
                             yield event
                     pause = min(self.poll_interval, notices.next_due(time.monotonic()))
-                    # Jitter, so that many deployments do not ask in one moment.
+                    # Jitter, so that many deployments do not read in the same moment.
                     await waiter.wait(pause * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
 
     @property
@@ -242,7 +244,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         return self._reads_drills or not set(self.emit).isdisjoint(HEALTH_KINDS)
 
     def _health(self) -> HealthView | None:
-        """Return what reads the health of the jobs; ``None`` when no watcher of the stream wants to know."""
+        """Return the reader of the jobs' health; ``None`` if no watcher of the stream subscribes to it."""
         if not self._reads_health:
             return None
         bounds = HealthLimits(
@@ -275,7 +277,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
 
 
 async def _read_last(hub: Hub, health: HealthView, jobs: Sequence[str], unread: Outage) -> dict[Watched, Condition]:
-    """Return the health of jobs as it was read last, by now if that works: what leaders do is told in any case."""
+    """Return the health of jobs from the latest successful read; events of leaders do not depend on it."""
     try:
         await hub.call(partial(health.read, jobs=jobs), of_cluster=True)
     except asyncio.TimeoutError:

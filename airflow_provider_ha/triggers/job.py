@@ -1,11 +1,11 @@
-"""Follow one run of a job: until it runs, until it ends, or until its driver is lost.
+"""Follow a run of a job until it is RUNNING, until it ends, or until its driver is lost.
 
-Invariant: killing the watcher leaves the stream alone unless ``when_killed`` says otherwise, and then only the
-holder of the watcher's claim may act (``triggers/_kill.py``).
+Invariant: killing the watcher leaves the stream alone unless ``when_killed`` says otherwise, and then only the holder
+of the watcher's claim may act (``triggers/_kill.py``).
 
-A sensor often starts beside the task that submits the job. So an unknown job, or a run that had already ended when the
-sensor was first executed, is no reason to fail. A run that ends while the sensor watches is: nothing would come any
-more.
+A sensor often starts at the same time as the task that submits the job. So an unknown job, or a run that was already
+over when the sensor first executed, is no reason to fail. The end of a run during the wait is, because the awaited fact
+can no longer occur.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 RUNNING = "running"
 FINISHED = "finished"
 
-# The supervisor writes its proof some 10 ms after the leader node is gone, and no watch is set on that node: a few
-# looks more are cheaper than one that every healthy job would hold.
+# The supervisor writes its proof of death about 10 ms after the leader's znode is gone, and that proof has no watch: a
+# few more looks are cheaper than a watch for every healthy job.
 _PROOF_POLL = 0.1
 _PROOF_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class DriverLoss:
-    """A driver that is gone.
+    """Loss of a driver.
 
-    :param attempt: Of its submission.
-    :param due: When the run is to be submitted again; seconds of the monotonic clock, as *seen*.
-    :param seen: When the loss was first seen.
-    :param proven: Whether all its processes are proven dead.
+    :param attempt: Attempt of its submission.
+    :param due: Time of the next submission, in seconds of the monotonic clock.
+    :param seen: Time of the first look that showed the loss, on the same clock.
+    :param proven: All processes of the driver are proven dead.
     """
 
     attempt: int
@@ -62,25 +62,25 @@ class DriverLoss:
 
 
 class SparkHaJobTrigger(SparkHaTrigger):
-    """Wait for one run of a job.
+    """Wait for a run of a job.
 
     Events: ``running`` (leader present, epoch known, status RUNNING; only with ``wait_for="running"``), ``ended`` (the
     run has a result), ``recover`` (its driver is lost and the delay of the restart strategy is over, or the job has had
-    no leader for *start_timeout*: then the engine has to be asked).
+    no leader for *start_timeout*, which requires a query of the engine).
 
-    The delay is waited out here, in one deferral: another one would cost seconds, and Airflow can lose a task that
-    defers and resumes within them.
+    The trigger waits out the delay in the same deferral. Another deferral would cost seconds, and Airflow can lose a
+    task that defers and resumes within them.
 
     :param run: Number of the run.
     :param wait_for: ``"running"`` or ``"finished"``.
-    :param recover_after: Seconds from now until the loss of *lost_attempt* is to be recovered. Relative, so that no two
-        hosts' clocks are compared; a move to another triggerer begins them again.
+    :param recover_after: Seconds from now until the recovery of *lost_attempt*. Relative, so that the clocks of two
+        hosts are never compared; it restarts when the trigger moves to another triggerer.
     :param lost_attempt: Attempt of the submission whose loss is already known.
-    :param attempt: Newest attempt that the task's log knows: the loss of this one and of later ones is logged here.
+    :param attempt: Newest attempt in the task's log: the trigger logs the loss of this and later attempts.
     :param when_killed: ``"detach"``, ``"stop_with_checkpoint"`` or ``"cancel"``.
-    :param watcher_id: The task's node in ``watchers/``.
-    :param claim: Version of the task's claim on that node; ``None`` when it has none.
-    :param start_timeout: Seconds that a submission may take to lead.
+    :param watcher_id: Name of the task's znode in ``watchers/``.
+    :param claim: Version of the task's claim on that znode; ``None`` without a claim.
+    :param start_timeout: Seconds from a submission to its leader.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         }
 
     def nodes(self, paths: JobPaths) -> Sequence[str]:
-        """Return the leader and the run's result; its status, too, when that is waited for."""
+        """Return the leader and the run's result, and for ``wait_for="running"`` the status."""
         always = (paths.leader, paths.run_result(self.number))
         return (*always, paths.status) if self.wait_for == RUNNING else always
 
@@ -135,7 +135,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return (paths.run_result(self.number),)
 
     def need(self, found: Nodes, paths: JobPaths) -> ReadNeed:
-        """Need no look while the attempt leads that the log knows."""
+        """Require no look while the attempt in the task's log is the leader."""
         leader = leader_of(found[paths.leader])
         if leader is None or leader.run != self.number or found[paths.run_result(self.number)] is not None:
             self._unled = self._unled or time.monotonic()
@@ -151,7 +151,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return Announcement.of_task(paths, self.watcher_id or "without a name")
 
     def pause(self) -> float:
-        """Return the seconds until the next look: not later than a recovery that is due, or a proof of death."""
+        """Return the seconds until the next look: at most until a due recovery, or the expected proof of death."""
         loss, now = self._loss, time.monotonic()
         if loss is None or loss.due <= now:
             return self.poll_interval
@@ -159,7 +159,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return min(self.poll_interval, proof, loss.due - now)
 
     def look(self, client: HaClient) -> Event | None:
-        """Read the job, and the run itself when a newer one has taken its place."""
+        """Read the job, and also the run itself once a newer run exists."""
         snapshot = client.job(self.job_id).snapshot()
         view = snapshot.run
         if view is not None and view.run.number > self.number:
@@ -175,12 +175,12 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return event | {"status": "recover"} if due <= time.monotonic() else None
 
     async def on_kill(self) -> None:
-        """Stop the job when a user ended the task and asked for that; see ``triggers/_kill.py`` for every guard."""
+        """Stop the job if a user ended the task and requested that; ``triggers/_kill.py`` describes every guard."""
         if self.when_killed != KillPolicy.DETACH.value:
             await kill(self)
 
     def _stalled(self, snapshot: JobStatus) -> Event | None:
-        """Report a submission that neither leads nor ends: its submitter may have died before the engine was asked."""
+        """Report a submission without a leader or a result: its submitter may have died before it called the engine."""
         if snapshot.leader is not None:
             self._unled = None
         if snapshot.run is None or self._unled is None or time.monotonic() - self._unled < self.start_timeout:
@@ -189,7 +189,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return events.loss_event(snapshot, snapshot.run, reason, status="recover").to_json()
 
     def _tell_restarts(self, view: RunView | None) -> None:
-        """Log the attempts that were lost and followed by another since the last look: the task log is read first."""
+        """Log the attempts that were lost and replaced since the last look, for readers of the task log."""
         newest = view.newest if view is not None else None
         if view is None or newest is None or view.run.number != self.number:
             return
@@ -203,7 +203,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return RunStore(client.coordinator, paths).get(self.number)
 
     def _due(self, client: HaClient, snapshot: JobStatus, event: Event) -> float:
-        """Return when the loss is to be recovered; decided once, and again when the death is proven.
+        """Return the time of the recovery; computed once, and again when the death is proven.
 
         :raises HaError: The options of the run could not be read.
         """
@@ -227,7 +227,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
 
 
 def run_event(snapshot: JobStatus, *, run: int, wait_for: str) -> Event | None:
-    """Decide what a snapshot says about the newest run *run*; ``None`` for nothing yet."""
+    """Return the event that a snapshot shows for the newest run *run*; ``None`` for no event yet."""
     view = snapshot.run
     if view is None or view.run.number != run:
         return None
@@ -241,7 +241,7 @@ def run_event(snapshot: JobStatus, *, run: int, wait_for: str) -> Event | None:
 
 
 def restarts_since(job_id: str, view: RunView, attempt: int) -> list[str]:
-    """Return for people the losses of the attempts from *attempt* on that another attempt has followed. Pure."""
+    """Return sentences about the losses, from *attempt* on, that another attempt has followed. Pure."""
     sentences = []
     for lost, following in pairwise(view.submissions):
         if lost.submission.attempt < attempt:
@@ -266,9 +266,9 @@ def _proven_dead(snapshot: JobStatus) -> bool:
 
 
 def leads(snapshot: JobStatus) -> bool:
-    """Whether the newest run is live and has a leader whose epoch is known.
+    """Return whether the newest run is live and has a leader with a known epoch.
 
-    The node of a leader that died after its run's result lingers until its session ends: it leads nothing any more.
+    The znode of a leader that died after its run's result remains until its session ends; it no longer leads.
     """
     leader, view = snapshot.leader, snapshot.run
     if leader is None or view is None or view.result is not None:
@@ -277,13 +277,13 @@ def leads(snapshot: JobStatus) -> bool:
 
 
 def leader_of(node: Node | None) -> LeaderInfo | None:
-    """Return what a leader says of itself; ``None`` without one that has an epoch and can be read."""
+    """Return the record of a leader; ``None`` without a leader, an epoch, or a readable record."""
     leader = readable_leader(node)
     return leader if leader is not None and leader.epoch > 0 else None
 
 
 def superseded_event(job_id: str, view: RunView) -> Event:
-    """Return the event of a run that is not the newest one any more: it has a result, or a broken history."""
+    """Return the event of a run that a newer run has replaced: it has a result, or a broken history."""
     if view.result is not None:
         return events.ended_event(job_id, view.run.number, view.result).to_json()
     reason = f"run {view.run.number} of job {job_id!r} has no result, but a newer run exists"
@@ -293,7 +293,7 @@ def superseded_event(job_id: str, view: RunView) -> Event:
 class LiveFactTrigger(SparkHaTrigger):
     """Wait for a fact about the job's live run.
 
-    :param ended_run: Newest run that already had a result when the sensor was first executed; 0 for none.
+    :param ended_run: Newest run that already had a result when the sensor first executed; 0 for none.
     """
 
     def __init__(self, *, ended_run: int = 0, **kwargs: Any) -> None:
@@ -306,11 +306,11 @@ class LiveFactTrigger(SparkHaTrigger):
         return super().kwargs() | {"ended_run": self.ended_run}
 
     def need(self, found: Nodes, paths: JobPaths) -> ReadNeed:
-        """Need one look at each state of a job that is led: what would end the wait changes a node."""
+        """Require one look per state of a job with a leader, because every awaited fact changes a znode."""
         return ReadNeed.ALWAYS if leader_of(found[paths.leader]) is None else ReadNeed.ON_CHANGE
 
     def passed(self, snapshot: JobStatus) -> Event | None:
-        """Return the event when *snapshot* shows what is waited for."""
+        """Return the event if *snapshot* shows the awaited fact."""
         raise NotImplementedError
 
     def look(self, client: HaClient) -> Event | None:
@@ -324,7 +324,7 @@ class LiveFactTrigger(SparkHaTrigger):
 
 
 def hopeless_event(snapshot: JobStatus, *, ended_run: int) -> Event | None:
-    """Return an event when the run that was watched has ended, so that what is waited for will not come."""
+    """Return an event if the watched run has ended, so that the awaited fact can no longer occur."""
     view = snapshot.run
     if view is None or view.result is None or view.run.number <= ended_run:
         return None

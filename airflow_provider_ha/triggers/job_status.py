@@ -1,4 +1,4 @@
-"""Wait until a job is in one of several states; any other terminal state ends the wait."""
+"""Wait until a job reaches a target state; any other terminal state ends the wait."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class SparkHaJobStatusTrigger(LiveFactTrigger):
         return (paths.status, paths.leader)
 
     def passed(self, snapshot: JobStatus) -> Event | None:
-        """Return the event once the job is in one of the states."""
+        """Return the event once the job is in a target state."""
         return status_event(snapshot, self.target_states)
 
 
 def status_event(snapshot: JobStatus, target_states: Sequence[str]) -> Event | None:
-    """Decide whether a snapshot shows a state that is waited for."""
+    """Return the event if a snapshot shows a target state."""
     view = snapshot.run
     if view is None or snapshot.state.value not in target_states:
         return None

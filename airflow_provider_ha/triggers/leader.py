@@ -1,4 +1,4 @@
-"""Wait until a job has a leader: a live fact, never a memory of one."""
+"""Wait until a job has a live leader; a past leader does not count."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SparkHaLeaderTrigger(LiveFactTrigger):
-    """Wait for a leader whose epoch is known.
+    """Wait for a leader with a known epoch.
 
     :param min_epoch: Lowest epoch that passes.
     :param min_run: Lowest run that passes.
@@ -36,12 +36,12 @@ class SparkHaLeaderTrigger(LiveFactTrigger):
         return (paths.leader,)
 
     def passed(self, snapshot: JobStatus) -> Event | None:
-        """Return the event once the newest run is led, with a high enough epoch."""
+        """Return the event once the newest run has a leader with a high enough epoch."""
         return leader_event(snapshot, min_epoch=self.min_epoch, min_run=self.min_run)
 
 
 def leader_event(snapshot: JobStatus, *, min_epoch: int, min_run: int) -> Event | None:
-    """Decide whether a snapshot shows the leader that is waited for."""
+    """Return the event if a snapshot shows the awaited leader."""
     leader = snapshot.leader
     if leader is None or not leads(snapshot) or leader.epoch < min_epoch or leader.run < min_run:
         return None

@@ -1,6 +1,6 @@
-"""Follow one operation (savepoint, stop, cancel) until it is final, and until its run has ended.
+"""Follow an operation (savepoint, stop, cancel) until it is final, and until its run has ended.
 
-A stop whose driver is lost before it has answered is requested again: it then ends the run without a driver.
+A stop whose driver is lost before it answers is requested again, and then ends the run without a driver.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class SparkHaOperationTrigger(SparkHaTrigger):
-    """Wait for the answer to one operation.
+    """Wait for the result of an operation.
 
-    Events: ``completed``, ``failed``, ``abandoned`` (the run ended before it was done). Each carries the operation.
-    ``lost``: a stop that needs no driver waits for one, and none is started.
+    Events: ``completed``, ``failed``, ``abandoned`` (the run ended before the operation completed). Each carries the
+    operation. ``lost``: the stop is waiting for a driver although it needs none, and none is being started.
 
-    :param operation_id: Its id.
-    :param run: Run that it was asked of.
-    :param until_ended: Whether success also needs the run's result (stop and cancel).
+    :param operation_id: Id of the operation.
+    :param run: Run to which the operation belongs.
+    :param until_ended: Success also requires the run's result (stop and cancel).
     """
 
     def __init__(self, *, operation_id: str = "", run: int = 0, until_ended: bool = False, **kwargs: Any) -> None:
@@ -51,7 +51,7 @@ class SparkHaOperationTrigger(SparkHaTrigger):
         return (paths.operation(self.operation_id), paths.run_result(self.number))
 
     def look(self, client: HaClient) -> Event | None:
-        """Read the operation and the run it was asked of."""
+        """Read the operation and its run."""
         operation = client.job(self.job_id).operation(self.operation_id)
         if operation is None:
             reason = f"operation {self.operation_id!r} of job {self.job_id!r} is gone"
@@ -70,7 +70,7 @@ class SparkHaOperationTrigger(SparkHaTrigger):
 
 
 def operation_event(operation: Operation, view: RunView, *, until_ended: bool) -> Event | None:
-    """Decide what an operation and its run say; ``None`` while the answer, or the run's end, is still to come."""
+    """Return the event of an operation and its run; ``None`` before the operation's result or the run's end."""
     if not operation.state.final:
         return None
     if view.result is None and until_ended and operation.state is OperationState.COMPLETED:
