@@ -2,11 +2,10 @@
 
 Invariants:
 
-* A link needs neither ZooKeeper nor the database: it is made of what the task knows. Where the page exists, it leads
-  there, and the page looks up what is right at the time of the click: a deferred task outlives many drivers.
-* A resumed task knows less than the one that has deferred. What was there before is then kept, never emptied.
-
-Invariant: nothing of it can fail a task: the run is there whether or not it can be told.
+* A link needs neither ZooKeeper nor the database, because the task's own data suffices. If the page exists, the link
+  leads there, and the page looks up the present driver on each click: a deferred task outlives many drivers.
+* A resumed task knows less than the process that deferred. Earlier links are then kept, never emptied.
+* A failed report never fails a task, because the run exists without the report too.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ if TYPE_CHECKING:
 
 
 XCOM_KEY = "spark_ha_run"
-"""Of the XCom in which a task tells its run (``views.task_results.KnownRunView``)."""
+"""XCom key under which a task reports its run (``api.documents.task_results.TaskRunView``)."""
 
 _ATTRIBUTE = "_spark_ha_known_run"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """The run of a task.
+    """Run of a task.
 
-    :param run: Its number; ``None`` while the task has none.
-    :param log_page: Page of the cluster manager that leads to the log of the newest driver; empty without one.
-    :param spark_ui: Spark's web UI, or the page of the history server; empty when neither is known.
+    :param run: Number of the run; ``None`` before it exists.
+    :param log_page: Page of the cluster manager that leads to the log of the newest driver; empty without such a page.
+    :param spark_ui: Spark's web UI, or the page of the history server; empty if neither is known.
     """
 
     run: int | None = None
@@ -46,20 +45,20 @@ class TaskRun:
 
 
 def note_run(operator: Any, known: TaskRun) -> None:
-    """Note what this process knows of the run of *operator*."""
+    """Store the run of *operator*, as known to this process."""
     setattr(operator, _ATTRIBUTE, known)
 
 
 def known_run(operator: Any) -> TaskRun:
-    """Return what this process knows."""
+    """Return the run of *operator*, as known to this process."""
     found = getattr(operator, _ATTRIBUTE, None)
     return found if isinstance(found, TaskRun) else TaskRun()
 
 
 def report_run(operator: Any, context: Any, client: HaClient, run: int, *, operation_id: str | None = None) -> None:
-    """Push the XCom ``spark_ha_run``, and note for the links what ZooKeeper says of the run now.
+    """Push the XCom ``spark_ha_run``, and store the run's present state in ZooKeeper for the links.
 
-    :param operation_id: Of the operation that the task has requested of the run.
+    :param operation_id: Id of the operation that the task has requested of the run.
     """
     from airflow_provider_ha.jobs.drivers.driver_log import spark_page  # noqa: PLC0415  # brings pydantic
 
@@ -78,7 +77,7 @@ def report_run(operator: Any, context: Any, client: HaClient, run: int, *, opera
 
 
 def report_facts(operator: Any, context: Any, facts: dict[str, Any], *, log_page: str = "", spark_ui: str = "") -> None:
-    """Push what is known in *facts*, and note it for the links."""
+    """Push the known facts, and store them for the links."""
     note_run(operator, TaskRun(facts["run"], log_page, spark_ui))
     known = {key: facts[key] for key in TaskRunView.model_fields if facts.get(key) is not None}
     view = TaskRunView.model_validate({**known, "job_id": operator.job_id, "conn_id": operator.spark_ha_conn_id})
@@ -94,7 +93,7 @@ def _attempt(snapshot: JobStatus) -> int | None:
 
 
 def _epoch(snapshot: JobStatus) -> int | None:
-    """Return the epoch of the leader, or of the result of a run that is over; an earlier run's epoch says nothing."""
+    """Return the epoch of the run's leader, or of the result of a run that is over; never an earlier run's epoch."""
     leader, view = snapshot.leader, snapshot.run
     if view is None:
         return None
@@ -113,13 +112,13 @@ def _log_page(snapshot: JobStatus) -> str:
 
 
 class _Link(BaseOperatorLink):
-    """Base of the links: the page where Airflow has it, else what the task itself knows."""
+    """Base of the links: to the page if this Airflow has it, else to the URL that the task knows."""
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Return the URL; empty when there is none.
+        """Return the URL; empty if it is unknown.
 
-        :param operator: With its templates rendered.
-        :param ti_key: The running task instance.
+        :param operator: Operator with rendered templates.
+        :param ti_key: Key of the running task instance.
         """
         if page_urls.has_page():
             return page_urls.base_url() + self.path(operator)
@@ -134,7 +133,7 @@ class _Link(BaseOperatorLink):
         return ""
 
     def _before(self, ti_key: Any) -> str:
-        """Return the link that an earlier process of this try has left."""
+        """Return the link that an earlier process of this try has stored."""
         try:
             return ti_key.xcom_pull(key=self.xcom_key) or ""
         except Exception:  # noqa: BLE001  # Airflow would log a stack trace for a link
@@ -142,7 +141,7 @@ class _Link(BaseOperatorLink):
 
 
 class SparkHaJobLink(_Link):
-    """The page of the task's job."""
+    """Page of the task's job."""
 
     name = "Spark HA job"
 
@@ -152,7 +151,7 @@ class SparkHaJobLink(_Link):
 
 
 class SparkHaJobsLink(_Link):
-    """The list of the jobs of a cluster, for tasks that look after all of them."""
+    """List of the jobs of a cluster, for tasks that act on the whole cluster."""
 
     name = "Spark HA jobs"
 
@@ -162,7 +161,7 @@ class SparkHaJobsLink(_Link):
 
 
 class SparkHaDriverLogLink(_Link):
-    """The log of the newest driver of the task's run."""
+    """Log of the newest driver of the task's run."""
 
     name = "Driver log"
 
@@ -171,7 +170,7 @@ class SparkHaDriverLogLink(_Link):
         return page_urls.log_path(operator.spark_ha_conn_id, operator.job_id, known_run(operator).run)
 
     def elsewhere(self, operator: Any) -> str:
-        """Return the page of the cluster manager that leads to it."""
+        """Return the page of the cluster manager that leads to the log."""
         return known_run(operator).log_page
 
 
@@ -181,9 +180,9 @@ class SparkHaSparkUiLink(_Link):
     name = "Spark UI"
 
     def path(self, operator: Any) -> str:
-        """Return the path that leads on."""
+        """Return the path that redirects to the web UI."""
         return page_urls.spark_ui_path(operator.spark_ha_conn_id, operator.job_id, known_run(operator).run)
 
     def elsewhere(self, operator: Any) -> str:
-        """Return the URL that was right when the task looked."""
+        """Return the URL as of the task's latest read."""
         return known_run(operator).spark_ui

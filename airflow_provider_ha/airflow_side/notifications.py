@@ -1,6 +1,6 @@
-"""The notifier: compose the message about a job, and pass it to an existing notifier.
+"""Notifier that composes the message about a job and passes it to an existing notifier.
 
-It has no transport: Slack, mail, PagerDuty and the others have notifiers in their providers, with their connections,
+It has no transport: Slack, mail, PagerDuty and others have notifiers in their providers, with their connections,
 retries and tests.
 """
 
@@ -88,13 +88,13 @@ _SHOWN = 1000  # characters of a reason
 
 @dataclass(frozen=True, slots=True)
 class AlertMessage:
-    """A message for people.
+    """Message for people.
 
-    :param job_id: The job; for several jobs, their ids separated by commas.
+    :param job_id: Id of the job; for several jobs, their ids separated by commas.
     :param event: Name of the event.
-    :param title: One line.
-    :param text: The complete message, in lines of plain text.
-    :param link: URL of the job's page; empty if Airflow has none.
+    :param title: Title, a single line.
+    :param text: Complete message as lines of plain text.
+    :param link: URL of the job's page; empty if this Airflow does not show it.
     """
 
     job_id: str
@@ -106,8 +106,7 @@ class AlertMessage:
     def fill(self, value: Any) -> Any:
         """Return *value* with ``{title}``, ``{text}``, ``{html}``, ``{link}``, ``{job_id}`` and ``{event}`` replaced.
 
-        Replaces in texts, including those in lists and mappings. ``{html}`` is the text as HTML, with everything
-        escaped.
+        Replaces them in texts, also inside lists and mappings. ``{html}`` is the text as HTML, with everything escaped.
         """
         if isinstance(value, str):
             return self._filled(value)
@@ -135,9 +134,9 @@ class AlertMessage:
 
 
 def compose(event: Mapping[str, Any], *, at: datetime | None = None, link: str = "") -> AlertMessage:
-    """Return the message about one event.
+    """Return the message about an event.
 
-    :param event: As emitted by the cluster's event trigger.
+    :param event: Event as emitted by the cluster's event trigger.
     :param at: Time of the event; now by default.
     :param link: URL of the job's page.
     """
@@ -146,7 +145,7 @@ def compose(event: Mapping[str, Any], *, at: datetime | None = None, link: str =
     title = f"Spark HA job {job_id} {what}" if job_id else f"Spark HA cluster {event.get('cluster', '')} {what}"
     lines = [title]
     if event.get("reason"):
-        # The error of a task may come from another library, with a password in a URL.
+        # A task's error may come from another library, and may contain a password in a URL.
         lines.append(f"Why: {_shortened(public(str(event['reason'])))}")
     if since := _since(event, at or datetime.now(timezone.utc)):
         lines.append(f"Since: {since}")
@@ -185,15 +184,15 @@ def _shortened(reason: str) -> str:
 class SparkHaNotifier(BaseNotifier):
     """Notify people of events of jobs, or of a failed job task.
 
-    In a DAG that an asset of ``SparkHaClusterTrigger`` starts, it reports the events that started the run. As
-    ``on_failure_callback`` of a task it reports the failure, and the job of the task.
+    In a DAG triggered by an asset of ``SparkHaClusterTrigger``, it reports the events that started the run. As
+    ``on_failure_callback`` of a task, it reports the failure, and the job of the task.
 
-    :param to: The notifier that sends the message: its class, or the path of its class. Without it the message goes to
-        the log.
-    :param arguments: Its keyword arguments. ``{title}``, ``{text}``, ``{html}``, ``{link}``, ``{job_id}`` and
-        ``{event}`` in them are replaced by those of the message.
-    :param job_id: The job, for callbacks; by default that of the task's operator.
-    :param spark_ha_conn_id: Connection of type ``spark_ha``: the link names it.
+    :param to: Notifier that sends the message, as a class or the path of a class. Without it the message goes to the
+        log.
+    :param arguments: Keyword arguments of that notifier. ``{title}``, ``{text}``, ``{html}``, ``{link}``, ``{job_id}``
+        and ``{event}`` in them are replaced by the parts of the message.
+    :param job_id: Id of the job, for callbacks; by default that of the task's operator.
+    :param spark_ha_conn_id: Airflow connection of type ``spark_ha``, part of the link.
     """
 
     template_fields: Sequence[str] = ("arguments", "job_id", "spark_ha_conn_id")
@@ -214,9 +213,9 @@ class SparkHaNotifier(BaseNotifier):
         self.spark_ha_conn_id = spark_ha_conn_id
 
     def __call__(self, *args: Any) -> None:
-        """Render and send, as Airflow does. A message that is not sent is an error on each release.
+        """Render and send, as Airflow does. An unsent message is an error on every release.
 
-        Airflow 3.0 only logs it: the notifying task would succeed.
+        Airflow 3.0 only logs such errors, so the notifying task would succeed.
         """
         if AIRFLOW_V_3_1_PLUS or len(args) != 1:
             super().__call__(*args)
@@ -227,16 +226,16 @@ class SparkHaNotifier(BaseNotifier):
         self.notify(context)
 
     def notify(self, context: Any) -> None:
-        """Compose and send. Without an event or a failure in the context, nothing is sent."""
+        """Compose and send the message, if the context has an event or a failure."""
         if (message := self.message(context)) is not None:
             if (sender := self.sender(message)) is not None:
-                # Not called: that would render the text as a template, and it has texts of third parties.
+                # Not called, because that would render the text as a template, and the text contains third-party parts.
                 sender.notify(context)
             else:
                 self.log.warning("%s", message.text)
 
     async def async_notify(self, context: Any) -> None:
-        """Do the same in a triggerer, with a notifier that can."""
+        """Compose and send the message in a triggerer, with a notifier that supports it."""
         if (message := self.message(context)) is not None:
             if (sender := self.sender(message)) is not None:
                 await sender.async_notify(context)
@@ -264,9 +263,9 @@ class SparkHaNotifier(BaseNotifier):
 def messages_of(context: Any, conn_id: str = DEFAULT_CONN_ID, job_id: str | None = None) -> list[AlertMessage]:
     """Return a message per event that started the DAG run; in a task's callback, the message of the failure.
 
-    :param context: Airflow's.
-    :param conn_id: Connection of type ``spark_ha``.
-    :param job_id: The job, for callbacks; by default that of the task's operator.
+    :param context: Context of the task.
+    :param conn_id: Airflow connection of type ``spark_ha``.
+    :param job_id: Id of the job, for callbacks; by default that of the task's operator.
     """
     if (error := context.get("exception")) is not None:
         named = job_id or getattr(context.get("task"), "job_id", None) or ""

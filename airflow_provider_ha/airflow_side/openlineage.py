@@ -1,13 +1,17 @@
-"""OpenLineage of a run: the events of its task, and the parent and transport in its driver's conf.
+"""OpenLineage of a run: the events of its task, and parent and transport in its driver's conf.
 
-The listener asks in a process that it forks: there no session with ZooKeeper may be opened. So a task that has a run
-reads what is known of it itself, while its own session is open, and the listener finds it. Without the provider, or
-with OpenLineage disabled, nothing is read.
+OpenLineage's listener collects facets in a forked process, which must not open a ZooKeeper session. So a task with a
+run reads the run's lineage while its own session is open, and the listener finds the result. Without the provider, or
+with OpenLineage disabled, the task reads no lineage.
 
-Invariants: nothing of it can fail a task; no log quotes what is configured for it, which may have a key.
+Invariants:
 
-Invariant: nothing of it can keep a job from starting, and nothing secret gets into the graph of a job, which outlives
-each key. What is injected comes from the OpenLineage provider; without it nothing is, and the log says so.
+* A failure of lineage never fails a task, and never prevents the start of a job.
+* Logs never quote the configuration of OpenLineage, because it may contain a key.
+* Secrets never reach the graph of a job, which outlives each key.
+
+The injected conf comes from the OpenLineage provider. Without the provider the conf stays unchanged, and the log says
+so.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def is_active() -> bool:
-    """Whether the OpenLineage provider is installed and sends events; not where its configuration cannot be read."""
+    """Return whether the OpenLineage provider is installed and sends events; false for an unreadable configuration."""
     try:
         from airflow.providers.openlineage import conf  # noqa: PLC0415  # optional
 
@@ -44,32 +48,32 @@ def is_active() -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what a log may say of an error: of one that is not ours the type, its words may quote the transport."""
+    """Return a loggable reason; of a foreign error only its type, because its message may quote the transport."""
     if isinstance(error, HaError):
         return redact(str(error))
     return f"{type(error).__name__}. Correct [openlineage] in Airflow's configuration."
 
 
 class LineageMixin:
-    """Mixin of the operators that OpenLineage's listener asks; not for DAGs."""
+    """Mixin of the operators that OpenLineage's listener reads; not for DAGs."""
 
     job_id: str
     log: Any
     _known_lineage: RunLineage | None = None
 
     def get_openlineage_facets_on_start(self) -> Any:
-        """Return what is known before the task is executed: its job, and what it asks for."""
+        """Return the lineage before the task is executed: its job and its request."""
         return self._operator_lineage()
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002  # the listener's signature
-        """Return what is known at the end of the task: its run, what that started from, what it reads and writes."""
+        """Return the lineage at the end of the task: its run, the run's origin, inputs and outputs."""
         return self._operator_lineage()
 
     def learn_lineage(self, client: HaClient, run: int, context: Any = None) -> None:
-        """Read what is known of the run, for the events to come.
+        """Read the lineage of the run, for later events.
 
-        :param context: Of a task that goes on waiting, maybe for months: what is known is sent at once, in an event
-            ``RUNNING``, when that names any input or output.
+        :param context: Context of a task that continues to wait, maybe for months: lineage with an input or output is
+            sent immediately, in an event ``RUNNING``.
         """
         if not is_active():
             return
@@ -176,7 +180,7 @@ def _is_enabled(operator: Any, option: str) -> bool:
 
 
 def _injectors() -> dict[str, Inject]:
-    """Return what the provider injects with; its public name is that of common-compat, which it brings along.
+    """Return the provider's injecting functions, under the public name in common-compat, which the provider requires.
 
     :raises ImportError: The provider is not installed.
     """

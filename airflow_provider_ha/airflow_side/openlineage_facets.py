@@ -1,7 +1,7 @@
-"""Facets and datasets of OpenLineage's events. Imported only where the OpenLineage provider is installed.
+"""Facets and datasets of OpenLineage's events. Imported only if the OpenLineage provider is installed.
 
-The provider sets the standard facet ``jobType`` of every task to ``BATCH``, after what an operator gives. So the type
-of the job is in a facet of this package.
+The provider overwrites the standard facet ``jobType`` of all tasks with ``BATCH``, so a facet of this package holds the
+type of the job.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class SparkHaJobFacet(JobFacet):
 
 
 def operator_lineage(job_id: str, requested: dict[str, Any], known: RunLineage | None) -> OperatorLineage[Any, Any]:
-    """Return what the listener adds to the event of a task. Pure.
+    """Return the lineage that the listener adds to the event of a task. Pure.
 
-    :param requested: ``requestedStart`` and ``requestedSourceJob``, where the operator has them.
-    :param known: The run; ``None`` before there is one.
+    :param requested: ``requestedStart`` and ``requestedSourceJob``, if the operator has them.
+    :param known: Lineage of the run; ``None`` before the run exists.
     """
     facts: dict[str, Any] = {}
     if known is not None:

@@ -1,4 +1,4 @@
-"""The plugin, through the entry point group ``airflow.plugins``: every process of Airflow loads this module.
+"""Plugin that every process of Airflow loads through the entry point group ``airflow.plugins``.
 
 Invariant: only a process that mounts the pages builds them. Airflow reads ``fastapi_apps`` in its API server only;
 scheduler, workers and triggerer load a name and a few dictionaries.
@@ -34,25 +34,25 @@ def base_path() -> str:
 
 
 class SparkHaPlugin(AirflowPlugin):
-    """The pages of the jobs, and their links in Airflow. Absent before Airflow 3.1 and outside the supported range."""
+    """Pages of the jobs, and their links in Airflow. Absent before Airflow 3.1 and outside the supported range."""
 
     name = "spark_ha"
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow only reads it
-        """The application, created on first access."""
+        """Application, created on first access."""
         if not _offered():
             return []
         return [{"app": _app(), "url_prefix": URL_PREFIX, "name": NAME}]
 
     @property
     def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]  # Airflow only reads it
-        """The entry in the navigation, and the tabs of a DAG, a DAG run and a task instance."""
+        """Entry in the navigation, and the tabs of a DAG, a DAG run and a task instance."""
         return _views() if _offered() else []
 
 
 def _offered() -> bool:
-    """Whether this Airflow gets the pages. For a release outside the supported range, the log has the reason.
+    """Return whether this Airflow gets the pages; for an unsupported release, log the reason.
 
     An error here would break the whole API server.
     """

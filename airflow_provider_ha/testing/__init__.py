@@ -1,1 +1,1 @@
-"""Tools for users' tests of their DAGs and jobs: an embedded ZooKeeper, a proxy that cuts, waiting."""
+"""Tools for users' tests of DAGs and jobs: an embedded ZooKeeper, a fault-injecting proxy, and waiting."""

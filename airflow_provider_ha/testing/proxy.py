@@ -1,7 +1,7 @@
-"""A TCP proxy before a ZooKeeper that fails on command, for tests of what a client does then.
+"""TCP proxy in front of a ZooKeeper that fails on command, for tests of a client's reaction.
 
-It understands ZooKeeper's frames, so that a connection can be cut at the one moment that matters: before a transaction
-reaches the server, or after the server applied it and before the client hears of it.
+The proxy parses ZooKeeper's frames, so that a test can cut a connection at a decisive moment: before a transaction
+reaches the server, or after the server applied it and before the client gets the answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Mode(Enum):
 
 
 class FaultProxy:
-    """Forwards connections to one server, and refuses them while a server of this host does not listen.
+    """Proxy that forwards connections to a server, and refuses them while a server of this host does not listen.
 
     :param target: ``host:port`` of the server.
     """
@@ -64,7 +64,7 @@ class FaultProxy:
         return f"{_HOST}:{self._gate.port}"
 
     def heal(self) -> None:
-        """Forward again. Connections that hung in a black hole stay dead; new ones work."""
+        """Forward again. Connections that hung in a black hole stay dead; new connections work."""
         with self._lock:
             if self._mode is _Mode.BLACK_HOLE or self._drop_replies:
                 self._close_pairs()
@@ -80,30 +80,30 @@ class FaultProxy:
         self._gate.look()
 
     def black_hole(self) -> None:
-        """Swallow every byte in both directions and keep the connections open, until :meth:`heal`."""
+        """Discard every byte in both directions and keep the connections open, until :meth:`heal`."""
         with self._lock:
             self._mode = _Mode.BLACK_HOLE
 
     def stall(self) -> None:
-        """Let the connections that are open now hang; new ones work: a link that died in silence."""
+        """Let the open connections hang while new ones work, as after the silent death of a link."""
         with self._lock:
             for pair in self._pairs:
                 pair.stalled = True
 
     def drop_replies(self) -> None:
-        """Forward requests, swallow the answers, until :meth:`heal`."""
+        """Forward requests and discard the answers, until :meth:`heal`."""
         self._drop_replies = True
 
     def cut_before_transaction(self, containing: str = "") -> None:
         """Cut once, instead of forwarding the next transaction.
 
-        :param containing: Only a transaction whose bytes contain this, for example a path. Sets ``hit``.
+        :param containing: Only a transaction whose bytes contain this text, for example a path. Sets ``hit``.
         """
         self.hit.clear()
         self._ambush = _Ambush(containing.encode(), let_through=False)
 
     def cut_after_transaction(self, containing: str = "") -> None:
-        """Cut once, when the server has answered the next transaction; the client does not get the answer.
+        """Cut once, after the server has answered the next transaction; the client does not get the answer.
 
         :param containing: As in :meth:`cut_before_transaction`.
         """
@@ -111,7 +111,7 @@ class FaultProxy:
         self._ambush = _Ambush(containing.encode(), let_through=True)
 
     def close(self) -> None:
-        """Cut everything and stop listening."""
+        """Cut all connections and stop listening."""
         self._gate.close()
         self.cut()
 
@@ -125,7 +125,7 @@ class FaultProxy:
 
     def _accept(self) -> None:
         while (client := self._gate.accept()) is not None:
-            if self._mode is _Mode.CUT:  # it came just before the cut
+            if self._mode is _Mode.CUT:  # accepted just before the cut
                 client.close()
                 continue
             try:
@@ -141,7 +141,7 @@ class FaultProxy:
                 threading.Thread(target=self._pump, args=(pair, forward), daemon=True).start()
 
     def _pump(self, pair: _Pair, forward: Callable[[_Pair], None]) -> None:
-        with contextlib.suppress(OSError, EOFError):  # a cut connection is what this class is for
+        with contextlib.suppress(OSError, EOFError):  # this class cuts connections on purpose
             while True:
                 forward(pair)
         pair.close()
@@ -178,7 +178,7 @@ class FaultProxy:
 
 @dataclass(frozen=True)
 class _Ambush:
-    """Which transaction is waited for, and whether the server gets it."""
+    """Awaited transaction, and whether the server gets it."""
 
     containing: bytes
     let_through: bool
@@ -192,7 +192,7 @@ class _Ambush:
 
 @dataclass
 class _Pair:
-    """The two ends of one forwarded connection."""
+    """Both ends of a forwarded connection."""
 
     client: socket.socket
     server: socket.socket
@@ -207,6 +207,6 @@ class _Pair:
 
 
 def _frame(source: socket.socket) -> bytes:
-    """Return the next frame with its length."""
+    """Return the next frame, including its length."""
     head = receive(source, _LENGTH.size)
     return head + receive(source, _LENGTH.unpack(head)[0])

@@ -1,4 +1,4 @@
-"""Waiting for a condition instead of sleeping for a while."""
+"""Waiting for a condition, in place of a fixed sleep."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 def wait_until(predicate: Callable[[], T | None], *, timeout: float, what: str, interval: float = 0.05) -> T:
     """Return the first true value of *predicate*.
 
-    :param predicate: Asked again and again.
-    :param timeout: Seconds after which to give up.
-    :param what: What is waited for, for the error.
-    :param interval: Seconds between two questions.
-    :raises TimeoutError: It did not become true in time; names *what* and the last value.
+    :param predicate: Function that is called repeatedly.
+    :param timeout: Seconds until the call fails.
+    :param what: Description of the condition, for the error.
+    :param interval: Seconds between two calls.
+    :raises TimeoutError: The condition did not become true in time; names *what* and the last value.
     """
     end = time.monotonic() + timeout
     while True:

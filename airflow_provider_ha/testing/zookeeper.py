@@ -1,4 +1,4 @@
-"""A ZooKeeper in the foreground, for the tutorial, ``make demo KEEP=1`` and experiments.
+"""ZooKeeper server in the foreground, for the tutorial, ``make demo KEEP=1`` and experiments.
 
 Run ``python -m airflow_provider_ha.testing.zookeeper --data-dir DIR --port 2181``; Ctrl-C ends it.
 """
@@ -20,7 +20,7 @@ __all__ = ["EmbeddedZooKeeper", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a server until SIGINT or SIGTERM; return the exit code: 0, or 2 when it cannot run."""
+    """Run a server until SIGINT or SIGTERM; return the exit code: 0, or 2 if it cannot start."""
     parser = argparse.ArgumentParser(description="Run an embedded ZooKeeper on the loopback.")
     parser.add_argument("--data-dir", type=Path, required=True, help="where its data lies; made when it does not exist")
     parser.add_argument("--port", type=int, default=None, help="port on 127.0.0.1 (default: a free one)")

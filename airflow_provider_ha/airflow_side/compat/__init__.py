@@ -1,13 +1,12 @@
 """Names of Airflow on each supported release.
 
-Airflow moves names between ``airflow`` and ``airflow.sdk`` from one minor release to the next. So hooks, operators,
-sensors and triggers take them from here: ``compat.sdk`` has what tasks and hooks need, ``compat.triggers`` what
-triggers need, and this module says which release runs. The official providers share
-``apache-airflow-providers-common-compat`` for that. It is no dependency of this package: the release of it that
-Airflow's own constraints install beside 3.0 has no such module yet.
+Airflow moves names between ``airflow`` and ``airflow.sdk`` from one minor release to the next, so hooks, operators,
+sensors and triggers import them from this folder: ``compat.sdk`` has the names for tasks, hooks and triggers, and this
+module knows the installed release. The official providers share ``apache-airflow-providers-common-compat`` for the same
+purpose. This package does not depend on it, because the release in the constraints of Airflow 3.0 lacks such a module.
 
-Importing any part of this folder refuses a release outside the range with a sentence. Without it, the author of a DAG
-reads of a name that could not be imported.
+Importing this folder on an unsupported release fails with an explanation. Otherwise the author of a DAG would read of a
+name that cannot be imported.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ RANGE = "3.0 to 3.3"
 
 
 def require_supported(version: str) -> tuple[int, int, int]:
-    """Return the numbers of a supported release; ``3.3.0rc1`` has those of ``3.3.0``. Pure.
+    """Return the numbers of a supported release; ``3.3.0rc1`` has the same numbers as ``3.3.0``. Pure.
 
-    :raises ConfigurationError: It is older or newer than what is supported.
+    :raises ConfigurationError: The release is outside the supported range.
     """
     major, minor, patch = map(int, [*re.findall(r"\d+", version), "0", "0", "0"][:3])
     if not OLDEST <= (major, minor) <= NEWEST:
@@ -43,9 +42,9 @@ AIRFLOW = require_supported(airflow.__version__)
 
 # Plugins with pages: ``fastapi_apps`` with ``external_views``.
 AIRFLOW_V_3_1_PLUS: bool = AIRFLOW >= (3, 1)
-# The connection form from metadata alone; exceptions in ``airflow.sdk``.
+# Connection form built only from metadata; exceptions in ``airflow.sdk``.
 AIRFLOW_V_3_2_PLUS: bool = AIRFLOW >= (3, 2)
-# ``BaseTrigger.on_kill``, and streams that event triggers share.
+# ``BaseTrigger.on_kill``, and shared streams of event triggers.
 AIRFLOW_V_3_3_PLUS: bool = AIRFLOW >= (3, 3)
-# Connections that an event loop can read, and mask, without a thread.
+# Connections that an event loop can read and mask without a thread.
 READS_CONNECTIONS_IN_LOOP: bool = AIRFLOW >= (3, 3, 2)

@@ -1,1 +1,1 @@
-"""The page "Spark HA": jobs in Airflow's own pages, for Airflow 3.1 and later."""
+"""Page "Spark HA" with the jobs in Airflow's own UI, for Airflow 3.1 and later."""

@@ -1,12 +1,14 @@
 """Pages of actions: the effects of an action, its confirmation, and the state of its request.
 
-Invariants: a GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`. It requests the
-operation whose id is in its form, so it can be repeated, and redirects to that operation even when the answer is late.
-The form's token holds the shown facts: the run, the way of a cancel, and the quarantine to release. The control plane
-executes the action.
+Invariants:
 
-Invariants: an operation ends with its own run, and later runs of the job do not change it. A request that was sent but
-not answered is reported as such, never as failed: it may still be executed.
+* A GET changes nothing; a POST depends on :func:`acting_job` and :func:`checked_form`.
+* A POST requests the operation whose id is in its form, so it can be repeated, and redirects to that operation even
+  when the answer is late.
+* The form's token holds the shown facts: the run, the kind of a cancel, and the quarantine to release. The control
+  plane executes the action.
+* An operation ends with its own run, and later runs of the job do not change it.
+* A request that was sent but not answered is reported as such, never as failed, because it may still be executed.
 """
 
 from __future__ import annotations
@@ -70,10 +72,10 @@ class PendingRequest:
 
 @dataclass(frozen=True, slots=True)
 class OperationProgress:
-    """An operation, with the state of its run.
+    """Operation with the state of its run.
 
-    :param result: Of that run; ``None`` before its end, and after the removal of its record.
-    :param removed: Whether the run ended and its record was removed: its result stays unknown.
+    :param result: Result of the run; ``None`` before its end, and after the removal of its record.
+    :param removed: The run ended and its record was removed, so its result stays unknown.
     """
 
     operation: Operation
@@ -82,7 +84,7 @@ class OperationProgress:
 
     @property
     def waits(self) -> bool:
-        """Whether an answer, or the end of a stopped or cancelled run, is still pending."""
+        """Return whether an answer, or the end of a stopped or cancelled run, is still pending."""
         if self.removed:
             return False
         state, kind = self.operation.state, self.operation.operation
@@ -107,9 +109,9 @@ def follow_operation(client: HaClient, job_id: str, operation_id: str) -> Operat
 
 
 def send(zookeeper: BoundedCalls, ask: Callable[[], None], *, seconds: float) -> RequestState:
-    """Execute a request and wait for it. An overdue request continues: it cannot be cancelled.
+    """Execute a request and wait for it. An overdue request continues, because it cannot be cancelled.
 
-    :raises OverTimeError: It was not sent: earlier calls hang.
+    :raises OverTimeError: The request was not sent, because earlier calls hang.
     :raises HaError: Errors of *ask*.
     """
     begun = threading.Event()
@@ -136,7 +138,7 @@ def mark_of(intent: Intent) -> str:
 
 
 def pending_request(mark: str, cluster: str, job_id: str, operation_id: str) -> PendingRequest | None:
-    """Return the request of a mark; ``None`` without a mark, or for a forged, old or unrelated one."""
+    """Return the request of a mark; ``None`` without a mark, or for a forged, old or unrelated mark."""
     try:
         *asked, action = _serializer().loads(mark, max_age=LIFETIME)
     except (BadData, TypeError, ValueError):
@@ -219,7 +221,7 @@ def operation(
 ) -> Response:
     """Show the state of an operation and its result; the page reloads until the state is final.
 
-    :param asked: The mark of an unanswered request.
+    :param asked: Mark of an unanswered request.
     """
     clusters = request.app.state.clusters
 

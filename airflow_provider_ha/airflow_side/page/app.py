@@ -1,7 +1,7 @@
-"""The application that Airflow mounts, with the read-only pages: the list of jobs, and one job.
+"""Application that Airflow mounts, with the read-only pages: the list of jobs, and a single job.
 
-Invariant: every route authenticates the user, even one whose router omits it: the application itself depends on it.
-There is no page with an API description.
+Invariant: every route authenticates the user, even one whose router omits it, because the application itself depends on
+authentication. There is no page with an API description.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 
 
 def read_page(client: HaClient, asked: OverviewQuery, job_ids: Sequence[str]) -> OverviewView:
-    """Return one page of the list: the state of every job, and complete data for the jobs of the page.
+    """Return a page of the list: the state of all jobs, and complete data for the jobs of the page.
 
-    :param job_ids: The jobs that the user may see.
+    :param job_ids: Jobs that the user may see.
     :raises NotConnectedError: ZooKeeper could not be read.
     """
     coordinator, paths, now = client.coordinator, client.paths, client.clock.now()
@@ -111,11 +111,10 @@ def jobs(  # noqa: PLR0917  # the parts of the address
     page: Annotated[int, Query(ge=1, le=100_000)] = 1,
     dag: Annotated[str, Query(max_length=250)] = "",
 ) -> Response:
-    """List the jobs of a cluster that the user may see; with *dag* those that belong to it.
+    """List the jobs of a cluster that the user may see; with *dag* only the jobs of that DAG.
 
-    Without *cluster* it is the default one, or the first of the others if Airflow has no default connection. A user
-    without
-    permission for every job sees only clusters with a visible job.
+    Without *cluster*, the list is of the default cluster, or of the first other one if Airflow has no default
+    connection. A user without permission for every job sees only clusters with a visible job.
     """
     chosen, sees_all = cluster or DEFAULT_CONN_ID, allowed.may_see(None)
     asked = OverviewQuery(search=q.strip(), state=state if state in {*STATES, ATTENTION} else "", sort=sort, page=page)
@@ -175,7 +174,7 @@ def job(  # noqa: PLR0917  # the parts of the address
     span: TimeSpan | None = None,
     run: Annotated[int | None, Query(ge=1, le=2_000_000_000)] = None,
 ) -> Response:
-    """Show a job, with its buttons; *run* is that of the task that linked here."""
+    """Show a job with its buttons; *run* is the run of the task that linked here."""
 
     def read() -> LiveJobData:
         with clusters.client(cluster) as client:
@@ -235,7 +234,7 @@ _KEPT = "private, max-age=31536000, immutable"  # its address has the digest of 
 def create_app(clusters: Clusters | None = None) -> FastAPI:
     """Return the application.
 
-    :param clusters: The clusters to show; by default the connections of this Airflow.
+    :param clusters: Clusters to show; by default the connections of this Airflow.
     """
     app = FastAPI(
         title="Spark HA",

@@ -23,11 +23,11 @@ class JobAction(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ActionButton:
-    """A button.
+    """Button of an action.
 
-    :param title: Its label.
-    :param effects: Its effects, as sentences; empty if it is disabled.
-    :param refused: Why it is disabled; empty if it is enabled.
+    :param title: Label of the button.
+    :param effects: Effects of the action, as sentences; empty if the button is disabled.
+    :param refused: Reason why the button is disabled; empty if it is enabled.
     :param command: Equivalent shell command.
     """
 
@@ -39,12 +39,12 @@ class ActionButton:
 
     @property
     def name(self) -> str:
-        """Its name in addresses."""
+        """Name in URLs."""
         return self.action.value
 
     @property
     def place(self) -> str:
-        """Its target, relative to the address of the job."""
+        """Target, relative to the URL of the job."""
         return f"actions/{self.action.value}"
 
 
@@ -57,7 +57,7 @@ class Button(Protocol):
 
     @property
     def place(self) -> str:
-        """Target, relative to the address of the job."""
+        """Target, relative to the URL of the job."""
 
     @property
     def title(self) -> str:
@@ -65,12 +65,12 @@ class Button(Protocol):
 
     @property
     def refused(self) -> str:
-        """Reason why it is disabled; empty when it can be pressed."""
+        """Reason why the button is disabled; empty if it is enabled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """The buttons of a job, arranged for its page.
+    """Buttons of a job, arranged for its page.
 
     :param primary: The most likely action in this state; ``None`` without one.
     :param others: Other actions.

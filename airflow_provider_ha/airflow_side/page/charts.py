@@ -32,7 +32,7 @@ class TimeSpan(str, Enum):
 
     @property
     def length(self) -> timedelta | None:
-        """Its length; ``None`` for a run, and for the whole history."""
+        """Length of the span; ``None`` for a run, and for the whole history."""
         return {
             TimeSpan.HOUR: timedelta(hours=1),
             TimeSpan.HOURS: timedelta(hours=6),
@@ -43,7 +43,7 @@ class TimeSpan(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A span of time."""
+    """Span of time."""
 
     begin: datetime
     end: datetime
@@ -54,19 +54,19 @@ class Axis:
         return round(100 * min(1.0, max(0.0, share)), 2)
 
     def has(self, at: datetime) -> bool:
-        """Whether a moment is on the axis."""
+        """Return whether a moment is on the axis."""
         return self.begin <= at <= self.end
 
     @property
     def ticks(self) -> list[tuple[float, datetime]]:
-        """Moments to label below it."""
+        """Moments to label below the axis."""
         step = (self.end - self.begin) / _TICKS
         return [(100 * number / _TICKS, self.begin + number * step) for number in range(_TICKS + 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An epoch."""
+    """Epoch on the timeline."""
 
     left: float
     width: float
@@ -75,10 +75,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A checkpoint or savepoint.
+    """Checkpoint or savepoint on the timeline.
 
-    :param size: Bytes: of a checkpoint's record, or of a savepoint's files.
-    :param verdict: Of the last restore plan; empty without one.
+    :param size: Bytes of a checkpoint's record, or of a savepoint's files.
+    :param verdict: Verdict of the latest restore plan; empty without one.
     """
 
     left: float
@@ -120,7 +120,7 @@ def axis_of(span: TimeSpan, history: HistoryView, *, now: datetime) -> Axis:
 def verdicts_of(plan: PlanView | None) -> dict[str, str]:
     """Return the verdicts of a restore plan on all candidates of its job, by name.
 
-    Another job's checkpoints have the same names: a plan that starts from those gives none.
+    The checkpoints of another job have the same names, so a plan that starts from another job gives no verdicts.
     """
     if plan is None or plan.source_job != plan.job_id:
         return {}
@@ -178,10 +178,10 @@ _EPOCH_START = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class ChartRow:
-    """A time step of a query.
+    """Time step of a query.
 
-    :param series: The position of the query in :attr:`Charts.queries`.
-    :param point: Its batches committed in the step, as one point at the beginning of the step.
+    :param series: Position of the query in :attr:`Charts.queries`.
+    :param point: Its batches committed in the step, as a single point at the beginning of the step.
     """
 
     series: int
@@ -193,9 +193,9 @@ class Charts:
     """Content of the charts.
 
     :param queries: Names, sorted.
-    :param rows: Newest first.
-    :param begin: Of the axis, in seconds since 1970.
-    :param end: Of the axis.
+    :param rows: Rows, newest first.
+    :param begin: Begin of the axis, in seconds since 1970.
+    :param end: End of the axis, in seconds since 1970.
     :param gap: Seconds between two points of a query beyond which no line joins them.
     :param step: Seconds per row of a query.
     """
@@ -209,7 +209,7 @@ class Charts:
 
     @property
     def has_lag(self) -> bool:
-        """Whether the sources of any query report its backlog."""
+        """Return whether the sources of any query report its backlog."""
         return any(row.point.lag is not None for row in self.rows)
 
 

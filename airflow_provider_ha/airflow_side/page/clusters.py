@@ -1,10 +1,10 @@
 """Clusters of the page: connections of type ``spark_ha``, their sessions, and reads with a time limit.
 
 Invariants: the first request that needs a session opens it; later requests share it; it closes after a time without
-requests, or when its connection was edited. A cluster that does not answer does not affect the pages of another.
+requests, or when its connection was edited. An outage of a cluster does not affect the pages of another.
 
-An overdue read continues in its thread until it ends, because it cannot be cancelled. So their number is bounded, and
-a page fails immediately when all threads are busy.
+An overdue read continues in its thread until it ends, because it cannot be cancelled. So the number of threads is
+bounded, and a page fails immediately when all threads are busy.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ AT_ONCE = 12  # concurrent reads, of all pages of a process
 
 
 class OverTimeError(HaError):
-    """A read took too long: the state of its object is unknown."""
+    """Read that took too long, so the state of its object is unknown."""
 
     retryable = True
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult(Generic[T]):
-    """Result of one of several reads, or its error.
+    """Result of a read among several, or its error.
 
-    :param problem: The error; empty without one.
+    :param problem: Error; empty without one.
     """
 
     value: T | None = None
@@ -54,7 +54,7 @@ class ReadResult(Generic[T]):
 
 
 class BoundedCalls:
-    """Calls each function in a separate thread. Thread-safe.
+    """Caller that runs each function in a separate thread. Thread-safe.
 
     :param what: Object of the reads, for the error: ``"ZooKeeper"``.
     :param next_step: Remedy when it does not answer.
@@ -78,7 +78,7 @@ class BoundedCalls:
     def together(self, functions: Mapping[str, Callable[[], Any]]) -> dict[str, ReadResult[Any]]:
         """Call functions concurrently, with one limit for all; return their answers by name.
 
-        Errors that are not this package's are raised.
+        :raises Exception: Any error that is not this package's.
         """
         until = time.monotonic() + self._seconds
         begun = {name: self._begin(function, wait=_left(until)) for name, function in functions.items()}
@@ -131,14 +131,14 @@ AT_ONCE_STORAGE = 24  # reads: a job's page has several
 
 
 class MissingConnectionError(ConfigurationError):
-    """Airflow has no connection with this id."""
+    """Connection id that Airflow does not know."""
 
 
 class Clusters:
-    """The clusters of this Airflow. Thread-safe; a forked child begins with no session.
+    """Clusters of this Airflow. Thread-safe; a forked child begins with no session.
 
-    :param names: Returns the ids of the connections.
-    :param config_of: Reads a connection.
+    :param names: Function that returns the ids of the connections.
+    :param config_of: Function that reads a connection.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Clusters:
         self._sessions: dict[str, _Session] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        # Each lives as long as its reads: users name connections, so their number is unlimited.
+        # Each lives as long as its reads, because users name connections and their number is unlimited.
         self._bounds: weakref.WeakValueDictionary[tuple[str, str], BoundedCalls] = weakref.WeakValueDictionary()
 
     def names(self) -> list[str]:
@@ -212,7 +212,7 @@ class Clusters:
 
 
 class _Session:
-    """A session with a cluster, open while it is used."""
+    """Session with a cluster, open while it is used."""
 
     def __init__(self, config: HaConfig, idle_seconds: float) -> None:
         self.config = config
@@ -227,7 +227,7 @@ class _Session:
         self._lock = threading.Lock()
 
     def begin(self) -> float:
-        """Note a request; return its time on the monotonic clock."""
+        """Record a request; return its time on the monotonic clock."""
         with self._lock:
             self._users += 1
             if self._timer is not None:
@@ -238,7 +238,7 @@ class _Session:
     def client(self, asked: float) -> HaClient:
         """Return the client. Requests that wait for a connection attempt share its outcome.
 
-        :param asked: Time of the request.
+        :param asked: Time of the request on the monotonic clock.
         """
         with self._opening:
             if self._client is None:
@@ -264,7 +264,7 @@ class _Session:
             self._timer.start()
 
     def retire(self) -> None:
-        """Close as soon as no request uses it."""
+        """Close as soon as no request uses the session."""
         self._retired = True
         self._close_idle()
 
@@ -284,7 +284,7 @@ class _Session:
 def connection_ids() -> list[str]:
     """Return the ids of the connections of type ``spark_ha``, from Airflow's database and the environment.
 
-    Another secrets backend cannot be listed: ``spark_ha_default`` is tried nevertheless.
+    Other secrets backends cannot be listed, but ``spark_ha_default`` is tried nevertheless.
     """
     with create_session() as session:
         found = set(session.scalars(select(Connection.conn_id).where(Connection.conn_type == SparkHaHook.conn_type)))
@@ -295,8 +295,8 @@ def connection_ids() -> list[str]:
 def read_config(conn_id: str) -> HaConfig:
     """Read a connection.
 
-    :raises MissingConnectionError: It does not exist.
-    :raises ConfigurationError: It is of another type, or cannot be used.
+    :raises MissingConnectionError: The connection does not exist.
+    :raises ConfigurationError: The connection has another type, or cannot be used.
     """
     try:
         connection = SparkHaHook.get_connection(conn_id)

@@ -1,7 +1,7 @@
 """Pages of driver output: the end of a log, and Spark's own web UI.
 
-A log is read if this host has it. Otherwise the page names the host, and the command that prints it there. The shown
-part is bounded, and has no known or likely secret (``redaction``).
+A log is read if this host has it. Otherwise the page names the host, and the command that prints the log there. The
+shown part is bounded, and known or likely secrets are removed (``redaction``).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class LogPage:
     """Content of a log page.
 
     :param earlier: The run before its own; ``None`` without one.
-    :param later: The run after it.
-    :param place: Location of the log; ``None`` if no driver was started.
-    :param text: Its last lines; may be empty.
-    :param problem: Why the lines are missing, or not the end.
-    :param next_step: How to find the lines.
+    :param later: The run after its own; ``None`` without one.
+    :param place: Location of the log; ``None`` before the first driver started.
+    :param text: Last lines of the log; may be empty.
+    :param problem: Reason why the lines are missing or incomplete.
+    :param next_step: Command or place that shows the lines.
     :param printed: Page of the cluster manager about the driver; empty without one.
     """
 
@@ -83,7 +83,7 @@ def errors_in(text: str) -> frozenset[int]:
 @router.get("/spark-ui")
 def spark_ui(request: Request, job: VisibleJobDep, run: Number = None) -> Response:
     """Redirect to Spark's web UI of the current driver, or to the history server."""
-    del run  # of the task with the link: Spark shows the newest application only
+    del run  # the task that shows the link; Spark shows only the newest application
     clusters = request.app.state.clusters
 
     def read() -> str | None:
@@ -102,7 +102,7 @@ def spark_ui(request: Request, job: VisibleJobDep, run: Number = None) -> Respon
 
 
 def read_log(client: HaClient, job_id: str, run: int, attempt: int | None) -> LogPage:
-    """Return the end of a driver's log, if this host has it; otherwise the lines that its supervisor has kept.
+    """Return the end of a driver's log if this host has it, otherwise the lines that its supervisor stored.
 
     :raises JobStateError: The run or attempt does not exist.
     """

@@ -50,8 +50,8 @@ _OVER = ("FINISHED", "CANCELED")
 class SafetyFacts:
     """Facts behind the answers.
 
-    :param quarantine: Why the job is in quarantine; empty if it is not.
-    :param newest: Its newest retained checkpoint; ``None`` without one.
+    :param quarantine: Reason of the quarantine; empty without one.
+    :param newest: Newest retained checkpoint; ``None`` without one.
     """
 
     job: JobView
@@ -63,10 +63,10 @@ class SafetyFacts:
 
 @dataclass(frozen=True, slots=True)
 class RestoreEvidence:
-    """A checkpoint or savepoint judged by a verification or a drill.
+    """Checkpoint or savepoint judged by a verification or a drill.
 
     :param source: ``checkpoint-<n>`` or ``savepoint-<id>``.
-    :param restorable: The verdict; ``None`` without an answer.
+    :param restorable: Verdict; ``None`` without an answer.
     :param at: Time of the judgement.
     """
 
@@ -79,15 +79,15 @@ class RestoreEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Safety:
-    """The answers.
+    """Answers about the safety of a job.
 
     :param level: Colour: ``good``, ``calm``, ``warn`` or ``bad``.
-    :param safe: Whether the data is safe.
-    :param proven: The newest proof that a checkpoint can be restored; ``None`` without one.
+    :param safe: Sentence on the safety of the data.
+    :param proven: Newest proof that a checkpoint can be restored; ``None`` without one.
     :param repeats: Batches that a loss of driver and working directory would repeat now, one sentence per query.
-    :param certain: Whether a leading driver currently reports each query.
-    :param wrong: The problem; empty without one.
-    :param to_do: The required action; empty without one.
+    :param certain: A leading driver currently reports each query.
+    :param wrong: Problem; empty without one.
+    :param to_do: Required action; empty without one.
     """
 
     level: str
@@ -134,7 +134,7 @@ def _proofs(seen: SafetyFacts) -> Iterator[RestoreEvidence]:
 
 
 def _bad(proofs: list[RestoreEvidence]) -> Iterator[str]:
-    """Yield the newest negative answer of each kind."""
+    """Yield the newest negative answer per kind."""
     told = set[str]()
     for proof in proofs:
         if proof.restorable is False and proof.how not in told:
@@ -159,12 +159,12 @@ def _pending(job: JobView, newest: CheckpointRow | None) -> dict[str, tuple[int,
 
 
 def _unreported(seen: SafetyFacts) -> list[str]:
-    """Return the queries of the newest checkpoint whose position no driver has reported."""
+    """Return the queries of the newest checkpoint whose position is not reported by any driver."""
     return sorted(set(seen.newest.cut if seen.newest is not None else ()) - set(_queries(seen.job)))
 
 
 def _is_certain(seen: SafetyFacts) -> bool:
-    """Whether a leading driver currently reports each query: a dead one may have committed more than it reported."""
+    """Return whether a leading driver reports each query now; a dead one may have committed more than it reported."""
     return seen.job.leader is not None and seen.job.state != "STARTING" and not _unreported(seen)
 
 
@@ -251,7 +251,7 @@ _STORES = 8  # whose drills are known
 class LiveJobData:
     """Data of a job in ZooKeeper.
 
-    :param history: Its newest :data:`SHOWN` epochs.
+    :param history: Newest :data:`SHOWN` epochs.
     :param restarts: Submissions after the first of their run in the last 24 hours.
     """
 
@@ -275,10 +275,10 @@ class LiveJobData:
 class StoredJobData:
     """Data of a job in storage: parts of the page, each with its read error.
 
-    :param options: Its options of high availability; from the graph of the newest run.
-    :param plan: The last restore plan that started a run or a fallback.
-    :param verification: The last verification of one of its checkpoints or savepoints.
-    :param drills: The newest :attr:`most_drills`.
+    :param options: Options of high availability, from the graph of the newest run.
+    :param plan: Latest restore plan that started a run or a fallback.
+    :param verification: Latest verification of a checkpoint or savepoint of the job.
+    :param drills: Newest :attr:`most_drills` drills.
     :param progress: Durations and inputs of its batches, oldest first.
     """
 

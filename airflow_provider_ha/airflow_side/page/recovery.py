@@ -51,7 +51,7 @@ WHEN_LOST = {
 
 @dataclass(frozen=True, slots=True)
 class RestoreChoice:
-    """A user's choices for a restore.
+    """Choices of a user for a restore.
 
     :param start_from: ``latest``, ``checkpoint-<n>`` or ``savepoint-<id>``.
     :param accepted: Verdicts accepted in addition to ``SAFE``.
@@ -81,9 +81,9 @@ class RestoreChoice:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryButton:
-    """The button for a recovery or a restore.
+    """Button for a recovery or a restore.
 
-    :param refused: Why it is disabled; empty if it is enabled.
+    :param refused: Reason why the button is disabled; empty if it is enabled.
     """
 
     way: RecoveryMethod
@@ -92,19 +92,19 @@ class RecoveryButton:
 
     @property
     def name(self) -> str:
-        """Its name in addresses."""
+        """Name in URLs."""
         return self.way.value
 
     @property
     def place(self) -> str:
-        """Its target, relative to the address of the job."""
+        """Target, relative to the URL of the job."""
         return self.way.value
 
 
 def recovery_buttons(snapshot: JobStatus, quarantined: str | None = None) -> tuple[RecoveryButton, ...]:
     """Return the buttons of a job.
 
-    :param quarantined: Why it is in quarantine; ``None`` if it is not.
+    :param quarantined: Reason of the quarantine; ``None`` without one.
     """
     no_run = "" if snapshot.run is not None else "The job has no run."
     return (
@@ -155,7 +155,7 @@ def sources(checkpoints: CheckpointListView, savepoints: SavepointListView) -> S
 def restore_conf(  # noqa: PLR0917  # the fields of the page
     cluster: str, job_id: str, run: int, choice: RestoreChoice, source: str, owner: str | None
 ) -> dict[str, Any]:
-    """Return the parameters with which the DAG restores exactly what the page showed.
+    """Return the parameters with which the DAG restores exactly the shown plan.
 
     :param run: Newest shown run, 0 for none: the job may have another run when the DAG run begins.
     :param source: Start of the plan.
@@ -190,7 +190,7 @@ def restore_command(job_id: str, choice: RestoreChoice, source: str, owner: str 
 
 
 def same_job(conf: Mapping[str, Any], cluster: str, job_id: str) -> bool:
-    """Whether a DAG run was requested for this job."""
+    """Return whether a DAG run was requested for this job."""
     return conf.get("job_id") == job_id and conf.get("spark_ha_conn_id") == cluster
 
 
@@ -201,14 +201,14 @@ _NOUNS = {RecoveryMethod.RECOVER: "recovery", RecoveryMethod.RESTORE: "restore"}
 class RecoveryOutcome:
     """Current outcome of a DAG run for the job.
 
-    :param sentence: For people.
-    :param final: Whether the outcome can no longer change or become better known.
-    :param failed: Whether it failed. A run that it started and that ended later is not a failure.
-    :param done: Whether the job is back, with a checkpoint to continue from after the next loss.
-    :param restored: Whether the requested restore brought it back: not if a lost run continues instead, or another
+    :param sentence: Sentence for people.
+    :param final: The outcome can no longer change or become better known.
+    :param failed: The DAG run failed. A run that it started and that ended later is not a failure.
+    :param done: The job is back, with a checkpoint to continue from after the next loss.
+    :param restored: The requested restore brought the job back: false if a lost run continues instead, or another
         process was faster.
-    :param run: Number of the run that the job continues with; ``None`` while there is none.
-    :param epoch: The submission that the DAG run started.
+    :param run: Number of the run that the job continues with; ``None`` before it exists.
+    :param epoch: Submission that the DAG run started.
     :param checkpoint: Number of the first checkpoint of that run or submission.
     """
 
@@ -235,8 +235,8 @@ def recovery_outcome(
 ) -> RecoveryOutcome:
     """Return the outcome of a DAG run for the job. A resulting run takes precedence over the DAG run's state.
 
-    :param state: Of the DAG run.
-    :param failed_tasks: Ids of the tasks that failed.
+    :param state: State of the DAG run.
+    :param failed_tasks: Ids of the failed tasks.
     :param requests: Ids of the requests of its tasks.
     :param asked_at: Creation time of the DAG run.
     :param replayed: Number of batches that the new driver has executed again; ``None`` if unreported.
@@ -287,7 +287,7 @@ def _again(replayed: int | None) -> str:
 
 
 def _found(requests: Sequence[str], history: HistoryView) -> tuple[RunHistoryView, EpochView] | None:
-    """Return the submission started by one of the requests: its record names the request."""
+    """Return the submission that any of the requests started; its record names the request."""
     for run in history.runs:
         for epoch in reversed(run.epochs):
             if any(epoch.requested_by == each or epoch.requested_by.startswith(f"{each} ") for each in requests):
@@ -298,7 +298,7 @@ def _found(requests: Sequence[str], history: HistoryView) -> tuple[RunHistoryVie
 def _outlived(asked_at: datetime | None, history: HistoryView) -> int | None:
     """Return the earliest run that began after a request; ``None`` while the answer would be among the runs read.
 
-    History has the newest runs of a job, and the newest submissions of each.
+    History has the newest runs of a job, and their newest submissions.
     """
     if asked_at is None or not history.runs:
         return None

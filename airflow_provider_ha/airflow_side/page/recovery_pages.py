@@ -1,10 +1,11 @@
-"""Pages of recovery and restore: the plan, the confirmation, and the DAG run that does it.
+"""Pages of recovery and restore: the plan, the confirmation, and the DAG run that carries it out.
 
-Invariants: the DAG receives exactly the shown parameters, which the form's token holds; a DAG run is shown only with
-the job that it was requested for.
+Invariants:
 
-Invariants: the id of a run comes from its form, so a form that is sent again finds its earlier run. A run is requested
-only for a user who may trigger that DAG, as Airflow's own button requires.
+* The DAG receives exactly the shown parameters, which the form's token holds.
+* A DAG run is shown only with the job that it was requested for.
+* The id of a run comes from its form, so a form that is sent again finds its earlier run.
+* A run is requested only for a user who may trigger that DAG, as Airflow's own button requires.
 """
 
 from __future__ import annotations
@@ -83,13 +84,13 @@ _OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class DagRunStatus:
-    """A run of a DAG.
+    """Run of a DAG.
 
     :param state: ``queued``, ``running``, ``success`` or ``failed``.
-    :param conf: Its parameters.
+    :param conf: Parameters of the run.
     :param tasks: Task id -> state in start order; ``None`` before the scheduler has processed it.
-    :param asked_at: Time of its request; a cleared run keeps it.
-    :param waits: The cause of a delay, when Airflow has not begun it or its next task; empty otherwise.
+    :param asked_at: Time of the request; a cleared run keeps it.
+    :param waits: Cause of a delay, if Airflow has not begun the run or its next task; empty otherwise.
     :param waits_since: Begin of the delay, if known.
     """
 
@@ -104,12 +105,12 @@ class DagRunStatus:
 
     @property
     def url(self) -> str:
-        """Its page in Airflow."""
+        """Page of the DAG run in Airflow."""
         return f"{base_url()}/dags/{quote(self.dag_id, safe='')}/runs/{quote(self.run_id, safe='')}"
 
     @property
     def failed_tasks(self) -> list[str]:
-        """Tasks with an own failure."""
+        """Ids of the tasks that failed themselves, without those whose upstream failed."""
         return [task_id for task_id, state in self.tasks.items() if state == "failed"]
 
     @property
@@ -132,7 +133,7 @@ class DagRefusal:
 
 
 def dag_of(way: RecoveryMethod) -> str:
-    """Return the DAG that the configuration names for a way."""
+    """Return the DAG that the configuration names for a recovery or a restore."""
     option, default = _OPTIONS[way]
     return str(conf.get(SECTION, option, fallback=default) or default).strip()
 
@@ -177,8 +178,8 @@ def refusal_of_dag(way: RecoveryMethod, wanted: Mapping[str, Any], allowed: Perm
 def trigger(dag_id: str, run_id: str, wanted: Mapping[str, Any], *, by: str) -> None:
     """Create a DAG run, or find it.
 
-    :param by: Name of Airflow's user, which the run keeps.
-    :raises JobStateError: The DAG is gone.
+    :param by: Name of Airflow's user, stored in the run.
+    :raises JobStateError: The DAG does not exist.
     :raises ConfigurationError: The DAG does not accept the parameters.
     """
     try:
@@ -192,7 +193,7 @@ def trigger(dag_id: str, run_id: str, wanted: Mapping[str, Any], *, by: str) -> 
     except DagRunAlreadyExists:
         return
     except IntegrityError:
-        # Concurrent requests: the other one has created it.
+        # A concurrent request has created it.
         if read_dag_run(dag_id, run_id) is None:
             raise
     except DagNotFound as error:
@@ -375,7 +376,7 @@ def _token(job: VisibleJob, way: RecoveryMethod, conf: Mapping[str, Any]) -> str
 
 
 def _planned(request: Request, job: VisibleJob, choice: RestoreChoice) -> tuple[PlanView | None, HaError | None]:
-    """Return the plan, or the reason without one."""
+    """Return the plan, or the error that prevented it."""
     clusters = request.app.state.clusters
 
     def read() -> PlanView:

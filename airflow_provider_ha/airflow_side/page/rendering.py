@@ -61,9 +61,9 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file that pages load.
+    """File that pages load.
 
-    :param digest: Of its content; in its URL, so that a browser may cache it.
+    :param digest: Digest of its content; part of its URL, so that a browser may cache the file.
     """
 
     content: bytes
@@ -73,7 +73,7 @@ class StaticFile:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """Return all static files by name, ours and third-party ones (``vendor``)."""
+    """Return all static files by name, of this package and of third parties (``vendor``)."""
     root = resources.files(_PACKAGE).joinpath("static")
     found = {}
     for folder in (root, root.joinpath("vendor")):
@@ -170,7 +170,7 @@ def _size(size: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Return a figure with separators."""
+    """Return a number with separators."""
     if value is None:
         return NOTHING
     return f"{value:,.1f}" if value != round(value) else f"{value:,.0f}"

@@ -2,9 +2,9 @@
 
 Rules (docs/explanation/security-model.md, "The page in Airflow"):
 
-* A user who may read the DAG's runs sees the tab of a DAG run. It shows of each job what the rules below allow.
-* A job with an owner (``job_owner``) belongs to that DAG: users who may read the DAG's runs see it, users who may edit
-  them act on it.
+* A user who may read the DAG's runs sees the tab of a DAG run, with the jobs that the following rules allow.
+* A job with an owner (``job_owner``) belongs to that DAG: users who may read the DAG's runs see it, and users who may
+  edit them act on it.
 * A user with the permission for every DAG has it for every job, including jobs without an owner, unreadable jobs, and
   the answer that a job does not exist. "Every DAG" means each DAG known to Airflow and one unknown to it: a user whose
   permissions name DAGs does not have it for the unknown DAG, even if Airflow knows no DAG at all.
@@ -72,9 +72,9 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class CheckedForm:
-    """A form that its user has sent.
+    """Form that its user has sent.
 
-    :param fields: The values of its fields.
+    :param fields: Values of its fields.
     """
 
     intent: Intent
@@ -145,38 +145,38 @@ Method = Literal["GET", "POST", "PUT"]
 Cluster = Annotated[str, Query(max_length=250)]
 OPEN_TO_USERS = frozenset({"/static/{name}"})  # for every user: they show no job data
 FORBIDDEN = 403
-NO_DAG = "no DAG has this id"  # a DAG id contains no space, so no permission can name it
+NO_DAG = "no DAG has this id"  # a DAG id contains no space, so a permission cannot name it
 _READS = {"GET", "HEAD"}
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """Permissions of one user, from Airflow's auth manager, cached for one request."""
+    """Permissions of a user from Airflow's auth manager, cached for a request."""
 
     user: BaseUser
     _known: dict[tuple[str, DagAccessEntity, str | None], bool] = field(default_factory=dict)
 
     def may_see(self, owner: str | None) -> bool:
-        """Whether the user may see a job.
+        """Return whether the user may see a job.
 
         :param owner: DAG that owns the job; ``None`` without an owner, or if it could not be read.
         """
         return self._may("GET", DagAccessEntity.RUN, owner)
 
     def may_read_log(self, owner: str | None) -> bool:
-        """Whether the user may see a driver's output."""
+        """Return whether the user may see a driver's output."""
         return self.may_see(owner) and self._may("GET", DagAccessEntity.TASK_LOGS, owner)
 
     def may_act(self, owner: str | None) -> bool:
-        """Whether the user may request operations on a job."""
+        """Return whether the user may request operations on a job."""
         return self.may_see(owner) and self._may("PUT", DagAccessEntity.RUN, owner)
 
     def may_trigger(self, dag_id: str) -> bool:
-        """Whether the user may create a run of a DAG: the same check as Airflow's own."""
+        """Return whether the user may create a run of a DAG; the same check as Airflow's own."""
         return self._one_dag("POST", DagAccessEntity.RUN, dag_id)
 
     def may_read_runs(self, dag_id: str) -> bool:
-        """Whether the user may see the runs of a DAG."""
+        """Return whether the user may see the runs of a DAG."""
         return self._one_dag("GET", DagAccessEntity.RUN, dag_id)
 
     def _may(self, method: Method, entity: DagAccessEntity, owner: str | None) -> bool:
@@ -199,7 +199,8 @@ class Permissions:
         manager = get_auth_manager()
         if not manager.is_authorized_dag(method=method, access_entity=entity, user=self.user):
             return False
-        # A manager may treat that as "any DAG": so each must be allowed, and without any DAG "each" proves nothing.
+        # A manager may read an unspecified DAG as "any DAG", so each must be allowed; without DAGs, "each" proves
+        # nothing.
         if not self._one_dag(method, entity, NO_DAG):
             return False
         with create_session() as session:
@@ -211,7 +212,7 @@ class Permissions:
 def visible_jobs(client: HaClient, allowed: Permissions, dag_id: str = "") -> list[str]:
     """Return the jobs of a cluster that a user may see.
 
-    :param dag_id: Only those of this DAG.
+    :param dag_id: Only jobs of this DAG.
     :raises NotConnectedError: ZooKeeper could not be read.
     """
     found = client.list_jobs()
@@ -224,7 +225,7 @@ def visible_jobs(client: HaClient, allowed: Permissions, dag_id: str = "") -> li
 
 
 def permissions(user: Annotated[BaseUser, Depends(get_user)]) -> Permissions:
-    """Return the permissions of the request's user. For a route that shows several jobs, or none."""
+    """Return the permissions of the request's user, for a route that shows several jobs or none."""
     return Permissions(user)
 
 
@@ -233,7 +234,7 @@ PermissionsDep = Annotated[Permissions, Depends(permissions)]
 
 @dataclass(frozen=True, slots=True)
 class VisibleDag:
-    """A DAG whose runs the user of the request may see."""
+    """DAG whose runs the user of the request may see."""
 
     dag_id: str
     permissions: Permissions
@@ -254,7 +255,7 @@ VisibleDagDep = Annotated[VisibleDag, Depends(visible_dag)]
 
 @dataclass(frozen=True, slots=True)
 class VisibleJob:
-    """A job that the user of the request may see.
+    """Job that the user of the request may see.
 
     :param cluster: Connection of its cluster.
     """
@@ -266,7 +267,7 @@ class VisibleJob:
 
     @property
     def owner(self) -> str | None:
-        """DAG that it belongs to."""
+        """DAG that owns the job."""
         return owner_of(self.snapshot)
 
     @property

@@ -1,10 +1,10 @@
 """Tabs of a DAG run and of a task instance, with the jobs that their tasks have reported.
 
-With one job the tab is that job's page, with several their list, and with none the reason. The page of a job checks
-itself whether its user may see it.
+With one job the tab is that job's page, with several their list, and with none the reason. The page of a job itself
+checks whether its user may see it.
 
-Invariant: an XCom is a text of the DAG's author. It determines which job to read, never whether the user may see it:
-the job itself decides that.
+Invariant: an XCom is a text of the DAG's author. It determines which job to read, but only the job itself determines
+whether the user may see it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _OVER = {"success", "failed"}
 
 @dataclass(frozen=True, slots=True)
 class ReportedValue:
-    """Content of one XCom.
+    """Content of an XCom.
 
     :param cluster: Connection of the job's cluster.
-    :param run: The run of the task; ``None`` if missing.
+    :param run: Run of the task; ``None`` if missing.
     """
 
     task: str
@@ -56,10 +56,10 @@ class ReportedValue:
 
 @dataclass(frozen=True, slots=True)
 class ReportedJob:
-    """A job of a DAG run, or of a task instance.
+    """Job of a DAG run, or of a task instance.
 
-    :param tasks: The tasks that reported it, in order.
-    :param run: The newest reported run; ``None`` without one.
+    :param tasks: Tasks that reported it, in order.
+    :param run: Newest reported run; ``None`` without one.
     """
 
     cluster: str
@@ -73,8 +73,8 @@ def read_reported_jobs(
 ) -> tuple[list[ReportedJob], bool] | None:
     """Return the jobs, and whether more may follow; ``None`` if the DAG run does not exist.
 
-    :param task_id: Only those of this task; of all tasks by default.
-    :param map_index: Of this instance of it.
+    :param task_id: Only jobs of this task; of all tasks by default.
+    :param map_index: Only jobs of this instance of the task.
     """
     link = SparkHaJobLink().xcom_key
     query = (
@@ -161,17 +161,17 @@ router = APIRouter(prefix="/dag-runs/{dag_id}/{run_id}")
 RunId = Annotated[str, Path(max_length=250)]
 TaskId = Annotated[str, Path(max_length=250)]
 SEE_OTHER, NOT_FOUND = 303, 404
-REFRESH_SECONDS = 5  # while a job may come
-_MOST = 100  # jobs of one tab
+REFRESH_SECONDS = 5  # while more jobs may be reported
+_MOST = 100  # jobs in a tab
 _INDEX = re.compile(r"\d{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
 class TabRow:
-    """A job that the user may see.
+    """Job that the user may see.
 
-    :param row: As in the list; ``None`` if its cluster cannot be read, or no longer has the job.
-    :param problem: Why it is missing.
+    :param row: Row as in the list; ``None`` if the cluster is unreadable, or has removed the job.
+    :param problem: Reason why the row is missing.
     """
 
     told: ReportedJob
