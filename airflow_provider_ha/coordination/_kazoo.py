@@ -1,8 +1,8 @@
-"""ZooKeeper by kazoo. Invariant: no kazoo exception and no kazoo type leaves this module.
+"""ZooKeeper session on top of kazoo. Invariant: no kazoo exception and no kazoo type leaves this module.
 
 Threads: public methods may be called from any thread of the process that connected. Watches and state listeners run on
-kazoo's own threads and must not block. Reads are repeated until they succeed or time is up. A transaction is sent
-once: the caller reads back first, then decides whether to repeat it.
+kazoo's own threads and must not block. Reads are repeated until they succeed or time is up. A transaction is sent once:
+the caller reads back first, then decides whether to repeat it.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ _STATES = {
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
 }
-# After these it is unknown whether the server got the request, or whether it will still get it.
+# After these errors it is unknown whether the server received the request, or will still receive it.
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, SessionMovedError, KazooTimeoutError)
 _CLOSE_TIMEOUT = 5.0
-_ASK_TIMEOUT = 5.0  # seconds: one question to a server, while a reader waits
+_ASK_TIMEOUT = 5.0  # seconds: limit of a probe of a server, while a reader waits
 
 
 @dataclass(frozen=True)
 class _Watch:
-    """Calls back on any event, also on those of type NONE (the connection is lost, and kazoo drops its watches).
+    """Watch callback for every event, including type NONE (the connection is lost, and kazoo drops its watches).
 
     Equal for equal callbacks: kazoo keeps watches in a set, so repeated arming adds no entries.
     """
@@ -94,9 +94,9 @@ class _Watch:
 
 
 class KazooCoordinator(Coordinator):
-    """One session with an ensemble; see :class:`Coordinator`.
+    """Session with an ensemble; see :class:`Coordinator`.
 
-    :param config: The cluster. Use :meth:`connect`, which also waits for the session.
+    :param config: Configuration of the cluster. Use :meth:`connect`, which also waits for the session.
     """
 
     def __init__(self, config: HaConfig) -> None:
@@ -120,7 +120,7 @@ class KazooCoordinator(Coordinator):
     def connect(cls, config: HaConfig, *, timeout: float = 15.0) -> Self:
         """Open a session.
 
-        :param config: The cluster.
+        :param config: Configuration of the cluster.
         :param timeout: Seconds to wait for a server.
         :raises NotConnectedError: No server answered; names the hosts.
         :raises ConfigurationError: The servers refuse the session, or grant one too short for the timings.
@@ -143,7 +143,7 @@ class KazooCoordinator(Coordinator):
                 next_step="Check the hosts, and that a majority of the ensemble runs",
             )
         if config.chroot or config.sasl_auth:
-            # The servers say yes or no to both only after the session is there.
+            # The servers accept or refuse both only after the session exists.
             self._check_admitted(config)
         if self.negotiated_timeout < config.timings.session_timeout:
             hosts = len(config.zookeeper.split(","))
@@ -191,7 +191,7 @@ class KazooCoordinator(Coordinator):
             try:
                 return self.get(path, watch=watch)
             except NodeMissingError:  # noqa: PERF203  # it may come and go while we look
-                # Only ``exists`` can watch a node that is not there. When the node exists by then, read it after all.
+                # Only ``exists`` can watch a missing node. If the node was created in between, read it after all.
                 if watch is None or not self._read(path, lambda: self._client.exists_async(path, watch=_watch(watch))):
                     return None
 
@@ -213,9 +213,9 @@ class KazooCoordinator(Coordinator):
         return self._read((reads.nodes + reads.lists)[0], self._sender(reads, watch))  # type: ignore[no-any-return]
 
     def _sender(self, reads: Reads, watch: PathWatch | None) -> Callable[[], Any]:
-        """Return what sends the reads, in as few requests as they are worth and the servers know."""
+        """Return a function that sends the reads, in the fewest requests that pay off and the servers support."""
         count = len(reads.nodes) + len(reads.lists)
-        # Watches that are set by one request cost two round trips more.
+        # Watches that are set in a single request cost two more round trips.
         several = count > 1 if watch is None else len(reads.nodes) >= MANY
         if not (several and KNOWN.know(self._hosts, self._answers_multi_read, reads=count)):
             return lambda: PendingReads(self._client, reads, watch)
@@ -224,10 +224,10 @@ class KazooCoordinator(Coordinator):
         return lambda: PendingWatchedReads(self._client, reads, watch)
 
     def _answers_multi_read(self) -> bool | None:
-        """Ask the servers in another session: they end it when they do not know the request."""
+        """Probe the servers in another session, because they end a session that sends an unknown request."""
         try:
             other = KazooCoordinator.connect(self._config, timeout=_ASK_TIMEOUT)
-        except HaError:  # this session may still live: a server may limit the connections of a host
+        except HaError:  # this session stays open; a server may limit the connections of a host
             return None
         try:
             answered = is_answered(other._client, _ASK_TIMEOUT)  # noqa: SLF001  # our own class
@@ -239,14 +239,14 @@ class KazooCoordinator(Coordinator):
 
     @property
     def default_acl(self) -> list[Any] | None:
-        """ACL of the nodes that this session creates, in kazoo's words; ``None`` without credentials."""
+        """ACL of the nodes that this session creates, as kazoo's type; ``None`` without credentials."""
         acl: list[Any] | None = self._client.default_acl
         return acl
 
     def pipelined(self, send: Callable[[Any], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-        """Send many ACL requests before awaiting the first response; for ``_kazoo_acl.py``.
+        """Send many ACL requests before awaiting the first response; for ``_kazoo_acls.py``.
 
-        :param send: Gets the client and returns the pending responses; called again when a connection is lost.
+        :param send: Takes the client and returns the pending responses; called again when a connection is lost.
         :returns: The responses; an error of a single node is returned as its exception.
         """
         return list(self._read("/", lambda: _Pending(send(self._client))))
@@ -259,7 +259,7 @@ class KazooCoordinator(Coordinator):
                 self._ensure_one(node)
 
     def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
-        """Apply all *ops* in one transaction, or none; see :meth:`Coordinator.commit`."""
+        """Apply all *ops* in one transaction, or reject all; see :meth:`Coordinator.commit`."""
         limit = self._timeout if timeout is None else timeout
         self._wait_until_connected(limit)
         try:
@@ -298,7 +298,7 @@ class KazooCoordinator(Coordinator):
         if helper.is_alive():
             _log.warning("the session with %s could not be ended in order; it ends by its timeout", self._hosts)
             self._client._connection.shut_down_socket()  # noqa: SLF001  # our own class, see make_client
-            atexit.unregister(self._client.handler.stop)  # it would hang in the same place
+            atexit.unregister(self._client.handler.stop)  # another stop would hang in the same place
 
     def _stop(self) -> None:
         try:
@@ -312,7 +312,7 @@ class KazooCoordinator(Coordinator):
         if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001  # to listeners it is a session lost
             self._refused = True
             self._session = None
-            self._connected.set()  # threads need not wait: kazoo never tries again
+            self._connected.set()  # the waiting threads can return, because kazoo never tries again
         elif self._state is SessionState.CONNECTED:
             self._session = SessionCredentials(*self._client.client_id)
             self._connected.set()
@@ -341,7 +341,7 @@ class KazooCoordinator(Coordinator):
                 self.commit(Create(path))
             except NodeExistsError:  # noqa: PERF203  # a retry is a try in a loop
                 return
-            except OutcomeUnknownError:  # doing it twice does no harm
+            except OutcomeUnknownError:  # a repeated call is harmless
                 if time.monotonic() > end:
                     raise
             else:
@@ -366,7 +366,7 @@ class KazooCoordinator(Coordinator):
         raise self._not_connected(f"did not answer a read of {path} ({type(last).__name__})")
 
     def _attempts(self) -> Iterator[float]:
-        """Yield the seconds that are left, each time when there is a connection, until none are."""
+        """Yield the seconds left, each time the session is connected, until the time is over."""
         end = time.monotonic() + self._timeout
         while (left := end - time.monotonic()) > 0:
             self._wait_until_connected(left)
@@ -395,7 +395,7 @@ class KazooCoordinator(Coordinator):
 
 @dataclass(frozen=True)
 class _Pending:
-    """Answers that are awaited together, within one limit."""
+    """Pending answers, awaited together within one limit."""
 
     answers: list[tuple[Any, ...]]
 

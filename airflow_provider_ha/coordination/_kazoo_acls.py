@@ -1,9 +1,9 @@
-"""ACLs of the nodes of a tree: find and correct ACLs that differ from those of this session.
+"""ACLs of the nodes of a tree: find and correct ACLs that differ from this session's.
 
-ZooKeeper inherits nothing: each node keeps the ACL that it was created with. So nodes created before credentials were
-configured stay open to all, and nodes of an old password refuse the new one.
+ZooKeeper inherits no ACLs: each node keeps the ACL of its creation. So nodes created before credentials were configured
+stay open to all, and nodes of an old password refuse the new one.
 
-Invariant: bounded. A window of nodes is read in one round trip, and only names and findings are kept.
+Invariant: memory is bounded. A window of nodes is read in one round trip, and only names and findings are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Permission = tuple[str, str, int]  # scheme, id, bits
 class NodeAcl:
     """ACL of a node as read.
 
-    :param permissions: ``None`` when the server does not let this session read the ACL.
+    :param permissions: Permissions; ``None`` when the server does not let this session read the ACL.
     :param version: Number of times the ACL was set.
     :param children: Names of the children; empty when the server does not let this session list them.
     """
@@ -42,11 +42,11 @@ class NodeAcl:
 
 
 class AclSession(Protocol):
-    """A session that can read and set ACLs, many at a time."""
+    """Session that can read and set ACLs, many at a time."""
 
     @property
     def wanted(self) -> frozenset[Permission]:
-        """The ACL of a node that this session creates."""
+        """ACL of the nodes that this session creates."""
 
     @property
     def has_credentials(self) -> bool:
@@ -61,10 +61,10 @@ class AclSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WrongAcl:
-    """A node whose ACL differs from the one that this session's credentials give.
+    """Node whose ACL differs from that of this session's credentials.
 
-    :param acl: Its ACL, for people, without the hash of a password.
-    :param refused: Whether the server refuses to read and to set it: the nodes below are unknown too.
+    :param acl: Present ACL, for people, without the hash of a password.
+    :param refused: The server refuses to read and to set the ACL, so the nodes below are unknown too.
     """
 
     path: str
@@ -102,7 +102,7 @@ def check(session: AclSession, base: str) -> AclReport:
 def repair(session: AclSession, base: str, *, done: Callable[[int], None] = lambda _: None) -> AclReport:
     """Give *base* and everything below it the ACL of this session's credentials. Repeatable; continues after a crash.
 
-    Repeats until a whole pass finds nothing that it may change: other clients keep creating nodes.
+    Passes are repeated until a whole pass finds no node to correct, because other clients keep creating nodes.
 
     :param done: Called with the number of nodes read so far.
     :raises NotConnectedError: ZooKeeper does not answer; corrected nodes stay corrected.
@@ -156,9 +156,9 @@ def _letters(bits: int) -> str:
 
 
 class KazooAcls:
-    """The ACLs that one session can see and set; see :class:`~airflow_provider_ha.coordination._kazoo_acls.AclSession`.
+    """ACLs that a session can see and set; implements :class:`AclSession`.
 
-    :param coordinator: The session; stays its owner's.
+    :param coordinator: Session; its owner closes it.
     """
 
     def __init__(self, coordinator: KazooCoordinator) -> None:
@@ -185,9 +185,9 @@ class KazooAcls:
         return found
 
     def put(self, nodes: Sequence[NodeAcl]) -> None:
-        """Set the ACLs of nodes; leave a node that was removed or set by another client to the next pass.
+        """Set the ACLs of nodes; leave a node that another client removed or set to the next pass.
 
-        :raises ConfigurationError: The servers do not know the scheme of these credentials.
+        :raises ConfigurationError: The servers do not know the scheme of the session's credentials.
         """
 
         def send(client: KazooClient) -> list[tuple[Any]]:

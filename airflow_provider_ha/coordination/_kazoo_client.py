@@ -3,7 +3,7 @@
 The private parts of kazoo used here (``ConnectionHandler._invoke``, its ``_socket``) are tested by their behaviour in
 ``tests/contract/test_coordinator.py``; the dependency is pinned below 2.12 for the same reason.
 
-Several attempts to connect are no change, and are not logged: an outage of an hour is two lines.
+Repeated attempts to connect change no state and are not logged, so an outage of an hour is two lines.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ def _id(session: SessionCredentials | None) -> str:
     return "none" if session is None else f"0x{session.session_id:x}"
 
 
-# kazoo writes passwords of sessions and users at DEBUG, and up to six lines for one lost connection: this logger lets
-# neither through. What changes about a connection is said once, by the coordinator.
+# kazoo logs passwords of sessions and users at DEBUG, and up to six lines for one lost connection: this logger drops
+# both. The coordinator logs each change of a connection once.
 _log = logging.getLogger("airflow_provider_ha.kazoo")
 _log.setLevel(logging.ERROR)
 
 
 class KazooLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic for type checkers only, until 3.11
-    """Log of a kazoo client: passes errors on and keeps the reason of a lost connection.
+    """Log of a kazoo client that passes errors on and keeps the reason of a lost connection.
 
     :ivar reason: Reason of the newest loss, in kazoo's words; empty when kazoo has not logged any.
     """
@@ -97,14 +97,14 @@ class KazooLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic for 
     reason = ""
 
     def log(self, level: int, msg: object, *args: object, **options: Any) -> None:
-        """Log one line of kazoo's; its warnings with a value are about the connection."""
+        """Log a line of kazoo's; its warnings with a value are about the connection."""
         if level == logging.WARNING and args:
             self.reason = str(msg) % args
         super().log(level, msg, *args, **options)
 
 
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Connects within its own limit: kazoo would give one silent host the whole session timeout (kazoo #517)."""
+    """Handler that connects within its own limit: kazoo gives a silent host the whole session timeout (kazoo #517)."""
 
     def __init__(self, limit: float, tls: TlsOptions | None) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
 
 
 class BoundedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """Waits for a server's greeting within the limit, and keeps what kazoo throws away: the negotiated timeout.
+    """Connection that bounds the wait for a server's greeting and keeps the negotiated timeout, which kazoo discards.
 
     :ivar negotiated_timeout: T in seconds as the server granted it; 0 before the first connection (kazoo #769).
     """
@@ -152,14 +152,14 @@ class BoundedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has n
         if connection is not None:
             try:
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:  # it has already failed
+            except OSError:  # the connection has already failed
                 _log.debug("the connection was gone already")
 
 
 def make_client(config: HaConfig) -> KazooClient:
-    """Return a client that is not started yet. It never accepts a server that can only read.
+    """Return a client that is not started yet and never accepts a read-only server.
 
-    :raises ConfigurationError: What TLS or SASL needs is not on this host.
+    :raises ConfigurationError: A file or library for TLS or SASL is missing on this host.
     """
     timings = config.timings
     retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=0.2, max_delay=_longest_pause(timings))
@@ -168,9 +168,9 @@ def make_client(config: HaConfig) -> KazooClient:
         timeout=timings.session_timeout,
         handler=BoundedHandler(timings.connect_timeout, config.tls),
         connection_retry=retry,
-        command_retry=KazooRetry(max_tries=1),  # commands are repeated by the coordinator, which knows which may be
+        command_retry=KazooRetry(max_tries=1),  # only the coordinator knows which commands are repeatable
         logger=KazooLog(_log, {}),
-        read_only=False,  # such a server may lag behind without end, and kazoo would call it plainly connected
+        read_only=False,  # such a server may lag behind without end, and kazoo would report it as plainly connected
         **_authentication(config),
         **_tls(config),
     )
@@ -180,7 +180,7 @@ def make_client(config: HaConfig) -> KazooClient:
 
 
 def _longest_pause(timings: Timings) -> float:
-    """Return the longest pause between two rounds of connecting, seconds.
+    """Return the longest pause between two rounds of connecting, in seconds.
 
     It counts towards the longest tolerated network interruption, so it stays within the margin; kazoo's default grows
     to an hour.
@@ -189,7 +189,7 @@ def _longest_pause(timings: Timings) -> float:
 
 
 def _authentication(config: HaConfig) -> dict[str, Any]:
-    """Return the credentials and the ACL of every node that this session creates (only its own, if any)."""
+    """Return the credentials, and the ACL for all nodes that this session creates (only its own, if any)."""
     given, acl = [], []
     if config.digest_auth is not None:
         _warn_in_clear(config, "the password goes over the network in clear")
@@ -212,7 +212,7 @@ def _warn_in_clear(config: HaConfig, what: str) -> None:
 
 @lru_cache(maxsize=8)
 def _warn_once(message: str) -> None:
-    """Say it once per process: sessions are opened often."""
+    """Log a warning once per process, because sessions are opened often."""
     log.warning(message)
 
 

@@ -1,19 +1,19 @@
-"""Pipelined reads by kazoo: all sent before the first response, many in one multiRead and one setWatches.
+"""Pipelined reads on top of kazoo: all sent before the first response, many in one multiRead and one setWatches.
 
-A request costs kazoo some 0.1 ms of Python, a read within a ``multiRead`` a small fraction
+A request costs kazoo about 0.1 ms of Python, a read within a ``multiRead`` a small fraction
 (``benchmarks/recovery.py``). The server reads in the order of the request and returns a separate result for each read:
 a failed read does not affect the others.
 
 A server before 3.6 ends a session that sends an unknown request. So ``_kazoo.py`` probes the servers in a separate
 session, once per process with many reads: a driver must not lose its leadership by a read.
 
+Clients send ``setWatches`` after a reconnect. It names the last transaction that the client has seen; the server
+answers with an event for each node that has changed since, and watches the others. So a watch set after the read misses
+no change, if it names a transaction from before the read. An event for a change that the read has seen is possible, and
+only costs another read.
+
 The private parts of kazoo used here (``KazooClient._call``, ``kazoo.protocol``) are tested by their behaviour in
 ``tests/contract/test_coordinator.py``; the dependency is pinned below 2.12 for the same reason.
-
-``setWatches`` is what clients send after a reconnect: it names the last transaction that the client has seen, and the
-server answers with an event for each node that has changed since, and watches the others. So a watch that is set after
-the read misses nothing, if the transaction is one from before the read. An event for a change that the read has seen
-is possible, and only costs another read.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class NodeWatch:
 
 
 class PendingReads:
-    """Reads that were sent. If one fails, all fail: they are consistent only within one connection.
+    """Reads that were sent. If one fails, all fail, because they are consistent only within one connection.
 
-    :param client: A connected client.
+    :param client: Connected client.
     :param reads: Paths to read.
     :param watch: Called for each node when it may have changed.
     """
@@ -117,17 +117,17 @@ def node_of(path: str, answer: Any) -> Node:
     return Node(path, data, stat.version, stat.mzxid, stat.ephemeralOwner)
 
 
-MANY = 100  # reads that are worth the question to the servers
+MANY = 100  # number of reads from which a probe of the servers pays off
 _AT_ONCE = 500  # reads or watches in one request: the server delays all other answers of the session
 _ASK_AGAIN = 60.0  # seconds until servers that did not answer are tried again
 _Item = TypeVar("_Item")
-_ERROR = -1  # type of an answer that is the code of an error
+_ERROR = -1  # type of a result that is an error code
 
 
 class MultiRead:
-    """One request, with the methods that kazoo calls of a request.
+    """Request for many reads, with the methods that kazoo calls on requests.
 
-    :param client: Whose chroot the paths are in.
+    :param client: Client whose chroot the paths are in.
     :param reads: Pairs of a request of kazoo's, ``GetData`` or ``GetChildren``, and a path.
     """
 
@@ -146,7 +146,7 @@ class MultiRead:
         return sent
 
     def deserialize(self, answer: bytes, offset: int) -> list[Any]:
-        """Return for each read what kazoo returns for it alone, or its error."""
+        """Return for each read the result or error that kazoo returns for a single read."""
         found: list[Any] = []
         header, offset = MultiHeader.deserialize(answer, offset)
         while not header.done:
@@ -215,14 +215,14 @@ KNOWN = KnownServers()
 
 
 def send(client: KazooClient, request: Any) -> Any:
-    """Send one request, and return its pending answer."""
+    """Send a request, and return its pending answer."""
     pending = client.handler.async_result()
     client._call(request, pending)  # noqa: SLF001  # see above
     return pending
 
 
 def slices(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    """Yield *items* in parts, each as much as one request takes."""
+    """Yield *items* in parts that fit a request."""
     for start in range(0, len(items), _AT_ONCE):
         yield items[start : start + _AT_ONCE]
 
@@ -285,10 +285,10 @@ class PendingWatchedReads:
 
 
 class SetWatches:
-    """One request, with the methods that kazoo calls on requests.
+    """Request that sets watches, with the methods that kazoo calls on requests.
 
-    :param client: Whose chroot the paths are in.
-    :param since: A transaction id. A node that changed later fires its watch immediately.
+    :param client: Client whose chroot the paths are in.
+    :param since: Transaction id. A node that changed later fires its watch immediately.
     :param nodes: Read nodes, by path: a node that exists is watched for changes, another one for its creation.
     :param watch: Called with the path.
     """
@@ -322,17 +322,17 @@ class SetWatches:
         return sent
 
     def deserialize(self, answer: bytes, offset: int) -> bool:  # noqa: ARG002  # the signature that kazoo calls
-        """Return that it is done: the answer is empty."""
+        """Return true: the answer is empty."""
         return True
 
 
 class _LastTransaction(MultiRead):
-    """Asks which transaction the server has applied at least: each answer's header has it, and kazoo keeps that."""
+    """Request for the server's last applied transaction, which each answer's header contains and kazoo stores."""
 
     def __init__(self, client: KazooClient) -> None:
         super().__init__(client, [(GetData, "/")])
         self._client = client
 
     def deserialize(self, answer: bytes, offset: int) -> Any:  # noqa: ARG002  # the signature that kazoo calls
-        """Return the transaction: kazoo takes it from the header, in this thread, before it calls this."""
+        """Return the transaction, which kazoo takes from the header in this thread before it calls this method."""
         return self._client.last_zxid

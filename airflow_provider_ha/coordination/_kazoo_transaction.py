@@ -34,9 +34,9 @@ _MAX_BYTES = 1_000_000
 
 
 def build_transaction(client: KazooClient, ops: Sequence[Op]) -> TransactionRequest:
-    """Return a transaction of kazoo's that does *ops*.
+    """Return a kazoo transaction of *ops*.
 
-    :raises CoordinationError: Too much data for one transaction.
+    :raises CoordinationError: The data exceeds the limit of a transaction.
     """
     size = sum(len(op.path) + len(getattr(op, "data", b"")) for op in ops)
     if size > _MAX_BYTES:
@@ -73,7 +73,7 @@ def versions_of(results: Sequence[Any], ops: Sequence[Op], hosts: str) -> list[i
 
 
 def translate(error: Exception, path: str, hosts: str) -> HaError:
-    """Return our error for kazoo's."""
+    """Return this package's error for an error of kazoo."""
     for kind, (ours, what) in _REJECTIONS.items():
         if isinstance(error, kind):
             return _about(path, ours(f"znode {path} {what}"))
@@ -90,7 +90,7 @@ def translate(error: Exception, path: str, hosts: str) -> HaError:
 
 
 def refused(hosts: str) -> ConfigurationError:
-    """Return the error for credentials that the servers do not know: kazoo never tries again with them."""
+    """Return the error for credentials that the servers do not know; kazoo never tries again with them."""
     return ConfigurationError(
         f"ZooKeeper ({hosts}) refuses these credentials",
         next_step="Check user and password, and that the servers know the user",

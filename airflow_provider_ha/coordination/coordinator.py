@@ -26,11 +26,11 @@ __all__ = ["ANY_VERSION", "Check", "Coordinator", "Create", "Delete", "Op", "Pat
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A znode as it was read.
+    """Znode as it was read.
 
-    :param path: Its path.
-    :param data: Its bytes.
-    :param version: How often its data was set since it was created.
+    :param path: Path of the znode.
+    :param data: Content, as bytes.
+    :param version: Number of times its data was set since its creation.
     :param modified_zxid: Transaction that last changed it: grows over the whole ensemble.
     :param ephemeral_owner: Session that owns it; 0 for a persistent node.
     """
@@ -57,7 +57,7 @@ class Reads:
     absent: frozenset[str] = frozenset()
 
     def __add__(self, other: Reads) -> Reads:
-        """Return both in one: the nodes of *other* after our nodes, its lists after our lists."""
+        """Return both in one: the nodes of *other* after these nodes, its lists after these lists."""
         return Reads(self.nodes + other.nodes, self.lists + other.lists, self.absent | other.absent)
 
 
@@ -65,17 +65,17 @@ class Reads:
 class ReadResponse:
     """Result of reads. Access to a path that was not read is an error of the caller (``KeyError``).
 
-    :param nodes: By path; ``None`` for a missing node.
-    :param lists: Names of the children by path, sorted; empty for a node that does not exist.
+    :param nodes: Nodes by path; ``None`` for a missing node.
+    :param lists: Names of the children by path, sorted; empty for a missing node.
     """
 
     nodes: Mapping[str, Node | None]
     lists: Mapping[str, list[str]]
 
     def there(self, path: str) -> Node:
-        """Return a node that has to be there.
+        """Return a node that must exist.
 
-        :raises NodeMissingError: It is not.
+        :raises NodeMissingError: The node does not exist.
         """
         node = self.nodes[path]
         if node is None:
@@ -84,7 +84,7 @@ class ReadResponse:
 
 
 def missing(path: str) -> NodeMissingError:
-    """Return the error of a node that has to be there and is not."""
+    """Return the error for a missing node that must exist."""
     error = NodeMissingError(f"znode {path} does not exist")
     error.path = path
     return error
@@ -95,7 +95,7 @@ ANY_VERSION = -1
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The node exists and has this version (any when ``ANY_VERSION``)."""
+    """Operation that requires the node to exist with this version (any with ``ANY_VERSION``)."""
 
     path: str
     version: int = ANY_VERSION
@@ -103,7 +103,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """The node is created; it must not exist."""
+    """Operation that creates the node, which must not exist."""
 
     path: str
     data: bytes = b""
@@ -112,7 +112,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """The node's data is replaced when it has this version (any when ``ANY_VERSION``)."""
+    """Operation that replaces the node's data, if it has this version (any with ``ANY_VERSION``)."""
 
     path: str
     data: bytes
@@ -121,14 +121,14 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The node is removed when it has this version (any when ``ANY_VERSION``)."""
+    """Operation that removes the node, if it has this version (any with ``ANY_VERSION``)."""
 
     path: str
     version: int = ANY_VERSION
 
 
 Op = Check | Create | SetData | Delete
-# Gets the path of the node that may have changed.
+# Called with the path of the node that may have changed.
 PathWatch = Callable[[str], None]
 
 
@@ -152,7 +152,7 @@ class SessionCredentials:
 
 
 class Coordinator(Protocol):
-    """One session with an ensemble. Safe to call from several threads; not across a fork."""
+    """Session with an ensemble. Safe to call from several threads; not across a fork."""
 
     @property
     def state(self) -> SessionState:
@@ -169,7 +169,7 @@ class Coordinator(Protocol):
     def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Node:
         """Read a node; *watch* is called once, from the event thread, when it may have changed.
 
-        :raises NodeMissingError: It does not exist.
+        :raises NodeMissingError: The node does not exist.
         """
 
     def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
@@ -226,7 +226,7 @@ def follow(coordinator: Coordinator, steps: Steps[T]) -> T:
 
 
 def follow_all(coordinator: Coordinator, many: Sequence[Steps[T]], *, watch: PathWatch | None = None) -> list[T]:
-    """Return the result of each reader. The reads of each reader keep their order.
+    """Return the results of the readers. Each reader's reads keep their order.
 
     :param watch: Called with the path of a node that was read, when it may have changed.
     :raises NotConnectedError: ZooKeeper could not be read.
@@ -257,7 +257,7 @@ def or_error(steps: Steps[T]) -> Steps[T | HaError]:
 def _advance(
     many: Iterable[tuple[int, Steps[T]]], seen: ReadResponse | None, results: dict[int, T]
 ) -> list[tuple[int, Steps[T], Reads]]:
-    """Return the next reads of each reader; finished readers store their result."""
+    """Return the next reads of all readers; finished readers store their result."""
     wanted = []
     for number, steps in many:
         try:

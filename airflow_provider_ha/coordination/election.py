@@ -49,16 +49,16 @@ def acquire(
     admit: Callable[[], None] | None = None,
     also: Callable[[int], tuple[Op, ...]] | None = None,
 ) -> Leadership:
-    """Wait until there is no leader, then lead.
+    """Wait until the lock is free, then take it.
 
-    :param coordinator: The session; the leadership ends with it.
+    :param coordinator: Session; the leadership ends with it.
     :param lock: Lock of a job or of the cluster.
     :param timings: Heartbeats and lease.
-    :param clock: For the lease.
+    :param clock: Clock for the lease.
     :param describe: Returns the data of the leader node for the epoch that would be won. Called once per epoch.
     :param timeout: Seconds to wait; ``None`` waits without limit, also through outages of ZooKeeper; 0 tries once.
-    :param stop: Set by another thread to call the wait off; noticed within a heartbeat interval.
-    :param admit: Called before each attempt; an error in it ends the wait (the run has a result already).
+    :param stop: Set by another thread to end the wait; noticed within a heartbeat interval.
+    :param admit: Called before each attempt; an error in it ends the wait (for example, the run already has a result).
     :param also: Returns, for the epoch that would be won, operations of the transaction that grants it.
     :raises LeadershipUnavailableError: Another process still leads after *timeout*, or *stop* was set.
     :raises NotConnectedError: ZooKeeper does not answer within *timeout*.
@@ -119,7 +119,7 @@ class _Candidate:
     contended: bool = False
 
     def try_once(self, admit: Callable[[], None] | None) -> Leadership | None:
-        """Take the lock when it is free; ``None`` when it is not, or when it is not known yet whether it was won."""
+        """Take the lock if it is free; return ``None`` if it is not, or if the outcome is still unknown."""
         self.changed.clear()
         epoch = self._read()
         if self.leader is None:  # guard: wait-for-absence

@@ -1,11 +1,11 @@
 """Embedded ZooKeeper server for demos and tests, from the jars that PySpark ships, and free ports for servers.
 
-One server, on the loopback only, its data in a directory of the caller's. It can be killed, frozen and started again on
-the same data and port, which is what tests of an outage need. Not for production: one server is no ensemble, and it
-does not wait for the disk (``forceSync=no``), so that it survives its own death but not that of the machine.
+The server listens on the loopback only, with its data in a directory of the caller's. It can be killed, frozen and
+started again on the same data and port, which tests of an outage need. Not for production: one server is no ensemble,
+and it does not wait for the disk (``forceSync=no``), so that it survives its own death but not that of the machine.
 
-Invariant: the ports are outside of the range that the system uses for outgoing connections. A port of that range may be
-taken by any connection of any process before the server listens on it.
+Invariant: the ports are outside the system's range for outgoing connections. In that range, any connection of any
+process may take a port before the server listens on it.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _DEFAULT_OUTGOING = 32_768
 
 
 def free_ports(count: int) -> list[int]:
-    """Return *count* different ports of the loopback that have no listener now.
+    """Return *count* different ports of the loopback without a listener.
 
-    :raises OSError: There are not as many.
+    :raises OSError: Fewer ports are free.
     """
     with ExitStack() as held:
         return [held.enter_context(_probe()).getsockname()[1] for _ in range(count)]
 
 
 def free_port() -> int:
-    """Return a port of the loopback that has no listener now; raises as :func:`free_ports` does."""
+    """Return a port of the loopback without a listener; raises as :func:`free_ports` does."""
     return free_ports(1)[0]
 
 
@@ -88,7 +88,7 @@ def _held(port: int) -> socket.socket:
 def _bound(port: int) -> socket.socket:
     probe = socket.socket()
     try:
-        # As servers do: a connection that has just ended is not in the way.
+        # As servers do, so that a connection that has just ended does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((_HOST, port))
     except BaseException:
@@ -103,15 +103,15 @@ _log = logging.getLogger(__name__)
 _NEEDED_DISK = 200 * 1024 * 1024
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 10.0
-_MAX_SESSION_TIMEOUT_MS = 60_000  # ZooKeeper's own limit is 20 ticks: too short for usual timeouts when ticks are short
+_MAX_SESSION_TIMEOUT_MS = 60_000  # ZooKeeper's own limit of 20 ticks is too short for usual timeouts if ticks are short
 
 
 class EmbeddedZooKeeper:
-    """One ZooKeeper server as a child process; dies with the process (thread) that started it.
+    """ZooKeeper server as a child process; dies with the process (thread) that started it.
 
     :param data_dir: Directory of its data, configuration and log; created when missing.
     :param port: Port on the loopback; by default a free one, kept over restarts.
-    :param tick_ms: ZooKeeper's unit of time, milliseconds: sessions expire on a multiple of it.
+    :param tick_ms: ZooKeeper's unit of time, in milliseconds: a session expires on a multiple of a tick.
     :param jars: Directory with ZooKeeper's jars; by default Spark's.
     """
 
@@ -130,7 +130,7 @@ class EmbeddedZooKeeper:
     def hosts(self) -> str:
         """Connection string: ``127.0.0.1:<port>``.
 
-        :raises ConfigurationError: It was never started and has no port yet.
+        :raises ConfigurationError: The server was never started and has no port yet.
         """
         if self._port is None:
             raise ConfigurationError("the embedded ZooKeeper has no port yet", next_step="Start it first")
@@ -142,7 +142,7 @@ class EmbeddedZooKeeper:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> Self:
-        """Start the server and wait until it answers. Do nothing when it runs already.
+        """Start the server and wait until it answers. Does nothing if the server is running.
 
         :raises ConfigurationError: No Java, no jars, port in use, full disk, or the server ended immediately.
         """
@@ -174,14 +174,14 @@ class EmbeddedZooKeeper:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us; we stop it in order
+                start_new_session=True,  # Ctrl-C is for this process, which stops the server in order
             )
         _log.info("embedded ZooKeeper %s runs as process %d in %s", self.hosts, self._process.pid, self.data_dir)
 
     def await_ready(self) -> None:
-        """Wait until the server answers, and kill it when it does not.
+        """Wait until the server answers, and kill it if it does not.
 
-        :raises ConfigurationError: It ended, or did not answer in time; with its last words.
+        :raises ConfigurationError: The server ended, or did not answer in time; with the end of its log.
         """
         try:
             self._wait_until_ready()

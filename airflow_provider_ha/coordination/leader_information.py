@@ -1,19 +1,19 @@
-"""Information about a leader: published in its node by the leader, announced to its clients at each change.
+"""Leader information: published by the leader in its node, and announced to clients at each change.
 
-People, sensors and refused submitters find the leader by that node. A change from outside is reverted, once: the keeper
-reads only after the node's watch has fired, and writes only what differs, at the version that it read. Its own write
-makes it read once more and write nothing. Flink's leader answered its own writes without end (FLINK-27848).
+People, sensors and refused submitters find the leader through that node.
 
-A node that is gone is not created again: its removal is the end of the leadership (contract 1).
+Publishing: the keeper reverts a change from outside, once. It reads only after the node's watch has fired, and writes
+only a difference, at the version that it read. Its own write causes one more read and no write. Flink's leader answered
+its own writes without end (FLINK-27848). A removed node is not created again, because its removal is the end of the
+leadership (contract 1). The keeper has its own thread, because a read may wait for an answer longer than a heartbeat
+may.
 
-The keeper has its own thread, because a read may wait for an answer longer than a heartbeat may.
-
-Invariants:
+Invariants of the announcements:
 
 - Every announcement comes from one thread, in order, and is based on a read, never on a watch event alone.
 - Several changes between two reads may appear as one; the last state is always announced.
-- A leader that is still the same after an interruption is announced again: a client that has dropped its connection to
-  it must learn that it may connect (FLINK-19557).
+- A leader that is unchanged after an interruption is announced again: a client that has dropped its connection to it
+  must learn that it may connect (FLINK-19557).
 - Without a session the leader is unknown, so ``None`` is announced when the session is lost; in strict mode already
   when the connection is interrupted. A leader that is only assumed is worse than none (FLINK-6174).
 """
@@ -40,14 +40,14 @@ OnChange = Callable[[Node | None], None]
 
 
 class LeaderRetrieval:
-    """Follows the leader of a lock. Start it with :meth:`start` or a ``with`` statement.
+    """Follower of a lock's leader. Start it with :meth:`start` or a ``with`` statement.
 
-    :param coordinator: The session; its owner closes it.
-    :param lock: The lock to follow.
+    :param coordinator: Session; its owner closes it.
+    :param lock: Lock to follow.
     :param on_change: Called with the leader node (its data is the leader's own record), or with ``None`` without a
-        known leader. Called first with the state at the start.
+        known leader. The first call reports the state at the start.
     :param tolerate_suspended: ``False`` is the strict mode.
-    :param poll: Seconds between two reads when no watch fires.
+    :param poll: Seconds between two reads if no watch fires.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LeaderRetrieval:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to follow, in its own thread."""
+        """Begin to follow, in a separate thread."""
         self._coordinator.add_state_listener(self._on_state)
         self._thread = threading.Thread(target=self._follow, name=f"ha-retrieval-{self._lock.label}", daemon=True)
         self._thread.start()
@@ -97,7 +97,7 @@ class LeaderRetrieval:
         self.stop()
 
     def look(self) -> None:
-        """Read once and announce a change. The thread's work; a caller without threads may call it directly.
+        """Read once and announce a change. The thread calls it; a caller without threads may call it directly.
 
         :raises CoordinationError: The read failed; there was no announcement.
         """
@@ -140,7 +140,7 @@ class LeaderRetrieval:
         self._changed.set()
 
     def _on_state(self, state: SessionState) -> None:
-        """Note on the event thread the work of the next read."""
+        """Record, on the event thread, the work of the next read."""
         if state is not SessionState.CONNECTED:
             self._again = True  # guard: retrieval-again
             self._blind = self._blind or state in self._unknown  # guard: retrieval-looks
@@ -151,12 +151,12 @@ _RETRY_SECONDS = 1.0
 
 
 class PublishedInformation:
-    """Keeps the data of a leader node for as long as its leadership lasts.
+    """Keeper of the data of a leader node for the duration of its leadership.
 
-    :param coordinator: The session that owns the node.
-    :param lock: The lock that is held.
+    :param coordinator: Session that owns the node.
+    :param lock: Lock that is held.
     :param epoch: Epoch of the leadership; the nodes of other epochs are not touched.
-    :param session_id: The session that the node belongs to.
+    :param session_id: Session that the node belongs to.
     :param data: Content of the node.
     :param on_foreign: Called with the reason when the node belongs to another session.
     """
@@ -187,19 +187,19 @@ class PublishedInformation:
         threading.Thread(target=self._keep, name=f"ha-published-{self._lock.label}", daemon=True).start()
 
     def replace(self, data: bytes) -> None:
-        """Have the node hold *data* from now on; written soon, by the keeper's thread."""
+        """Set the node's data to *data* from now on; the keeper's thread writes it soon."""
         self._before, self._data = self._data, data
         self._touched.set()
 
     def stop(self) -> None:
-        """Leave the node alone from now on. Does not wait. Idempotent."""
+        """Stop changing the node. Does not wait. Idempotent."""
         self._stopping.set()
         self._touched.set()
 
     def check(self) -> bool:
-        """Read the node once, and correct it; returns whether that was necessary.
+        """Read the node once, and correct it; return whether that was necessary.
 
-        :raises CoordinationError: It could not be read or written.
+        :raises CoordinationError: The node could not be read or written.
         """
         node = self._coordinator.find(self._lock.leader, watch=self._touched.set)
         if node is None or self._stopping.is_set():  # guard: published-stopped

@@ -1,18 +1,18 @@
-"""A leadership: one epoch of a lock, held by one session, until its lease ends.
+"""Leadership: one epoch of a lock, held by one session, until its lease ends.
 
 Invariants:
 
 - Every write is one transaction that checks the epoch and that the leader node exists (design, contract 1). kazoo may
   resend a request that was queued under a lost session under the next one; it then fails at these checks.
-- One process, one leadership: once lost it never comes back (contract 8). The holder exits, a fresh process contends.
+- One process, one leadership: once lost it never comes back (contract 8). The holder exits, and a fresh process
+  contends.
+- The lease ends before the server can give the lock to another session. The server counts T from the last time that the
+  ensemble's leader heard of the session. A heartbeat that a member acknowledged reaches the leader only with that
+  member's next ping, half a tick later, so the last acknowledgement but one counts (design, contract 3;
+  ``LearnerHandler`` of ZooKeeper forwards touches with its pings, not with requests).
 
 Threads: :meth:`Leadership.commit` may be called from any thread. Heartbeats have their own thread, which alone calls
 ``on_lost``.
-
-Invariant: the lease ends before the server can give the lock to another session. The server counts T from the last time
-that the ensemble's leader heard of the session. A heartbeat that a member acknowledged reaches it only with that
-member's next ping, half a tick later, so the last acknowledgement but one counts (design, contract 3;
-``LearnerHandler`` of ZooKeeper forwards touches with its pings, not with requests).
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _TIMER_SLACK = 0.95  # a timer may wake a little early
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """One moment on both clocks.
+    """Moment on both clocks.
 
-    :param boot: Lease time, seconds.
-    :param skew: Wall clock minus lease time, seconds.
+    :param boot: Lease time, in seconds.
+    :param skew: Wall clock minus lease time, in seconds.
     """
 
     boot: float
@@ -61,13 +61,13 @@ class ClockReading:
 
     @classmethod
     def at_least(cls, clock: Clock) -> Self:
-        """Return now. A process that is stopped between the two looks makes the skew too large, never too small."""
+        """Return the moment. A pause of the process between both readings makes the skew too large, never too small."""
         boot = clock.lease_time()
         return cls(boot, clock.now().timestamp() - boot)
 
     @classmethod
     def at_most(cls, clock: Clock) -> Self:
-        """Return now. A process that is stopped between the two looks makes the skew too small, never too large."""
+        """Return the moment. A pause of the process between both readings makes the skew too small, never too large."""
         wall = clock.now().timestamp()
         boot = clock.lease_time()
         return cls(boot, wall - boot)
@@ -77,7 +77,7 @@ class Lease:
     """Deadline = time at which the last but one acknowledged heartbeat was *sent* + T - margin, on the boot-time clock.
 
     The boot-time clock stops while a hypervisor pauses the machine, but the session runs out. Afterwards the only sign
-    is a wall clock that was set forward. It may also be a plain correction of that clock, so it ends no lease, but it
+    is a wall clock that was set forward. That may also be a plain correction of the clock, so it ends no lease, but it
     is doubt: until two heartbeats that were sent after the jump are acknowledged, each acknowledged heartbeat extends
     the lease by one interval and one timeout only.
 
@@ -115,7 +115,7 @@ class Lease:
             self._last_but_one, self._last = self._last, sent_at
 
     def shorten(self, session_timeout: float) -> None:
-        """Take note of the T that a server grants now. A longer one changes nothing."""
+        """Record the T that a server grants now. A longer T changes nothing."""
         self._duration = min(self._duration, session_timeout - self._margin)
 
     @property
@@ -150,14 +150,14 @@ _EXIT = "Exit: only a fresh process may contend again"
 class Leadership:
     """Right to change a job or a cluster, until lost or released. Created by :func:`election.acquire`.
 
-    :param coordinator: The session that owns the leader node.
-    :param lock: The lock that is held.
-    :param epoch: The fencing token of this grant.
-    :param session_id: The session that the leader node belongs to.
+    :param coordinator: Session that owns the leader node.
+    :param lock: Lock that is held.
+    :param epoch: Fencing token of this grant.
+    :param session_id: Session that the leader node belongs to.
     :param information: Content of the leader node.
     :param granted_at: Lease time at which the first write of this epoch is sent.
     :param timings: Heartbeats and margin.
-    :param clock: For the lease.
+    :param clock: Clock for the lease.
     """
 
     def __init__(
@@ -192,14 +192,15 @@ class Leadership:
     def lease_left(self) -> float:
         """Return the seconds for which this process may act as the leader; 0 once the leadership is lost or given up.
 
-        Given up begins with the release, not with its answer: the lock may be free, and taken, long before that comes.
+        The release itself gives the leadership up, not its answer: another process may take the lock long before that
+        comes.
         """
         return 0.0 if self.lost.is_set() or self._stopping.is_set() else max(0.0, self._lease.left())
 
     def least_lease_left(self) -> float | None:
         """Return the fewest seconds that were left of the lease in the last two minutes; 0 once it is lost.
 
-        :returns: ``None`` once it is given up: its end is wanted then.
+        :returns: ``None`` after a release, because its end is then intended.
         """
         if self._stopping.is_set():
             return None
@@ -210,7 +211,7 @@ class Leadership:
         return "" if self._stopping.is_set() else self._reason or self._own_doubt()
 
     def commit(self, *ops: Op) -> list[int]:
-        """Apply all *ops* in one transaction, or none, as this epoch's leader.
+        """Apply all *ops* in one transaction, or reject all, as this epoch's leader.
 
         :returns: Versions as :meth:`Coordinator.commit` does, for *ops* only.
         :raises FencedError: Another epoch owns the lock, or the leader node is gone. Nothing was changed.
@@ -232,9 +233,10 @@ class Leadership:
         self._lease.acknowledge(sent_at)  # guard: lease-from-the-answer
 
     def start_heartbeats(self, on_lost: Callable[[str], None]) -> None:
-        """Prove the leadership once per heartbeat interval, in its own thread, and keep the leader node's data.
+        """Prove the leadership once per heartbeat interval, in a separate thread, and keep the leader node's data.
 
-        :param on_lost: Called once, from that thread, with the reason, when the leadership is lost. A driver exits.
+        :param on_lost: Called once, from that thread, with the reason, when the leadership is lost. A driver then
+            exits.
         """
         self._coordinator.add_state_listener(self._on_state)
         # guard: reconnect-before-the-heartbeats-is-missed
@@ -246,13 +248,13 @@ class Leadership:
         self._published.start()
 
     def publish(self, information: bytes) -> None:
-        """Have the leader node hold *information* from now on, for as long as this leadership lasts."""
+        """Set the leader node's data to *information* for the rest of this leadership."""
         self._published.replace(information)
 
     def release(self) -> None:
         """Stop the heartbeats and free the lock without waiting for the session timeout. Idempotent.
 
-        :raises NotConnectedError, OutcomeUnknownError: The leader node may still be there; it goes with the session.
+        :raises NotConnectedError, OutcomeUnknownError: The leader node may still exist; it ends with the session.
         """
         if self._released:
             return
@@ -262,7 +264,7 @@ class Leadership:
                 # guard: release-guarded
                 self._guarded((Delete(self._lock.leader),), timeout=self._timings.session_timeout)
             except LeadershipError:  # noqa: PERF203  # a retry is a try in a loop
-                break  # it is no longer ours to remove
+                break  # the node no longer belongs to this leadership
             except (NotConnectedError, OutcomeUnknownError):
                 if self._lease.left() <= 0:
                     raise
@@ -288,7 +290,7 @@ class Leadership:
             raise LeadershipLostError(reason, next_step=_EXIT)
 
     def _own_doubt(self) -> str:
-        """Return why this process may no longer act as the leader, from its own knowledge; empty when it may."""
+        """Return why this process may no longer act as the leader, from its own knowledge; empty if it may."""
         what = f"{self._lock.label}, epoch {self.epoch}"
         if self._coordinator.state is not SessionState.CONNECTED and not self._timings.tolerate_suspended:
             return f"{what}: the connection is interrupted (strict mode)"

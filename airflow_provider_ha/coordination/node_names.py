@@ -1,8 +1,8 @@
-"""Children of a node by their names: the only module that turns the name of a node into a number or an id.
+"""Children of a node by their names: the only module that converts a node's name to a number or an id.
 
-Invariant: a stray node stops nothing. A child with a name that this package never gives (``checkpoints/foo``) is left
-out, left alone, and logged once per process. A node with a valid name that cannot be read is another matter: it may
-be the newest of its kind, so it is reported as unreadable (contract 6).
+Invariant: a stray node stops nothing. A child whose name this package never assigns (``checkpoints/foo``) is skipped,
+never changed, and logged once per process. A node with a valid name that cannot be read is different: it may be the
+newest of its kind, so it is reported as unreadable (contract 6).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_ha.names import RESERVED_JOB_IDS, check_job_id, check_name
 
 log = logging.getLogger(__name__)
 
-_REMEMBERED = 4096  # strays that are named once; a tree with more has other problems
+_REMEMBERED = 4096  # strays that are logged once; a tree with more has other problems
 
 
 def node_number(name: str, *, digits: int = 0) -> int | None:
@@ -27,7 +27,7 @@ def node_number(name: str, *, digits: int = 0) -> int | None:
     Each number has exactly one name: ``7`` for a run, 19 digits for a checkpoint. ``07`` and digits of other scripts
     are strays.
 
-    :param digits: Length of the name, when it is filled up with zeros.
+    :param digits: Length of the name, if it is padded with zeros.
     """
     if not (name.isascii() and name.isdecimal() and len(name) <= CHECKPOINT_DIGITS):
         return None
@@ -36,9 +36,9 @@ def node_number(name: str, *, digits: int = 0) -> int | None:
 
 
 def node_numbers(names: Iterable[str], *, parent: str, digits: int = 0) -> list[int]:
-    """Return the numbers of the children that are ours, ascending: run 10 is newer than run 9 (FLINK-6284).
+    """Return the numbers of this package's children, ascending: run 10 is newer than run 9 (FLINK-6284).
 
-    :param parent: Their parent, for the log.
+    :param parent: Path of their parent, for the log.
     """
     own = ours(names, lambda name: node_number(name, digits=digits) is not None, parent=parent)
     return sorted(int(name) for name in own)
@@ -68,10 +68,10 @@ def is_job(name: str) -> bool:
 
 
 def ours(names: Iterable[str], is_ours: Callable[[str], bool], *, parent: str) -> list[str]:
-    """Return the names that are ours, in their order; the others are named in the log, once per process.
+    """Return this package's names, in their order; log the others once per process.
 
-    :param is_ours: Judges one name.
-    :param parent: Their parent, for the log.
+    :param is_ours: Returns whether a name is valid.
+    :param parent: Path of their parent, for the log.
     """
     found = []
     for name in names:
@@ -84,7 +84,7 @@ def ours(names: Iterable[str], is_ours: Callable[[str], bool], *, parent: str) -
 
 @lru_cache(maxsize=_REMEMBERED)
 def report_stray(path: str, reason: str) -> None:
-    """Name a node that is left alone in the log, once per process."""
+    """Log a node that is left unchanged, once per process."""
     log.warning(
         "znode %s is foreign and is left alone: %s. See it with `spark-ha tree`; remove it by hand",
         path,

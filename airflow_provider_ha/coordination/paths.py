@@ -19,11 +19,11 @@ class Lock(Protocol):
 
     @property
     def epoch(self) -> str:
-        """Persistent, never deleted: its version is the epoch."""
+        """Persistent and never deleted: its version is the epoch."""
 
     @property
     def leader(self) -> str:
-        """Ephemeral: exists while there is a leader."""
+        """Ephemeral: exists while the lock has a leader."""
 
     @property
     def heartbeat(self) -> str:
@@ -36,7 +36,7 @@ class Lock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LockPaths:
-    """A lock without further nodes.
+    """Lock without further nodes.
 
     :param base: Parent of its nodes.
     :param label: Name of the led object, for messages.
@@ -47,12 +47,12 @@ class LockPaths:
 
     @property
     def epoch(self) -> str:
-        """Persistent, never deleted: its version is the epoch."""
+        """Persistent and never deleted: its version is the epoch."""
         return f"{self.base}/epoch"
 
     @property
     def leader(self) -> str:
-        """Ephemeral: exists while there is a leader."""
+        """Ephemeral: exists while the lock has a leader."""
         return f"{self.base}/leader"
 
     @property
@@ -84,7 +84,7 @@ class ClusterPaths:
 
     @property
     def lock(self) -> LockPaths:
-        """The lock of the process that recovers jobs."""
+        """Lock of the process that recovers jobs."""
         return LockPaths(self.resource_manager_lock, f"cluster {self.cluster_id!r}")
 
     @property
@@ -111,21 +111,21 @@ class ClusterPaths:
         return f"{self.resource_manager_lock}/deleted"
 
     def deleted(self, job_id: str) -> str:
-        """Says that one job was deleted: its own node stays, as the parent of its epoch."""
+        """Record of a job's deletion: the job's own node stays, as the parent of its epoch."""
         return f"{self.deleted_jobs}/{check_job_id(job_id)}"
 
     @property
     def quarantine(self) -> str:
-        """Parent of the jobs that no process recovers until a person has looked at them."""
+        """Parent of the jobs that no process recovers until a person has released them."""
         return f"{self.base}/quarantine"
 
     def quarantined(self, job_id: str) -> str:
-        """Why one job is not recovered."""
+        """Reason why a job is not recovered."""
         return f"{self.quarantine}/{check_name(job_id, 'job id')}"
 
     @property
     def to_delete(self) -> str:
-        """Parent of what still has to be deleted; outlives the process that deletes it."""
+        """Parent of the pending deletions; outlives the process that carries them out."""
         return f"{self.base}/to_delete"
 
     def job(self, job_id: str) -> JobPaths:
@@ -140,8 +140,8 @@ class ClusterPaths:
 class JobPaths:
     """Paths of a job.
 
-    :param base: The job's node.
-    :param job_id: The job's id.
+    :param base: Node of the job.
+    :param job_id: Id of the job.
     """
 
     base: str
@@ -149,13 +149,13 @@ class JobPaths:
 
     @property
     def cluster(self) -> ClusterPaths:
-        """The cluster that the job belongs to."""
+        """Cluster that the job belongs to."""
         root, _, cluster_id = self.base.rpartition("/")[0].rpartition("/")
         return ClusterPaths(root, cluster_id)
 
     @property
     def label(self) -> str:
-        """The job, for messages about its lock."""
+        """Name of the job, for messages about its lock."""
         return f"job {self.job_id!r}"
 
     @property
@@ -165,12 +165,12 @@ class JobPaths:
 
     @property
     def epoch(self) -> str:
-        """Persistent, never deleted: its version is the epoch."""
+        """Persistent and never deleted: its version is the epoch."""
         return f"{self.lock}/epoch"
 
     @property
     def leader(self) -> str:
-        """Ephemeral: exists while there is a leader."""
+        """Ephemeral: exists while the job has a leader."""
         return f"{self.lock}/leader"
 
     @property
@@ -197,7 +197,7 @@ class JobPaths:
         return f"{self.run(number)}/result"
 
     def run_claim(self, number: int) -> str:
-        """Claims of run *number* outside of the cluster; also records that the job no longer needs them."""
+        """Claims of run *number* outside the cluster; also records when the job has stopped needing them."""
         return f"{self.run(number)}/claim"
 
     def submissions(self, number: int) -> str:
@@ -209,7 +209,7 @@ class JobPaths:
         return f"{self.submissions(number)}/{attempt}"
 
     def submission_started(self, number: int, attempt: int) -> str:
-        """The engine's answer when it accepted the submission (process id, host)."""
+        """Response of the engine that accepted the submission (process id, host)."""
         return f"{self.submission(number, attempt)}/started"
 
     def submission_led(self, number: int, attempt: int) -> str:
@@ -235,7 +235,7 @@ class JobPaths:
         return f"{self.base}/recoveries"
 
     def recovery(self, lost_epoch: int) -> str:
-        """Names the process that recovers the loss of *lost_epoch*; created once."""
+        """Record of the process that recovers the loss of *lost_epoch*; created once."""
         return f"{self.recoveries}/{lost_epoch}"
 
     @property
@@ -254,7 +254,7 @@ class JobPaths:
 
     @property
     def checkpoint_id_counter(self) -> str:
-        """Highest checkpoint number given out so far."""
+        """Highest checkpoint number assigned so far."""
         return f"{self.base}/checkpoint_id_counter"
 
     @property
@@ -285,7 +285,7 @@ class JobPaths:
         return f"{self.base}/watchers"
 
     def watcher(self, watcher_id: str) -> str:
-        """One task's claim; its own version, never the leader's epoch."""
+        """Claim of a task; has its own version, never the leader's epoch."""
         return f"{self.watchers}/{check_name(watcher_id, 'watcher id')}"
 
     @property
@@ -300,12 +300,12 @@ class JobPaths:
 
     @property
     def arriving(self) -> str:
-        """The move that brings the job here; the run that ends the move removes it."""
+        """Move that brings the job here; the run that ends the move removes it."""
         return f"{self.base}/arriving"
 
     @property
     def skeleton(self) -> tuple[str, ...]:
-        """Parents that are made once, before anything else of the job."""
+        """Parents that are created once, before anything else of the job."""
         return (
             self.lock,
             self.runs,

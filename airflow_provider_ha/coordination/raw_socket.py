@@ -1,13 +1,12 @@
-"""Requests to ZooKeeper by plain sockets, without kazoo: connections, close of a session, server tick.
+"""Requests to ZooKeeper over plain sockets, without kazoo: connection, close of a session, server tick.
 
-Only after proof of death (design, contract 10): attaching to a session closes its owner's connection even before the
-password is looked at, and a closed session frees the lock while its owner may still write elsewhere.
+A session is closed only after proof of its owner's death (design, contract 10): attaching to a session closes its
+owner's connection even before the password is checked, and a closed session frees the lock while its owner may still
+write elsewhere. The close is two frames (Connect with session id and password, CloseSession), written by hand: kazoo
+would open a new session when the old one is gone, and keep it alive.
 
-The protocol is two frames (Connect with session id and password, CloseSession), written here by hand: kazoo would open
-a new session when the old one is gone, and keep it alive.
-
-The protocol does not contain it. The four-letter word ``conf`` does, where the servers allow that word: by default they
-do not. Otherwise the operator of the ensemble checks it, as the docs describe.
+ZooKeeper's protocol does not contain the server tick. The four-letter word ``conf`` returns it, but servers refuse that
+word by default; the operator of the ensemble then checks the tick, as the docs describe.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def addresses(config: HaConfig) -> list[tuple[str, int]]:
 
 
 def unresolved(config: HaConfig) -> str:
-    """Return which host names are not known here, with the reason of the name service; empty when all are."""
+    """Return the host names that do not resolve here, with the resolver's reason; empty if all resolve."""
     reasons = []
     for host, port in addresses(config):
         try:
@@ -47,8 +46,8 @@ def open_socket(
 ) -> socket.socket:
     """Connect to a server.
 
-    :param name: Name that its certificate must be for; by default that of the address.
-    :raises OSError: It does not answer, or its certificate or ours is not accepted.
+    :param name: Name that the server's certificate must be for; by default that of the address.
+    :raises OSError: The server does not answer, or one side refuses the other's certificate.
     """
     plain = socket.create_connection(address, timeout)
     if tls is None:
@@ -63,7 +62,7 @@ def open_socket(
 def receive(connection: socket.socket, length: int) -> bytes:
     """Return the next *length* bytes.
 
-    :raises EOFError: The other end hung up before.
+    :raises EOFError: The other end closed the connection before.
     """
     data = b""
     while len(data) < length:
@@ -85,7 +84,7 @@ def _context(tls: TlsOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.check_hostname
     if tls.ca_file:
-        context.load_verify_locations(tls.ca_file)  # in place of the system's, which may not vouch for an ensemble
+        context.load_verify_locations(tls.ca_file)  # replace the system's CAs, which may not vouch for an ensemble
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if tls.cert_file:
@@ -160,7 +159,7 @@ _LONGEST_ANSWER = 64 * 1024
 
 
 def server_tick(config: HaConfig, *, timeout: float = 1.0) -> float | None:
-    """Return the longest tick of all servers, seconds; ``None`` when no server states it.
+    """Return the longest tick of all servers, in seconds; ``None`` if no server reports it.
 
     :param timeout: Seconds for each server.
     """
@@ -169,9 +168,9 @@ def server_tick(config: HaConfig, *, timeout: float = 1.0) -> float | None:
 
 
 def check_tick(config: HaConfig) -> None:
-    """Assert that the servers' tick fits the heartbeats, when they state it.
+    """Check that the servers' tick fits the heartbeats, if the servers report it.
 
-    :raises ConfigurationError: It does not.
+    :raises ConfigurationError: It does not fit.
     """
     tick = server_tick(config)
     if tick is not None:

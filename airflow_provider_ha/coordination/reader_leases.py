@@ -44,9 +44,9 @@ class LeaseRecord(Record):
 
 @dataclass(frozen=True, slots=True)
 class ReaderLease:
-    """A lease that this process took. Release it when done; else it ends by its expiry.
+    """Lease that this process took. Release it when done; otherwise it ends by its expiry.
 
-    :param path: Its node.
+    :param path: Path of its node.
     :param record: Content of the node.
     """
 
@@ -64,12 +64,12 @@ def hold(
 ) -> ReaderLease:
     """Take a lease. Read the pointer of its target *afterwards*.
 
-    :param coordinator: The session; the lease outlives it.
-    :param paths: The job.
+    :param coordinator: Session; the lease outlives it.
+    :param paths: Paths of the job.
     :param what: Name of the target: ``"checkpoint-12"``.
-    :param holder: The reader, for people: host, task, command.
+    :param holder: Name of the reader, for people: host, task, command.
     :param seconds: Longest duration of the lease.
-    :param clock: For the expiry.
+    :param clock: Clock for the expiry.
     """
     record = LeaseRecord(lease_id=new_id(), holder=holder, expires_at=clock.now() + timedelta(seconds=seconds))
     parent = paths.leases(what)
@@ -79,7 +79,7 @@ def hold(
         try:
             create_once(coordinator, path, record)
         except NodeMissingError:
-            continue  # its object was removed at this moment, and its leases with it
+            continue  # its object was removed in this moment, and its leases with it
         return ReaderLease(coordinator, path, record)
     raise CoordinationError(f"a lease could not be taken on {what} of job {paths.job_id!r}: its node comes and goes")
 

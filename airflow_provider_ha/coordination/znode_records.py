@@ -1,11 +1,11 @@
 """Records, counters and epochs in znodes: a record is created exactly once, a counter or an epoch only raised.
 
 The leader raises a counter in the same transaction that uses the number, so neither can happen without the other. The
-node outlives leaders, runs and clean-ups. Nothing is remembered between calls, so a counter is as good after a
-reconnect as before it (FLINK-14091).
+node outlives leaders, runs and clean-ups. Values are never cached between calls, so a counter is correct after a
+reconnect too (FLINK-14091).
 
-Invariant: an epoch only grows. It is the version of a node, so it grows in steps of one, which are sent together:
-other processes never see an intermediate epoch.
+Invariant: an epoch only grows. It is the version of a node and grows in steps of 1, which are sent together, so other
+processes never see an intermediate epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_NUMBER = 2**63 - 1  # 64 bits, as Spark's batch ids have; 19 digits, as the 
 
 
 def read_counter(coordinator: Coordinator, path: str) -> int:
-    """Return the highest number given out so far; 0 when none was.
+    """Return the highest number assigned so far; 0 before the first.
 
     :raises RecordCorruptError: The node does not hold a number.
     """
@@ -31,9 +31,9 @@ def read_counter(coordinator: Coordinator, path: str) -> int:
 
 
 def counter_value(node: Node | None) -> int:
-    """Return the number that a counter's node holds; 0 for a node that does not exist or is empty.
+    """Return the number in a counter's node; 0 for a node that does not exist or is empty.
 
-    :raises RecordCorruptError: It does not hold a number: guessing one would give numbers out twice.
+    :raises RecordCorruptError: The node holds no number; a guess could assign a number twice.
     """
     if node is None or not node.data:
         return 0
@@ -43,11 +43,11 @@ def counter_value(node: Node | None) -> int:
 
 
 def counter_op(path: str, node: Node | None, value: int) -> Create | SetData:
-    """Return the operation that raises a counter to *value*; it fails when another process raised it first.
+    """Return the operation that raises a counter to *value*; it fails if another process raised the counter first.
 
-    :param path: The counter's node.
-    :param node: The node as it was read; ``None`` when it does not exist.
-    :param value: The new number.
+    :param path: Node of the counter.
+    :param node: Node as it was read; ``None`` if it does not exist.
+    :param value: New number.
     :raises ValueError: *value* is not above the current number.
     :raises CoordinationError: *value* needs more than 64 bits.
     """
@@ -103,11 +103,11 @@ def read_record(
 ) -> tuple[R, int] | None:
     """Read a record.
 
-    :param coordinator: The session.
-    :param path: Its node.
+    :param coordinator: Session.
+    :param path: Path of the node.
     :param record_type: Expected type.
     :param watch: Called once when the node may have changed or been created.
-    :returns: The record and the version of its node; ``None`` when the node does not exist.
+    :returns: The record and the version of its node; ``None`` if the node does not exist.
     :raises RecordCorruptError: The node holds other data; the message names the node.
     """
     node = coordinator.find(path, watch=watch)
@@ -119,11 +119,11 @@ def read_record(
 def create_once(coordinator: Coordinator, path: str, record: Record) -> bool:
     """Create a record under a name that only one process can take.
 
-    When the answer is lost, the node is read back and compared by its bytes: a retried create that finds "exists" says
-    nothing about whose it is (FLINK-24543 took its own committed entry for a foreign one and deleted its data). So a
-    record should hold something that only its writer has, an id or a time.
+    When the answer is lost, the node is read back and compared by its bytes: a retried create that finds "exists" does
+    not show whose record it is (FLINK-24543 took its own committed entry for a foreign one and deleted its data). So a
+    record should hold a value that only its writer has, an id or a time.
 
-    :returns: True when this very call created it, False when it existed.
+    :returns: True if this call created the record, False if it existed.
     :raises NodeMissingError: The parent does not exist.
     :raises OutcomeUnknownError: Still no answer after some attempts.
     """

@@ -46,14 +46,14 @@ class ObjectReader(Protocol):
     def read(self, key: str) -> bytes:
         """Return the bytes of an object as it is now.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
 
     def read_range(self, item: ListedObject, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset* of an object as it was when it was listed; fewer at its end.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or was replaced since.
         """
 
@@ -109,14 +109,14 @@ class FileStore(Protocol):
     def read(self, key: str) -> bytes:
         """Return the bytes of a file as it is now.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
 
     def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset* of a file; fewer at its end.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
         """
 
@@ -208,7 +208,7 @@ class FileStoreReader:
     def read(self, key: str) -> bytes:
         """Return the bytes of a file as it is now.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
         return self._files.read(key)
@@ -216,7 +216,7 @@ class FileStoreReader:
     def read_range(self, item: ListedObject, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset* of a file as it was when it was listed.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or was replaced since.
         """
         return self._files.read_range(self._listed[item.key], offset, length)

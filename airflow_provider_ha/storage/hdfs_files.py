@@ -108,7 +108,7 @@ class HdfsFileStore:
     def read(self, key: str) -> bytes:
         """Return the bytes of a file.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
         with self._translated(key, "read"):
@@ -117,7 +117,7 @@ class HdfsFileStore:
     def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset*; fewer at the end of the file.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
         """
         wanted = min(length, file.size - offset)

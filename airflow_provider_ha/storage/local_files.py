@@ -68,7 +68,7 @@ class LocalFileStore:
     def read(self, key: str) -> bytes:
         """Return the bytes of a file.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
         with self._finding(key):
@@ -77,7 +77,7 @@ class LocalFileStore:
     def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset*; fewer at the end of the file.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
         """
         with self._finding(file.key), self._path(file.key).open("rb") as reader:

@@ -43,7 +43,7 @@ class LocalStore:
     def read(self, key: str) -> bytes:
         """Return the bytes of an object.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or the root is gone.
         """
         with self._finding(key, "read"), self._path(key).open("rb") as file:
@@ -82,7 +82,7 @@ class LocalStore:
     def download(self, key: str, target: Path) -> None:
         """Copy an object to a local file.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or *target* could not be written.
         """
         source = self._path(key)
@@ -151,8 +151,8 @@ class LocalStore:
     def touch(self, key: str) -> None:
         """Renew the modification time of an object.
 
-        :raises ObjectMissingError: It is not there.
-        :raises StorageUnavailableError: It could not be found out.
+        :raises ObjectMissingError: The object does not exist.
+        :raises StorageUnavailableError: The storage did not answer.
         """
         with self._finding(key, "touched"):
             os.utime(self._path(key))

@@ -108,8 +108,8 @@ class ObjectStore(Protocol):
     def read(self, key: str) -> bytes:
         """Return the bytes of an object.
 
-        :raises ObjectMissingError: It is not there.
-        :raises StorageUnavailableError: It could not be found out.
+        :raises ObjectMissingError: The object does not exist.
+        :raises StorageUnavailableError: The storage did not answer.
         """
 
     def create(self, key: str, data: bytes) -> None:
@@ -127,7 +127,7 @@ class ObjectStore(Protocol):
     def download(self, key: str, target: Path) -> None:
         """Copy an object to a local file that appears complete or not at all.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         """
 
     def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:

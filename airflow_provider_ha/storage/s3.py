@@ -194,7 +194,7 @@ class S3Store:
     def read(self, key: str) -> bytes:
         """Return the bytes of an object.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
         with self._bucket.call(key, "read") as deadline:
@@ -252,7 +252,7 @@ class S3Store:
     def download(self, key: str, target: Path) -> None:
         """Copy an object to a local file that appears complete or not at all.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
         with self._bucket.translated(key, f"downloaded to {target}"):
@@ -327,8 +327,8 @@ class S3Store:
     def touch(self, key: str) -> None:
         """Renew the modification time of an object by copying it onto itself.
 
-        :raises ObjectMissingError: It is not there.
-        :raises StorageUnavailableError: It could not be found out.
+        :raises ObjectMissingError: The object does not exist.
+        :raises StorageUnavailableError: The storage did not answer.
         """
         name = self._bucket.key(key)
         with self._bucket.translated(key, "touched"):

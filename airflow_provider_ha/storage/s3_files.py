@@ -54,7 +54,7 @@ class S3Reader:
     def read(self, key: str) -> bytes:
         """Return the bytes of an object.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
         return self._got(key)
@@ -62,7 +62,7 @@ class S3Reader:
     def read_range(self, item: ListedObject, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset*; fewer at the end of the object.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
         """
         end = min(offset + length, item.size)
@@ -140,7 +140,7 @@ class S3FileStore:
     def read(self, key: str) -> bytes:
         """Return the bytes of an object.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read.
         """
         return self._got(key)
@@ -148,7 +148,7 @@ class S3FileStore:
     def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset*; fewer at the end of the object.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
         """
         end = min(offset + length, file.size)
@@ -167,7 +167,7 @@ class S3FileStore:
         """Write an object that must not exist yet.
 
         :raises ObjectExistsError: It exists, and is not that of this *writer*.
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         try:
             with self._bucket.call(key, "created") as deadline:
@@ -181,7 +181,7 @@ class S3FileStore:
     def write(self, key: str, data: bytes) -> None:
         """Write an object, replacing an existing one.
 
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         with self._bucket.call(key, "written"):
             self._bucket.client.put_object(Bucket=self._bucket.name, Key=self._name(key), Body=data)
@@ -189,7 +189,7 @@ class S3FileStore:
     def upload(self, key: str, source: Path) -> None:
         """Write an object from a file of this host, in parts when it is large.
 
-        :raises StorageUnavailableError: Whether it was written is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         with self._bucket.translated(key, f"uploaded from {source}"):
             self._bucket.client.upload_file(str(source), self._bucket.name, self._name(key))
@@ -197,7 +197,7 @@ class S3FileStore:
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is not an error.
 
-        :raises StorageUnavailableError: Whether it was removed is not known.
+        :raises StorageUnavailableError: The outcome is unknown.
         """
         with self._bucket.call(key, "removed"):
             self._bucket.client.delete_object(Bucket=self._bucket.name, Key=self._name(key))
