@@ -1,10 +1,10 @@
 """Access to a bucket below one prefix: boto3 client with deadlines, keys, errors and lifecycle rules.
 
 botocore retries and backs off itself (its adaptive mode), but it counts attempts, not time. Two of botocore's events
-suffice to limit the time too: the event before a call, and the one before a retry.
+suffice to limit the time too: the event before a call, and the event before a retry.
 
-A table file is not written again while its rows stay the same, so it is needed while the job exists: no age makes it
-superfluous.
+Lifecycle rules must not remove objects by age: a RocksDB table file whose rows stay unchanged is never written again,
+but is needed as long as the job exists.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _descriptions() -> Loader:
 
 
 def check_options(options: S3Options) -> None:
-    """Assert that options can be used, and named in messages and logs.
+    """Check that options can be used, and named in messages and logs.
 
     :raises ConfigurationError: The endpoint URL contains credentials, or a key is surrounded by whitespace.
     """
@@ -176,10 +176,10 @@ _ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # objects there must be rest
 
 
 def check_rules(client: S3Client, bucket: str, prefix: str) -> None:
-    """Assert that no rule of a bucket removes or archives objects below a prefix, if the bucket shows its rules.
+    """Check that no rule of a bucket removes or archives objects below a prefix, if the bucket shows its rules.
 
     :param prefix: Prefix of the keys; empty, or without a final slash.
-    :raises ConfigurationError: A rule does.
+    :raises ConfigurationError: A rule removes or archives them.
     """
     try:
         rules = client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
@@ -217,7 +217,7 @@ def _reaches(rule: Mapping[str, Any], prefix: str) -> bool:
     condition = rule.get("Filter", {})
     both = condition.get("And", {})
     if "Tag" in condition or both.get("Tags"):
-        return False  # our objects have no tags
+        return False  # this package's objects have no tags
     place = rule.get("Prefix") or condition.get("Prefix") or both.get("Prefix") or ""
     return prefix.startswith(place) or place.startswith(prefix)
 
@@ -266,14 +266,14 @@ class Bucket:
         return self.client.head_object(Bucket=self.name, Key=self.key(key), ChecksumMode="ENABLED")
 
     def objects(self, prefix: str) -> Iterator[tuple[str, ObjectTypeDef]]:
-        """Yield the key in the store and the listed entry of each object, page after page.
+        """Yield the key in the store and the listed entry of all objects, page after page.
 
         :raises StorageUnavailableError: A page could not be read.
         """
         yield from self.listed(check_prefix(prefix))
 
     def listed(self, prefix: str) -> Iterator[tuple[str, ObjectTypeDef]]:
-        """Yield the same as :meth:`objects`, for any prefix: another program chose its names."""
+        """Yield the same as :meth:`objects`, for any prefix, because another program chose the names."""
         for page in self._pages(prefix, delimiter=""):
             for item in page.get("Contents", ()):
                 yield item["Key"].removeprefix(self._root), item
@@ -289,9 +289,9 @@ class Bucket:
             yield from filter(None, (key.removeprefix(self._root + prefix) for key in keys))
 
     def check_lasting(self) -> None:
-        """Assert that the bucket's rules neither remove nor archive objects below the prefix.
+        """Check that the bucket's rules neither remove nor archive objects below the prefix.
 
-        :raises ConfigurationError: A rule does.
+        :raises ConfigurationError: A rule removes or archives them.
         :raises StorageUnavailableError: The bucket does not answer.
         """
         with self.call("", "asked for its rules"):
@@ -349,6 +349,6 @@ class Bucket:
             raise self._unavailable(f"bucket {self.name!r} of {self.uri} cannot be reached", error)  # noqa: B904  # the same
 
     def _unavailable(self, what: str, error: Exception) -> StorageUnavailableError:
-        client: S3Client | None = self.__dict__.get("client")  # not made when making it is what failed
+        client: S3Client | None = self.__dict__.get("client")  # the client does not exist if its creation failed
         endpoint = client.meta.endpoint_url if client is not None else self._options.endpoint_url or "AWS"
         return unavailable(what, endpoint, error, self._options)

@@ -28,7 +28,7 @@ _PIECE = 64 * 1024  # bytes of a body between two checks of the deadline
 
 
 class Body(Protocol):
-    """The body of a boto3 response."""
+    """Body of a boto3 response."""
 
     def iter_chunks(self, chunk_size: int) -> Iterable[bytes]: ...
 
@@ -43,7 +43,7 @@ def info_of(key: str, head: HeadObjectOutputTypeDef) -> ObjectInfo:
 def checksum_of(head: Mapping[str, Any]) -> Checksum | None:
     """Return S3's digest of the whole object, if available.
 
-    The digest of an upload in parts may be one of the digests of its parts: it cannot be compared with bytes, so it is
+    The digest of an upload in parts may be a digest over the parts' digests: it cannot be compared with bytes, so it is
     ignored.
     """
     if head.get("ChecksumType") == "COMPOSITE":
@@ -61,8 +61,8 @@ def checksum_of(head: Mapping[str, Any]) -> Checksum | None:
 def whole(body: Body, deadline: Deadline) -> bytes:
     """Return the complete body of a response.
 
-    :raises DeadlineError: It was too slow.
-    :raises OSError: It has more bytes than the limit.
+    :raises DeadlineError: The body was too slow.
+    :raises OSError: The body has more bytes than the limit.
     """
     pieces = bytearray()
     try:
@@ -76,11 +76,11 @@ def whole(body: Body, deadline: Deadline) -> bytes:
 
 
 NO_SUCH_KEY = "NoSuchKey"
-"""The object is missing, but its bucket exists: a missing bucket has its own code."""
+"""Code of a missing object in an existing bucket; a missing bucket has another code."""
 ABSENT = frozenset({NO_SUCH_KEY, "404", "NotFound"})
-"""It is missing. A response to HEAD has no body, so its status is the only code."""
+"""Codes of a missing object. A response to HEAD has no body, so its status is the only code."""
 REFUSED = frozenset({"PreconditionFailed", "412"})
-"""A conditional write found an object."""
+"""Codes of a conditional write that found an object."""
 
 _IN_CONFLICT = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _BAD_CREDENTIALS = frozenset({
@@ -158,7 +158,7 @@ def was_repeated(error: ClientError) -> bool:
 def unavailable(what: str, endpoint: str, error: Exception, options: S3Options) -> StorageUnavailableError:
     """Convert an exception; it becomes the cause, unless its text contains a key.
 
-    :param what: The failure with its object, as the beginning of a sentence.
+    :param what: Failure and its object, as the beginning of a sentence.
     """
     keys = [key.get_secret_value() for key in (options.access_key, options.secret_key) if key is not None]
     translated = StorageUnavailableError(

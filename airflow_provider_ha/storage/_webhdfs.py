@@ -1,9 +1,9 @@
 """WebHDFS client: requests to the active name node, transfer of bytes, and translation of errors.
 
-All retries are here: another name node, a pause, until one deadline. A retried request may have been executed before,
-so each operation that is not idempotent defines how it recognises its own success.
+This module makes all retries: it tries another name node, pauses, and ends at one deadline. A retried request may have
+been executed before, so each operation that is not idempotent defines how it recognises its own success.
 
-Invariant: a response is never matched to another request. A redirect is followed only where the protocol has one.
+Invariant: a response is never matched to another request. A redirect is followed only where the protocol defines one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _DEFAULT = "Check the address of the name node's web server, hdfs_namenodes, and
 
 @dataclass(frozen=True, slots=True)
 class HdfsRefusal:
-    """An error response of HDFS.
+    """Error response of HDFS.
 
     :param kind: Hadoop's simple class name of its exception; empty when the response is not Hadoop's.
     :param message: First line of the message.
@@ -71,7 +71,7 @@ class HdfsRefusal:
 
 
 class HdfsRefusalError(Exception):
-    """HDFS refused the operation."""
+    """Operation that HDFS refused."""
 
     def __init__(self, refusal: HdfsRefusal) -> None:
         self.refusal = refusal
@@ -110,9 +110,9 @@ def _foreign(status: int, body: bytes) -> str:
 
 
 def unavailable(what: str, refusal: HdfsRefusal) -> StorageUnavailableError:
-    """Return our error for a refusal.
+    """Return this package's error for a refusal.
 
-    :param what: The failure with its object, as the beginning of a sentence.
+    :param what: Failure and its object, as the beginning of a sentence.
     """
     step = next((step for kinds, step in _STEPS if refusal.kind in kinds), _DEFAULT)
     if "authentication" in refusal.message:
@@ -137,7 +137,7 @@ _PREFIX = "/webhdfs/v1"
 _BYTES = {"Content-Type": "application/octet-stream"}
 _GOOD = frozenset({200, 201})
 _REDIRECT = 307
-_CONNECTIONS = 16  # kept open; a listing uses several threads
+_CONNECTIONS = 16  # connections kept open, because a listing uses several threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +157,11 @@ class HdfsLimits:
 
 
 class NoAnswerError(HdfsRefusalError):
-    """A server did not answer: the operation may have been executed."""
+    """Operation without an answer, which may have been executed."""
 
 
 class WebHdfs:
-    """A client of HDFS. Thread-safe; not across a fork.
+    """Client of HDFS. Thread-safe; not across a fork.
 
     :param namenodes: URLs of the name nodes' web servers: ``http://nn1:9870``.
     :param user: Name of the user, sent by simple authentication.
@@ -333,6 +333,6 @@ def _passes(error: BaseException) -> bool:
 
 
 def _server(url: str) -> str:
-    """Return the server of a URL: its query may hold a token."""
+    """Return the server of a URL without its query, which may hold a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"

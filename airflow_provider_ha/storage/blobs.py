@@ -26,7 +26,7 @@ from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 class BlobRef(NamedTuple):
-    """A blob that is in the store.
+    """Blob in the store.
 
     :param sha256: Digest of its bytes, 64 hex digits; also its name.
     :param size: Bytes.

@@ -1,6 +1,6 @@
 """Files that survive a power cut and appear atomically.
 
-A file is prepared under a dotted name in its own directory, flushed, and only then renamed. The directory is flushed
+A file is prepared under a dotted name in its target directory, flushed, and only then renamed. The directory is flushed
 too: otherwise a crash may lose the name of a file whose bytes are safe.
 """
 
@@ -48,10 +48,10 @@ def prepared(target: Path) -> Iterator[tuple[Path, IO[bytes]]]:
 def create_file(target: Path, data: bytes) -> None:
     """Write a file that must not exist yet.
 
-    A hard link is the one operation of a file system (NFS included) that fails when its target exists and publishes
-    whole files: ``O_EXCL`` would show an empty file first.
+    A hard link is the only file system operation (NFS included) that fails if its target exists and publishes a whole
+    file: ``O_EXCL`` would show an empty file first.
 
-    :raises FileExistsError: It exists.
+    :raises FileExistsError: The file exists.
     """
     with prepared(target) as (temporary, stream):
         stream.write(data)
@@ -77,7 +77,7 @@ def copy_file(source: IO[bytes], target: Path, *, if_absent: bool) -> None:
     """Copy an open file to a name, sharing its blocks where the file system can.
 
     :raises FileExistsError: The name exists, and *if_absent* is set.
-    :raises OSError: It could not be copied, or grew or shrank during the copy; *target* is as before.
+    :raises OSError: The file could not be copied, or its size changed during the copy; *target* is unchanged.
     """
     with prepared(target) as (temporary, stream):
         size = os.fstat(source.fileno()).st_size
@@ -97,7 +97,7 @@ def copy_file(source: IO[bytes], target: Path, *, if_absent: bool) -> None:
 def reflink(source: IO[bytes], target: IO[bytes]) -> bool:
     """Let an empty file share the blocks of another until either is written; return whether the file system could.
 
-    Every refusal is an answer: a full or broken disk reports its error again when the bytes are copied.
+    A refusal is not an error: a full or broken disk reports it again when the bytes are copied.
     """
     try:
         fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
@@ -110,7 +110,7 @@ def make_directories(path: Path, *, below: Path | None = None) -> None:
     """Create a directory and its parents durably; existing ones are fine.
 
     :param below: Directory that is never created.
-    :raises FileNotFoundError: It is not there.
+    :raises FileNotFoundError: *below* does not exist.
     """
     missing = []
     while not path.is_dir():
@@ -122,7 +122,7 @@ def make_directories(path: Path, *, below: Path | None = None) -> None:
         try:
             directory.mkdir(PRIVATE_DIRECTORY)
         except FileExistsError:
-            # Another process may create it at the same time; an existing file of that name is an error.
+            # Another process may create it at the same time; an existing file with its name is an error.
             if not directory.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", str(directory)) from None
         flush_directory(directory.parent)
@@ -131,7 +131,7 @@ def make_directories(path: Path, *, below: Path | None = None) -> None:
 def private_directories(path: Path) -> None:
     """Create a directory and its parents for their owner only, without a flush; existing ones are fine.
 
-    ``Path.mkdir(parents=True, mode=...)`` gives the mode to the last one only.
+    ``Path.mkdir(parents=True, mode=...)`` applies the mode only to the last one.
 
     :raises NotADirectoryError: A file is in the way.
     """
@@ -178,7 +178,7 @@ def flush_directory(path: str | os.PathLike[str]) -> None:
 def try_lock(descriptor: int) -> bool:
     """Lock an open file or directory until it is closed or the process dies.
 
-    :returns: ``False`` when a living process has the lock, or this file system does not show it.
+    :returns: ``False`` when a living process has the lock, or this file system cannot lock.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """Interfaces to files shared with other programs: files replaced in place, and a reader of objects.
 
 An :class:`~airflow_provider_ha.storage.object_store.ObjectStore` holds whole objects of this package. Below a working
-directory Spark writes, so names may begin with a dot, and a file may be replaced by another one of the same name.
+directory Spark writes too, so names may begin with a dot, and a file may be replaced by another with the same name.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from airflow_provider_ha.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
-    """An object in a listing.
+    """Object in a listing.
 
-    :param key: Relative to the root of the reader; with a final slash, it is a directory.
+    :param key: Relative to the root of the reader; a key with a final slash is a directory.
     :param size: Bytes.
     :param etag: Changes whenever the object is replaced by other bytes.
     :param mtime: Time of the last write, in milliseconds since 1970, by the storage's clock; 0 if unknown.
@@ -60,7 +60,7 @@ class ObjectReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file in a listing.
+    """File in a listing.
 
     :param key: Relative to the root, with ``/`` between segments.
     :param size: Bytes.
@@ -123,10 +123,9 @@ class FileStore(Protocol):
     def create(self, key: str, data: bytes, *, writer: str = "") -> None:
         """Write a file that must not exist yet.
 
-        :param writer: Unique for this attempt: stored with the file if possible, to recognize an attempt with a lost
-            response.
-            Equal bytes prove nothing: two leaders write the same.
-        :raises ObjectExistsError: It exists, and is not this attempt's.
+        :param writer: Unique for this attempt, and stored with the file if possible, to recognize an attempt with a
+            lost response. Equal bytes prove nothing, because two leaders write the same.
+        :raises ObjectExistsError: The file exists, written by another attempt.
         :raises StorageUnavailableError: The outcome is unknown.
         """
 
@@ -149,17 +148,17 @@ class FileStore(Protocol):
         """
 
     def check_lasting(self) -> None:
-        """Assert that the storage itself removes no files.
+        """Check that the storage itself removes no files.
 
-        :raises ConfigurationError: It does.
-        :raises StorageUnavailableError: It does not answer.
+        :raises ConfigurationError: A rule removes files.
+        :raises StorageUnavailableError: The storage does not answer.
         """
 
 
 def check_file_key(key: str) -> str:
-    """Return *key* when it names a file below the root; its names may begin with a dot.
+    """Return *key* if it names a file below the root; its names may begin with a dot.
 
-    :raises ConfigurationError: It does not.
+    :raises ConfigurationError: *key* is invalid.
     """
     segments = key.split("/")
     if not {"", ".", ".."}.isdisjoint(segments) or not key.isprintable():
@@ -170,9 +169,9 @@ def check_file_key(key: str) -> str:
 
 
 def check_file_prefix(prefix: str) -> str:
-    """Return *prefix* when it is empty, or names a directory below the root with a final slash.
+    """Return *prefix* if it is empty, or names a directory below the root with a final slash.
 
-    :raises ConfigurationError: It does not.
+    :raises ConfigurationError: *prefix* is invalid.
     """
     if prefix and not prefix.endswith("/"):
         raise ConfigurationError(f"prefix {prefix!r} has no final slash", next_step="Add it")
@@ -182,9 +181,9 @@ def check_file_prefix(prefix: str) -> str:
 
 
 class FileStoreReader:
-    """An :class:`~airflow_provider_ha.storage.file_store.ObjectReader` of the files of a store. Thread-safe.
+    """:class:`~airflow_provider_ha.storage.file_store.ObjectReader` of the files of a store. Thread-safe.
 
-    :param files: The store.
+    :param files: Store of the files.
     """
 
     def __init__(self, files: FileStore) -> None:

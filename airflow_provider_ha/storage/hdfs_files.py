@@ -1,7 +1,8 @@
 """Files of HDFS as a :class:`~airflow_provider_ha.storage.file_store.FileStore`, over WebHDFS.
 
-A file on HDFS is visible while it grows. So each is first written in the same directory under a name unique to the
-attempt, and then renamed: with ``NONE`` if it must not exist yet, with ``OVERWRITE`` if it may. The rename is atomic.
+A file on HDFS is visible while it grows. So each file is first written in the same directory under a name unique to the
+attempt, and then renamed: with ``NONE`` if the target must not exist yet, with ``OVERWRITE`` if it may. The rename is
+atomic.
 
 Invariant: the outcome of a rename whose response was lost is not guessed. Only this attempt moves its prepared file, so
 that file is missing exactly when an earlier request was executed.
@@ -47,7 +48,7 @@ _LISTERS = 8
 
 
 class HdfsFileStore:
-    """A :class:`~airflow_provider_ha.storage.file_store.FileStore` on HDFS. Safe in several threads; not across a fork.
+    """:class:`~airflow_provider_ha.storage.file_store.FileStore` on HDFS. Safe in several threads; not across a fork.
 
     :param uri: ``hdfs://namenode:8020/path``.
     :param options: Web servers of its name nodes, and the user of the requests.
@@ -190,7 +191,7 @@ class HdfsFileStore:
     def _written(self, key: str, data: bytes | Path, option: str, verb: str) -> None:
         """Write a file under a temporary name in the same directory and rename it.
 
-        :raises _ExistsError: It exists, and *option* does not replace it.
+        :raises _ExistsError: The file exists, and *option* does not replace it.
         """
         path = self._path(key)
         prepared = f"{path.rpartition('/')[0]}/{PREPARED}{new_id()}"
@@ -265,7 +266,7 @@ class HdfsFileStore:
 
 
 class _ExistsError(Exception):
-    """A rename found a file, or a directory."""
+    """Rename that found a file or a directory."""
 
 
 def _stored(key: str, status: Any) -> StoredFile:

@@ -20,9 +20,9 @@ from airflow_provider_ha.names import check_job_id, check_name, check_query, che
 def check_key(key: str) -> str:
     """Return *key* if it stays below the root of a store.
 
-    Segments that begin with a dot are refused too: a local store prepares its objects under such names.
+    Segments that begin with a dot are refused too, because a local store prepares its objects under such names.
 
-    :raises ConfigurationError: It is empty, absolute, or has an empty, dotted or control-character segment.
+    :raises ConfigurationError: *key* is empty, absolute, or has an empty, dotted or control-character segment.
     """
     segments = key.split("/")
     if any(not segment or segment.startswith(".") or not segment.isprintable() for segment in segments):
@@ -34,9 +34,9 @@ def check_key(key: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return *prefix* when a listing by it stays below the root: empty, or the beginning of a valid key.
+    """Return *prefix* if a listing by it stays below the root: empty, or the beginning of a valid key.
 
-    :raises ConfigurationError: No valid key begins with it.
+    :raises ConfigurationError: No valid key begins with *prefix*.
     """
     complete = prefix.removesuffix("/")
     if complete:
@@ -47,7 +47,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def check_copy(source: str, target: str) -> None:
-    """Assert that a copy has two ends.
+    """Check that the source and the target of a copy differ.
 
     :raises ConfigurationError: Both are the same key.
     """
@@ -71,9 +71,9 @@ def resolve_key(root: Path, key: str, *, inside: tuple[str, ...], source: str) -
 
 
 def check_inside(key: str, *, inside: tuple[str, ...], source: str) -> str:
-    """Return *key* when it names one directory in *inside*.
+    """Return *key* if it names a single directory in *inside*.
 
-    :raises RecordCorruptError: It leads anywhere else.
+    :raises RecordCorruptError: *key* leads anywhere else.
     """
     try:
         check_key(key)
@@ -88,7 +88,7 @@ def refuse_links(root: Path, key: str, *, source: str) -> None:
     """Refuse a key that leads through a symbolic link, which could end anywhere.
 
     :param source: Location of the key, for the error.
-    :raises RecordCorruptError: It does.
+    :raises RecordCorruptError: *key* leads through a link.
     :raises StorageUnavailableError: The path to it could not be inspected.
     """
     path = root
@@ -125,7 +125,7 @@ BLOBS = "blobs/sha256/"
 """Prefix of the content-addressed blobs."""
 
 BLOB_COLLECTION = "blobs/last-collection"
-"""An object whose time is that of the last collection of blobs."""
+"""Key of an object whose time is that of the last collection of blobs."""
 
 
 _DIRECTORY = re.compile("e([0-9]+)-")
@@ -133,12 +133,12 @@ _LIVE, _EPOCH, _QUERY = 3, 4, 5  # segments of jobs/<job>/live, of a directory i
 
 
 def working_directory_of(key: str) -> str | None:
-    """Return the working directory of a key in or of it; ``None`` for any other key."""
+    """Return the working directory that a key names or is inside; ``None`` for any other key."""
     return _of_live(key, _EPOCH)
 
 
 def query_directory_of(key: str) -> str | None:
-    """Return the query directory of a key in or of it; ``None`` for any other key."""
+    """Return the query directory that a key names or is inside; ``None`` for any other key."""
     return _of_live(key, _QUERY)
 
 
@@ -176,7 +176,7 @@ class JobKeys:
 
     @property
     def base(self) -> str:
-        """Everything of the job."""
+        """Key of the directory with all objects of the job."""
         return f"{JOBS}{self.job_id}"
 
     @property
@@ -213,7 +213,7 @@ class JobKeys:
 
     @property
     def removed_pointers(self) -> str:
-        """Prefix of the bytes of pointers that could not be read, and that a person has removed."""
+        """Prefix of the bytes of unreadable pointers that a person has removed."""
         return f"{self.base}/checkpoints/removed-pointers/"
 
     def removed_pointer(self, number: int, digest: str) -> str:
@@ -259,7 +259,7 @@ class JobKeys:
 
     @property
     def notes(self) -> str:
-        """Prefix of the notes about what fenced functions were given."""
+        """Prefix of the notes about the inputs of fenced functions."""
         return f"{self.base}/given/"
 
     def given(self, query: str) -> str:
@@ -304,5 +304,5 @@ class JobKeys:
         return f"{self.base}/journal/"
 
     def journal(self, kind: str, name: str) -> str:
-        """One entry of the journal; *name* identifies its writer."""
+        """Entry of the journal; *name* identifies its writer."""
         return f"{self.journals}{kind}/{name}.json"

@@ -20,13 +20,13 @@ T = TypeVar("T")
 MIB = 1024 * 1024
 
 HELD = 1024 * MIB
-"""Bytes of an object that is read as a whole. Records have kilobytes; files of an application are streamed."""
+"""Largest object in bytes that is read as a whole. Records have kilobytes; files of an application are streamed."""
 
 
 def check_held(size: int) -> None:
-    """Refuse to hold an object of *size* bytes.
+    """Refuse to hold an object of *size* bytes in memory.
 
-    :raises OSError: It has more than :data:`HELD`.
+    :raises OSError: The object has more than :data:`HELD` bytes.
     """
     if size > HELD:
         raise OSError(errno.EFBIG, f"it has {size:,} bytes or more, above the limit of {HELD:,} for one read")
@@ -55,14 +55,14 @@ class S3Limits:
 
     @property
     def longest_pause(self) -> float:
-        """Seconds that botocore waits before an attempt at most: 1, 2, 4, … 20, and a place under its rate limit."""
+        """Longest pause of botocore before an attempt, in seconds: 1, 2, 4, … 20, and the wait of its rate limit."""
         return min(20.0, 2.0 ** (self.attempts - 2)) + 2.0 if self.attempts > 1 else 0.0
 
 
 class DeadlineError(Exception):
-    """A call did not end in time; the text contains its last error.
+    """Call that did not end in time; the text contains its last error.
 
-    :param code: S3's code of that error, if any.
+    :param code: S3's code of the last error, if any.
     """
 
     def __init__(self, message: str, code: str = "") -> None:
@@ -89,9 +89,9 @@ class Deadline:
         return self._clock() + needed <= self._end
 
     def check_body(self, received: int) -> None:
-        """Assert that there is time to read more after *received* bytes of a body.
+        """Check that there is time to read more after *received* bytes of a body.
 
-        :raises DeadlineError: There is not.
+        :raises DeadlineError: The time is over.
         """
         if self._clock() + self._limits.read_timeout > self._end:
             raise DeadlineError(f"its bytes came too slowly: {received} within {self._limits.deadline:g} s")

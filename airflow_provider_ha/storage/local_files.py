@@ -15,7 +15,7 @@ from airflow_provider_ha.uris import file_uri
 
 
 class LocalFileStore:
-    """A :class:`~airflow_provider_ha.storage.file_store.FileStore` on a file system. Safe in any thread and process.
+    """:class:`~airflow_provider_ha.storage.file_store.FileStore` on a file system. Safe in any thread and process.
 
     :param root: Absolute directory; created by the first write, never by a read.
     """

@@ -1,8 +1,8 @@
 """Objects as files below one directory, usually a share that every host mounts.
 
-Invariant: objects appear atomically and survive a power cut. A missing root is never treated as empty: a share that is
-not mounted must not look like a cluster without checkpoints. The root of a cluster has a marker, and is never created
-by a write: a directory without it is on the host's disk.
+Invariant: objects appear atomically and survive a power cut. A missing root is never treated as empty, because an
+unmounted share must not look like a cluster without checkpoints. The root of a cluster has a marker, and a write never
+creates it: a directory without the marker is on the host's own disk.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from airflow_provider_ha.uris import file_uri
 
 
 class LocalStore:
-    """An ``ObjectStore`` on a file system. Safe in any thread and process.
+    """``ObjectStore`` on a file system. Safe in any thread and process.
 
     :param root: Absolute directory; never created by a read.
-    :param roots: The roots of its cluster; without them, the first write creates *root*.
+    :param roots: Roots of its cluster; without them, the first write creates *root*.
     """
 
     def __init__(self, root: Path, *, roots: Roots | None = None) -> None:
@@ -167,7 +167,7 @@ class LocalStore:
         except StorageUnavailableError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
-            # The name of a probe means nothing to a person.
+            # The name of a probe would not help a person, so the error omits it.
             reason = error.__cause__.strerror or str(error.__cause__)
             raise StorageUnavailableError(
                 f"storage root {self.uri} cannot be written: {reason}", next_step=error.next_step
@@ -181,7 +181,7 @@ class LocalStore:
         if self._roots is None:
             make_directories(path.parent)
             return path
-        # On each write: a mount can disappear from a running process.
+        # On each write, because a mount can disappear from a running process.
         if not self._settled or not is_marked(self._root):
             self._roots.settle()
             self._settled = True
@@ -223,7 +223,7 @@ class LocalStore:
 
     @contextmanager
     def _translated(self, key: str, verb: str) -> Iterator[None]:
-        """Translate all errors of the file system, because callers expect those of an object store."""
+        """Translate all errors of the file system, because callers expect errors of an object store."""
         try:
             yield
         except OSError as error:
@@ -231,13 +231,13 @@ class LocalStore:
 
 
 def _entries(directory: Path) -> list[tuple[str, bool]]:
-    """Return the names, and whether they are directories, in key order, without those in preparation."""
+    """Return the names in key order, without files in preparation, and whether they are directories."""
     try:
         with os.scandir(directory) as scan:
             found = [(item.name, item.is_dir()) for item in scan if not item.name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    # "a-b" sorts before "a/b": a directory takes part under its name with the slash.
+    # "a-b" sorts before "a/b", so a directory is sorted by its name with the final slash.
     return sorted(found, key=lambda item: f"{item[0]}/" if item[1] else item[0])
 
 

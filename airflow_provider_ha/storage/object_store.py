@@ -1,7 +1,7 @@
 """Interfaces to storage by key: whole objects with a conditional create, and directories.
 
-Invariant: a key never leaves the area. Every method refuses a key that does, before it reads or changes anything;
-``admit`` also reports the source record and restricts the key to the directories of a job.
+Invariant: a key never leaves its area. Every method refuses such a key before it reads or changes anything;
+``Directories.admit`` also reports the source record and restricts the key to the directories of a job.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Directories(Protocol):
         """Return the URI of a directory in the form that Spark takes."""
 
     def require(self) -> None:
-        """Assert that the area exists: storage that is not mounted is not an empty cluster.
+        """Check that the area exists, because unmounted storage is not an empty cluster.
 
-        :raises StorageUnavailableError: It does not.
+        :raises StorageUnavailableError: The area does not exist.
         """
 
     def read(self, key: str, name: str) -> bytes | None:
@@ -69,7 +69,7 @@ class Directories(Protocol):
 
 
 class Checksum(NamedTuple):
-    """The digest of an object's bytes, as the store computed it.
+    """Digest of an object's bytes, as the store computed it.
 
     :param algorithm: ``SHA256``, ``CRC32C``, ``CRC64NVME``, ``CRC32`` or ``SHA1``.
     :param value: Hex digits, big-endian for the cyclic ones.
@@ -81,11 +81,11 @@ class Checksum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object in a listing.
+    """Object in a listing.
 
     :param key: Relative to the root of the store, with ``/`` between segments.
     :param size: Bytes.
-    :param modified: When it was last written.
+    :param modified: Time of the last write.
     :param checksum: Checksum of all bytes, if the store has one and the object was read individually; never required.
     """
 

@@ -21,9 +21,8 @@ def open_store(config: HaConfig, roots: Roots | None = None) -> ObjectStore:
 
     The configuration has already checked the scheme.
 
-    :param roots: The roots of the cluster, required from writers. Without them only reads are safe: a write would
-        create
-        a missing root.
+    :param roots: Roots of the cluster, required from writers. Without them only reads are safe, because a write would
+        create a missing root.
     """
     uri = storage_uri(config)
     if split(uri).scheme == "s3":
@@ -40,7 +39,7 @@ def open_root(config: HaConfig, uri: str) -> FileStore:
 
 
 def layered_files(config: HaConfig, uri: str) -> FileStore | None:
-    """Return the files below a root on S3 or HDFS; ``None`` for one on a mounted file system."""
+    """Return the files below a root on S3 or HDFS; ``None`` for a root on a mounted file system."""
     if uri.startswith("s3:"):
         return S3FileStore(uri, config.s3 or S3Options())
     if uri.startswith("hdfs:"):

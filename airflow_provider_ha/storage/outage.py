@@ -1,11 +1,11 @@
 """Translation of file system errors to ``StorageUnavailableError``; the only place for it.
 
-An outage gives no information about the object: the disk is full, the share is away, the permissions changed, or this
-process has no more descriptors. It may end without or with an operator, so the operation is retried. Any other
-``OSError`` is an answer (missing, exists) or a bug (not a directory, a bad descriptor), and passes unchanged.
+An outage gives no information about the object: the disk is full, the share is not mounted, the permissions changed, or
+this process has no descriptors left. It may end with or without an operator's help, so the operation is retried. Any
+other ``OSError`` is an answer (missing, exists) or a bug (not a directory, a bad descriptor), and passes unchanged.
 
-``EIO`` is an outage: a disk that comes back causes it, as does a dying disk, and a retry loses nothing. Spark itself
-ends on ``EIO``; the restart strategy then decides.
+``EIO`` is an outage: a disk that returns causes it, as does a dying disk, and a retry loses nothing. Spark itself ends
+on ``EIO``; the restart strategy then decides.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def is_full(error: BaseException) -> bool:
 def unavailable(what: str, error: OSError) -> StorageUnavailableError:
     """Return the error to raise.
 
-    :param what: The failure with its object, as the beginning of a sentence.
+    :param what: Failure and its object, as the beginning of a sentence.
     """
     default = "Check the file system, its free space, and the permissions to read and write there"
     step = next((step for numbers, step in _STEPS if error.errno in numbers), default)

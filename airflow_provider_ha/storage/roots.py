@@ -1,11 +1,11 @@
 """Checks of a root before use: the marker of its cluster, and a probe of its conditional writes.
 
-Written once, by an exclusive creation, before anything else (``jobs.cluster_roots``). Without it, a missing file proves
-nothing: the file system may not be mounted here.
+The marker is created before any other object, exclusively and once (``jobs.cluster_roots``). Without the marker a
+missing file proves nothing, because the file system may not be mounted here.
 
-The conditional create matters most: two epochs, two submissions and two recoveries depend on it. Two creations in a row
-detect a server that ignores the condition. A server that first reads and then writes passes that test, and would let
-both writers win at a failover; only simultaneous creations detect it.
+The probe tests the conditional create in particular, because two epochs, two submissions and two recoveries depend on
+it. Two creations in a row detect a server that ignores the condition. A server that first reads and then writes passes
+that test, and would let both writers win at a failover; only simultaneous creations detect it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProbedStore(Protocol):
 
 
 def probe(store: ObjectStore) -> None:
-    """Create, read, copy and remove objects; check that exactly one of several creations wins, also simultaneous ones.
+    """Create, read, copy and remove objects; check that exactly one creation of several wins, also simultaneous ones.
 
     :raises StorageUnavailableError: With the reason and the next step.
     """
@@ -67,7 +67,7 @@ def probe(store: ObjectStore) -> None:
 
 
 def probe_races(store: ProbedStore, key: str) -> None:
-    """Check that exactly one of several simultaneous creations of a key wins.
+    """Check that exactly one creation wins when several create a key simultaneously.
 
     :raises StorageUnavailableError: With the reason and the next step.
     """
@@ -159,17 +159,17 @@ def read_marker(root: FileStore) -> ClusterRoots | None:
 
 
 class Roots(Protocol):
-    """Roots of a cluster, for a store in one of these roots (``jobs.cluster_roots``)."""
+    """Roots of a cluster, for a store in any root (``jobs.cluster_roots``)."""
 
     def settle(self) -> None:
-        """Ensure that these are the cluster's roots; create them if it has none yet.
+        """Ensure that these are the cluster's roots, and create the roots of a new cluster.
 
         :raises ConfigurationError: The cluster has other roots.
-        :raises StorageUnavailableError: A root has no marker: it is not mounted here.
+        :raises StorageUnavailableError: A root has no marker, so it is not mounted here.
         """
 
     def require(self) -> None:
-        """Assert that they are there, when the cluster has any; raises as :meth:`settle`. Changes nothing."""
+        """Check that the roots exist, if the cluster has any; raises as :meth:`settle`. Changes nothing."""
 
 
 def is_marked(root: Path) -> bool:

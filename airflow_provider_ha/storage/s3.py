@@ -2,10 +2,10 @@
 
 Invariant: a conditional create is one request with ``If-None-Match: *``. When its response is lost, botocore repeats it
 and then meets its own first attempt; so after a retry, a refusal is read back and compared before it is believed
-(contract 2). Every call ends within one deadline (``limits``); in a transfer in parts each request has one.
+(contract 2). Every call ends within one deadline (``limits``); in a transfer in parts each request has its own.
 
-Parts are used for a new target because many servers silently ignore a condition on ``CopyObject``. The request that
-completes an upload in parts has the same condition as any other write.
+A copy to a target that must not exist is made in parts, because many servers silently ignore a condition on
+``CopyObject``. The request that completes an upload in parts has the same condition as any other write.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _AT_ONCE = 4  # concurrent parts of a server-side copy
 
 @dataclass(frozen=True)
 class ServerSideCopy:
-    """A copy inside one bucket. Both names are complete keys of the bucket.
+    """Copy inside one bucket. Both names are complete keys of the bucket.
 
     :param head: S3's metadata of the source; the copy has exactly these bytes.
     """
@@ -76,7 +76,7 @@ class ServerSideCopy:
         )
 
     def in_parts(self, *, if_absent: bool) -> None:
-        """Copy in parts. The target appears when it is complete; a failed copy removes its parts.
+        """Copy in parts. The target appears only when it is complete; a failed copy removes its parts.
 
         :raises ObjectExistsError: The target exists, and *if_absent* is set.
         """
@@ -160,18 +160,18 @@ class ServerSideCopy:
 
 
 def ranges(size: int, part: int) -> Iterator[str]:
-    """Yield the byte ranges of the parts of *size* bytes, in S3's words; both ends are included."""
+    """Yield the byte ranges of the parts of *size* bytes in S3's syntax; both ends are included."""
     for start in range(0, size, part):
         yield f"bytes={start}-{min(start + part, size) - 1}"
 
 
 class S3Store:
-    """An :class:`~airflow_provider_ha.storage.object_store.ObjectStore` on S3. Thread-safe; not across a fork.
+    """:class:`~airflow_provider_ha.storage.object_store.ObjectStore` on S3. Thread-safe; not across a fork.
 
     :param uri: ``s3://bucket/prefix``.
     :param options: Endpoint and credentials; defaults come from boto3's chain.
     :param limits: Limits of a call.
-    :param roots: The roots of its cluster; settled before the first write.
+    :param roots: Roots of its cluster; settled before the first write.
     :raises ConfigurationError: The options cannot be used.
     """
 
@@ -351,7 +351,7 @@ class S3Store:
         probe(self)
 
     def _ensure_settled(self) -> None:
-        """Look once: a prefix of a bucket does not go away as a mount does."""
+        """Settle the roots once: a prefix of a bucket does not disappear as a mount does."""
         if self._roots is not None:
             self._roots.settle()
             self._roots = None

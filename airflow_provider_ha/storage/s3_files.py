@@ -1,11 +1,12 @@
 """Objects of S3 as files shared with other programs, and a reader of foreign objects.
 
-Invariant: a conditional create is one request with ``If-None-Match: *``. A 412 is believed only when the object is
-another writer's: the response to the winning request may have been lost. The object's metadata contain the writer; its
-bytes prove nothing.
+Invariants:
 
-Invariant: every request reads at most the requested range, within one deadline; an interrupted read is retried. An
-object that is read in several requests is one object: each request names the listed version.
+* A conditional create is one request with ``If-None-Match: *``. A 412 is believed only if the object is another
+  writer's, because the response to the winning request may have been lost. The object's metadata contain the writer;
+  its bytes prove nothing.
+* Every request reads at most the requested range, within one deadline; an interrupted read is retried. An object that
+  is read in several requests is one object: each request names the listed version.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class S3Reader:
-    """An :class:`~airflow_provider_ha.storage.file_store.ObjectReader` on S3.
+    """:class:`~airflow_provider_ha.storage.file_store.ObjectReader` on S3.
 
     :param uri: ``s3://bucket/prefix``.
     :param options: Endpoint and credentials; defaults come from boto3's chain.
@@ -85,11 +86,11 @@ class S3Reader:
 
 
 WRITER = "spark-ha-writer"
-"""Name of the user metadata that says whose object it is; the component in the JVM writes it as well."""
+"""Name of the user metadata that identifies the writer of an object; the component in the JVM writes it too."""
 
 
 class S3FileStore:
-    """A :class:`~airflow_provider_ha.storage.file_store.FileStore` on S3. Safe in several threads; not across a fork.
+    """:class:`~airflow_provider_ha.storage.file_store.FileStore` on S3. Safe in several threads; not across a fork.
 
     :param uri: ``s3://bucket/prefix``.
     :param options: Endpoint and credentials; defaults come from boto3's chain.
@@ -166,7 +167,7 @@ class S3FileStore:
     def create(self, key: str, data: bytes, *, writer: str = "") -> None:
         """Write an object that must not exist yet.
 
-        :raises ObjectExistsError: It exists, and is not that of this *writer*.
+        :raises ObjectExistsError: The object exists, written by another *writer*.
         :raises StorageUnavailableError: The outcome is unknown.
         """
         try:
@@ -203,9 +204,9 @@ class S3FileStore:
             self._bucket.client.delete_object(Bucket=self._bucket.name, Key=self._name(key))
 
     def check_lasting(self) -> None:
-        """Assert that no rule of the bucket removes or archives objects below the root.
+        """Check that no rule of the bucket removes or archives objects below the root.
 
-        :raises ConfigurationError: One does.
+        :raises ConfigurationError: A rule removes or archives them.
         :raises StorageUnavailableError: The bucket does not answer.
         """
         self._bucket.check_lasting()
