@@ -1,3 +1,3 @@
-"""The release of this package, stated once."""
+"""Release of this package, defined once."""
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
 """Secrets among the arguments of a script: recognized by the name next to a value, or by the form of the value.
 
 The driver needs the original arguments, so the job graph holds them unchanged. Every display hides these values, and a
-submission warns of them by name.
+submission logs a warning with their names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_provider_ha.redaction import HIDDEN, redact, secret_values
 # --password=..., and a header as X-Api-Key: ...
 _NAMED = re.compile(r"(?P<name>-{0,2}[A-Za-z][\w.-]*)(?P<sign>=|:\s*)(?P<value>.*)", re.DOTALL)
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
-_NEXT_FLAG = re.compile(r"--[A-Za-z].*|-[A-Za-z]", re.DOTALL)  # a password may begin with one dash
+_NEXT_FLAG = re.compile(r"--[A-Za-z].*|-[A-Za-z]", re.DOTALL)  # a password may begin with a single dash
 # The name has to end with the word: --token-topic, --max-tokens and --tokenizer name no secret. Words of their kind are
 # written together (PGPASSWORD), apart (db-token) or with a capital letter (dbToken).
 _SECRET_END = re.compile(
@@ -37,11 +37,11 @@ _REMEMBERED = 4  # characters: a shorter value occurs in too many words and name
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One argument.
+    """Analysed argument.
 
-    :param shown: Its displayable form.
-    :param name: Its name in messages; empty when it holds no secret.
-    :param values: Its secret parts.
+    :param shown: Displayable form.
+    :param name: Name in messages; empty when it holds no secret.
+    :param values: Secret parts.
     """
 
     shown: str
@@ -60,11 +60,11 @@ def secret_names(arguments: Sequence[str]) -> list[str]:
 
 
 def argument_secrets(arguments: Sequence[str]) -> set[str]:
-    """Return the values to hide in every text; of a value with a secret in it the secret alone. Pure.
+    """Return the values to hide in every text; for a value that contains a secret only the secret. Pure.
 
     The surrounding text stays readable, because people need it in an error: which server, which database, which user.
-    Numbers and values below 4 characters are left out: they would be hidden in every message with the same digits or
-    letters. :func:`hidden` hides them only in place.
+    Numbers and values below 4 characters are omitted, because they would be hidden in every message with the same
+    digits or letters. :func:`hidden` hides them only in place.
     """
     return {
         value
@@ -75,12 +75,12 @@ def argument_secrets(arguments: Sequence[str]) -> set[str]:
 
 
 def script_secrets(conf: Mapping[str, str], env: Mapping[str, str], arguments: Sequence[str]) -> set[str]:
-    """Return the values to hide in every text of all that a script is given. Pure."""
+    """Return all values given to a script that every text must hide. Pure."""
     return secret_values(conf) | secret_values(env) | argument_secrets(arguments)
 
 
 def _look(arguments: Sequence[str]) -> Iterator[_Seen]:
-    flag = ""  # before this argument, when its name says that a secret follows
+    flag = ""  # set if the name of the previous argument announces a secret
     for number, argument in enumerate(arguments, 1):
         if flag and not _NEXT_FLAG.fullmatch(argument):
             name, flag = flag, ""
@@ -116,7 +116,7 @@ def _replaced(value: str, shown: str) -> Iterator[str]:
     for number, kept in enumerate(others, 1):
         end = len(value) - len(kept) if number == len(others) else value.find(kept, begin)
         if end < begin:
-            yield value  # where its secrets are is not known
+            yield value  # the positions of its secrets are unknown
             return
         before = value[max(begin - _LOOKED_BACK, 0) : begin]
         named = None if _URL_USER.search(before) else _NAME_BEFORE.search(before)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks: one for leases, one for people."""
+    """Interface to two clocks: one for leases, one for people."""
 
     def lease_time(self) -> float:
         """Seconds on a clock that continues while the machine sleeps and never jumps.
@@ -30,16 +30,16 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The real clocks.
+    """Clocks of the system.
 
     ``CLOCK_BOOTTIME`` counts the time in which the kernel itself was suspended, ``CLOCK_MONOTONIC`` does not. Neither
     counts pauses unknown to the kernel: when a hypervisor stops the virtual processors, the guest's clocks may stop
-    with them. The wall clock shows that only once something corrects it (a guest agent, NTP); the lease checks it
-    (``coordination.lease``).
+    with them. The wall clock shows that only once a guest agent or NTP corrects it; the lease checks it
+    (``coordination.leadership``).
     """
 
     def lease_time(self) -> float:
-        """Seconds since boot, time of suspension by the kernel included."""
+        """Seconds since boot, including time of suspension by the kernel."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)  # guard: lease-clock-stops-with-the-machine
 
     def now(self) -> datetime:

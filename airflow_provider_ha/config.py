@@ -1,4 +1,4 @@
-"""The access to a cluster: ZooKeeper, storage, timings. Validated once, then passed around as a value."""
+"""Access to a cluster: ZooKeeper, storage, timings. Validated once, then passed around as a value."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = ["HaConfig", "HdfsOptions", "Retention", "S3Options", "Timings", "TlsO
 class TlsOptions(BaseModel):
     """TLS for the connection to ZooKeeper. Paths of PEM files on the connecting host.
 
-    :param ca_file: The only certificates that may have signed the servers'; by default the system's.
-    :param cert_file: Our certificate, for servers that require one (mutual TLS).
-    :param key_file: Its key.
+    :param ca_file: Only certificates that may have signed the servers' certificates; by default the system's.
+    :param cert_file: Client certificate, for servers that require one (mutual TLS).
+    :param key_file: Private key of the client certificate.
     :param key_password: Password of the key.
-    :param check_hostname: Whether a server's certificate must match the name that was used to connect.
+    :param check_hostname: Require the server's certificate to match the name that was used to connect.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,7 +53,7 @@ class TlsOptions(BaseModel):
         return self
 
     def check_files(self) -> None:
-        """Assert that every file can be read on this host.
+        """Check that every file can be read on this host.
 
         :raises ConfigurationError: A file is unreadable; names the first.
         """
@@ -103,9 +103,9 @@ class HdfsOptions(BaseModel):
 
     @classmethod
     def from_env(cls) -> HdfsOptions:
-        """Return what ``SPARK_HA_HDFS_*`` says.
+        """Return the options in ``SPARK_HA_HDFS_*``.
 
-        :raises ConfigurationError: A value cannot be used.
+        :raises ConfigurationError: A value is invalid.
         """
         try:
             return cls.model_validate(_group_from_env(_HDFS_ENV) or {})
@@ -207,7 +207,7 @@ class HaConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _split_chroot(cls, values: Any) -> Any:
-        """Take a chroot off the hosts, so that these are only servers everywhere in the code."""
+        """Split the chroot off the hosts, so that these are only servers everywhere in the code."""
         if not isinstance(values, dict) or "/" not in str(values.get("zookeeper", "")):
             return values
         hosts, _, path = str(values["zookeeper"]).partition("/")
@@ -328,7 +328,7 @@ class HaConfig(BaseModel):
 
     @property
     def work_path(self) -> Path:
-        """The same as a directory of this host; of meaning for a ``file:`` URI only."""
+        """The same as a directory of this host; meaningful only for a ``file:`` URI."""
         return Path(split(self.work_uri).path)
 
     @property
@@ -352,9 +352,9 @@ class HaConfig(BaseModel):
 
     @classmethod
     def from_env(cls, **overrides: Any) -> HaConfig:
-        """Read ``SPARK_HA_*`` from the environment; *overrides* that are not ``None`` win.
+        """Read ``SPARK_HA_*`` from the environment; *overrides* that are not ``None`` take precedence.
 
-        :raises ConfigurationError: Something needed is missing or wrong.
+        :raises ConfigurationError: A required value is missing, or a value is invalid.
         """
         values: dict[str, Any] = {field: os.environ.get(name) for field, name in ENVIRONMENT.items()}
         values["tls"] = tls_of(os.environ.get(_TLS_SWITCH), _group_from_env(_TLS_ENV) or {}, _TLS_SWITCH)
@@ -372,7 +372,7 @@ class HaConfig(BaseModel):
 
     @classmethod
     def from_file(cls, path: Path) -> HaConfig:
-        """Read the JSON of :meth:`to_private_json`. No message holds the content: it is secret.
+        """Read the JSON of :meth:`to_private_json`. Messages never hold the content, because it is secret.
 
         :raises ConfigurationError: The file cannot be read, others may read it, or it is no configuration.
         """
@@ -411,10 +411,10 @@ def _overlap(one: str, other: str) -> bool:
 def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] | None:
     """Return the intended TLS options; ``None`` for an unencrypted connection, which needs an explicit switch.
 
-    :param switch: Whether to use TLS, as the user wrote it; empty when it was left out.
-    :param settings: The other TLS options.
+    :param switch: Switch for TLS, as the user wrote it; empty when it was left out.
+    :param settings: Other TLS options.
     :param name: Name of the switch, for the error.
-    :raises ConfigurationError: The switch is off and there are options, or it is neither on nor off.
+    :raises ConfigurationError: The switch is off although there are options, or it is neither on nor off.
     """
     if switch in (None, ""):
         return settings or None
@@ -424,7 +424,7 @@ def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] |
         raise ConfigurationError(f"{name} is {switch!r}", next_step="Write true or false") from None
     if wanted:
         return settings
-    meant = sorted(settings.keys() - {"check_hostname"})  # forms fill that one in
+    meant = sorted(settings.keys() - {"check_hostname"})  # forms set this default
     if meant:
         raise ConfigurationError(
             f"{name} is off, but TLS options are given ({', '.join(meant)}): the connection would be in clear",
@@ -463,7 +463,7 @@ VARIABLES = frozenset(
         *_RETENTION_ENV.values(),
     }
 )
-"""Every variable that :meth:`HaConfig.from_env` reads. Some hold secrets."""
+"""Variables that :meth:`HaConfig.from_env` reads. Some hold secrets."""
 
 
 def _group_from_env(names: dict[str, str]) -> dict[str, Any] | None:

@@ -1,9 +1,9 @@
-"""Every error this package raises.
+"""Errors that this package raises.
 
-One condition per leaf; the bases are what a caller can handle. Whether a retry can help is a property of the type,
-never a matter of the message. Foreign exceptions are translated at one place per library: kazoo's in
-``coordination/_kazoo.py``, boto3's in ``storage/_s3_bucket.py``, Spark's in ``driver/``. They become Airflow's only in
-the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
+Each leaf is one condition; a caller handles the bases. The type of an error, never its message, decides whether a
+retry can help. Foreign exceptions are translated at one place per library: kazoo's in ``coordination/_kazoo.py``,
+boto3's in ``storage/_s3_bucket.py``, Spark's in ``driver/``. They become Airflow's only in the Airflow layer, and exit
+codes only in ``driver/`` and ``cli/``::
 
     HaError
     |- ConfigurationError                the user's input cannot work
@@ -16,7 +16,7 @@ the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
     |     |- LeadershipUnavailableError  another process leads and does not give way
     |     `- FencedError                 another epoch owns the job
     |- StorageError
-    |  |- ObjectMissingError             it is not there
+    |  |- ObjectMissingError             the object does not exist
     |  |- ObjectExistsError              a conditional write lost the race
     |  `- StorageUnavailableError        (retry) it could not be read or written; existence stays unknown
     |- RecordCorruptError                a record was read, but differs from the written one
@@ -108,7 +108,7 @@ class CoordinationError(HaError):
 
 
 class NotConnectedError(CoordinationError):
-    """No ZooKeeper server answered; nothing was sent."""
+    """No ZooKeeper server answered, so the request was not sent."""
 
     retryable = True
 
@@ -152,7 +152,7 @@ class StorageError(HaError):
 
 
 class ObjectMissingError(StorageError):
-    """The object is not there: the store answered and said so."""
+    """The object does not exist, according to the store's answer."""
 
 
 class ObjectExistsError(StorageError):
@@ -160,7 +160,7 @@ class ObjectExistsError(StorageError):
 
 
 class StorageUnavailableError(StorageError):
-    """The store could not be read or written. The existence of objects stays unknown: never delete because of it."""
+    """The store could not be read or written. Objects may exist: never delete because of this error."""
 
     retryable = True
 

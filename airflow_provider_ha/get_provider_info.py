@@ -1,8 +1,8 @@
 """Metadata of this package for Airflow, through the entry point ``apache_airflow_provider``.
 
-Loaded by every Airflow process: imports nothing. From Airflow 3.2 on the connection form is drawn from this metadata
-(``conn-fields``, dashed ``ui-field-behaviour``) without importing the hook; for 3.0 and 3.1 ``hooks._form`` makes it
-from the same table.
+Loaded by every Airflow process, so it imports nothing. From Airflow 3.2 on, Airflow draws the connection form from this
+metadata (``conn-fields``, dashed ``ui-field-behaviour``) without importing the hook; for 3.0 and 3.1
+``hooks._connection`` builds the form from the same table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CLUSTER, _S3, _HDFS, _ZOOKEEPER, _TLS = (
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider's metadata, as ``airflow/provider_info.schema.json`` wants it."""
+    """Return the provider's metadata, as required by ``airflow/provider_info.schema.json``."""
     return {
         "package-name": "airflow-provider-ha",
         "name": _INTEGRATION,

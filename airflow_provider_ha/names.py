@@ -1,4 +1,4 @@
-"""Checks names before they become znodes and paths.
+"""Checks of names before they become znodes and paths.
 
 A job id is a directory, a znode and a word in messages. Names from users or from storage are checked here before such a
 use.
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 
 def check_job_id(job_id: str) -> str:
-    """Return *job_id* when it may name a job.
+    """Return *job_id* if it is valid.
 
     :raises ConfigurationError: It is reserved or not 1 to 128 letters, digits, dots, dashes or underscores.
     """
@@ -35,11 +35,11 @@ def check_job_id(job_id: str) -> str:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return *name* when it is safe as a znode and as a file name.
+    """Return *name* if it is safe as a znode and as a file name.
 
-    :param name: The name to check.
-    :param what: Its role, for the error: ``"job id"``, ``"query name"``.
-    :raises ConfigurationError: It is not a safe name.
+    :param name: Name to check.
+    :param what: Role of the name, for the error: ``"job id"``, ``"query name"``.
+    :raises ConfigurationError: The name is not safe.
     """
     if not _NAME.fullmatch(name) or ".." in name:
         raise ConfigurationError(
@@ -50,7 +50,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_query(written: str) -> str:
-    """Return the written form of a query in a record, when it is safe as a file name.
+    """Return the written form of a query in a record, if it is safe as a file name.
 
     :raises ConfigurationError: It is not the written form of a query.
     """
@@ -62,7 +62,7 @@ def check_query(written: str) -> str:
 
 
 def check_savepoint_id(savepoint_id: str) -> str:
-    """Return *savepoint_id* when it may name a savepoint: a lease puts a word before it.
+    """Return *savepoint_id* if it is valid; its length leaves room for the prefix that a lease adds.
 
     :raises ConfigurationError: It is not a safe name, or too long.
     """

@@ -1,7 +1,7 @@
-"""The name of a query in its script, and its written form in directories and records.
+"""Name of a query in its script, and its written form in directories and records.
 
 Spark accepts any text. A name that is safe as a file name stays unchanged; other text is written with ``~`` and the
-bytes of each unsafe character, as ``Flattened~20Orders``. Safe names contain no ``~``, so two names never share a form,
+bytes of its unsafe characters, as ``Flattened~20Orders``. Safe names contain no ``~``, so two names never share a form,
 even if one looks like the other's form. A very long name keeps its beginning and gets a digest of the whole.
 
 People read the script's own name: :func:`shown` puts it into a text.
@@ -17,7 +17,7 @@ import re
 RESERVED = frozenset({"sinks", "manifest.json"})
 
 _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
-_LONGEST, _KEPT = 160, 100  # characters: a name of a file has 255 bytes, and others are put around it
+_LONGEST, _KEPT = 160, 100  # characters: a file name has at most 255 bytes, and other names are put around it
 _PIECE = r"(?:[A-Za-z0-9._-]|~[0-9A-F]{2})"
 _WRITTEN = re.compile(rf"{_PIECE}+(?:~~[0-9a-f]{{32}})?")
 _IN_TEXT = re.compile(
@@ -26,7 +26,7 @@ _IN_TEXT = re.compile(
 
 
 class QueryDirectory(str):
-    """A name that is written as a directory already."""
+    """Name that is already in its written form as a directory."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """Versioned, checksummed JSON: the form of all records in ZooKeeper and storage.
 
 Never pickle. A record read back is either exactly the written one or a ``RecordCorruptError`` that names its source.
-Old versions stay readable: an added field gets a default, a field is never renamed.
+Old versions stay readable: a new field gets a default, and fields are never renamed.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from airflow_provider_ha.errors import RecordCorruptError, RecordTooNewError
 
 
 class Model(BaseModel):
-    """A frozen value that is part of a record."""
+    """Frozen value that is part of a record."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Record(Model):
-    """A stand-alone record, with its kind, its version and a checksum.
+    """Independent record, with its kind, its version and a checksum.
 
-    :cvar kind: Name of the record in its JSON; a record with another name is refused.
-    :cvar format_version: Version that this code writes, and the highest version that it reads.
+    :cvar kind: Name of the record in its JSON; a record with another name is refused. :cvar format_version: Version
+        that this code writes, and the highest version that it reads.
     """
 
     kind: ClassVar[str]
@@ -43,9 +43,9 @@ class Record(Model):
     def from_bytes(cls, data: bytes, *, source: str) -> Self:
         """Read a record.
 
-        :param data: Its content.
-        :param source: Its location, for the error.
-        :raises RecordCorruptError: It differs from the written one, or a newer release wrote it.
+        :param data: Content of the record.
+        :param source: Location of the record, for the error.
+        :raises RecordCorruptError: The content differs from the written one, or a newer release wrote it.
         """
         try:
             envelope = json.loads(data)

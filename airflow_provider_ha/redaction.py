@@ -59,7 +59,8 @@ _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
 _KEY_END = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
 _SECRET_NAME = re.compile(rf"(?i){_WORDS}")
 _USER_INFO = re.compile(r"(?i)user[._-]?info")
-# Names that speak of a secret and hold none: fs.s3a.aws.credentials.provider, spark.security.credentials.hive.enabled
+# Names that contain a secret's word and hold none: fs.s3a.aws.credentials.provider,
+# spark.security.credentials.hive.enabled
 _NO_SECRET = ("provider", "enabled", "class", "type", "algorithm", "file", "path", "location")
 _PLAIN_VALUES = frozenset({"true", "false"})
 _known: set[str] = set()
@@ -110,7 +111,7 @@ def secret_values(named: Mapping[str, str]) -> set[str]:
 
 
 def remember(secrets: Iterable[str]) -> None:
-    """Hide these values from now on in every text that this process makes public."""
+    """Hide these values from now on in every text that this process publishes."""
     _known.update(secrets)
 
 
@@ -120,7 +121,7 @@ def public(text: str) -> str:
 
 
 class PublicText:
-    """A text that comes in pieces, each as it may leave this process: a key that spans pieces stays hidden in all.
+    """Text in pieces, made public piece by piece: a key that spans pieces stays hidden in all.
 
     The text may begin inside a key.
     """

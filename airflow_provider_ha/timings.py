@@ -1,4 +1,4 @@
-"""The time for which each process may rely on its knowledge (design, contract 3): figures checked for consistency."""
+"""Timings for which each process may rely on its knowledge (design, contract 3), checked for consistency."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["Timings"]
 
 
 class Timings(BaseModel):
-    """The time for which each process may rely on its knowledge (design, contract 3).
+    """Times for which each process may rely on its knowledge (design, contract 3).
 
-    :param session_timeout: T, seconds: after this ZooKeeper releases the lock of a silent leader.
+    :param session_timeout: T, seconds after which ZooKeeper releases the lock of a silent leader.
     :param heartbeat_interval: h, seconds between two guarded writes of the leader.
     :param heartbeat_timeout: Seconds until an unanswered heartbeat drops the connection.
     :param connect_timeout: Seconds for one attempt to connect to one server.
-    :param margin: m, seconds that the lease ends before T.
-    :param tolerate_suspended: Whether a leader works on while its connection is interrupted, until its lease ends.
+    :param margin: m, seconds by which the lease ends before T.
+    :param tolerate_suspended: Let a leader work during an interruption of its connection, until its lease ends.
         ``False`` is the strict mode: an interruption of any length ends the leadership.
     """
 
@@ -32,7 +32,7 @@ class Timings(BaseModel):
     tolerate_suspended: bool = True
 
     def tolerated_cut(self, hosts: int) -> float:
-        """Return for how many seconds a leader may be cut off without losing its job: T - 2h - m.
+        """Return the seconds for which a leader may be cut off without losing its job: T - 2h - m.
 
         :raises ConfigurationError: The figures contradict each other for an ensemble of *hosts* servers.
         """
@@ -51,7 +51,7 @@ class Timings(BaseModel):
     def granted(self, seconds: float, hosts: int) -> Timings:
         """Return the timings with the session timeout that the servers granted.
 
-        :raises ConfigurationError: They granted less than the other figures need.
+        :raises ConfigurationError: The granted timeout is too short for the other figures.
         """
         timings = self.model_copy(update={"session_timeout": seconds})
         try:
@@ -65,13 +65,13 @@ class Timings(BaseModel):
         return timings
 
     def check_tick(self, tick: float) -> None:
-        """Assert that half a tick of the servers is no longer than a heartbeat.
+        """Check that half a tick of the servers is no longer than a heartbeat.
 
         A follower reports its clients to the leader twice a tick. Therefore the lease counts from the last heartbeat
         but one, and would be too long if a report could be older than a heartbeat.
 
-        :param tick: ``tickTime`` of the servers, seconds.
-        :raises ConfigurationError: It is longer.
+        :param tick: ``tickTime`` of the servers, in seconds.
+        :raises ConfigurationError: Half a tick is longer.
         """
         if tick / 2 > self.heartbeat_interval:
             raise ConfigurationError(

@@ -16,19 +16,19 @@ from urllib.parse import unquote
 from airflow_provider_ha.errors import ConfigurationError
 
 
-# Of this package -> of Hadoop.
+# Scheme of this package -> scheme of Hadoop.
 _SCHEMES = {"s3": "s3a", "hdfs": "hdfs", "file": "file"}
 PREFIX = "ha"
-"""Before a scheme of Hadoop: the component's file system, which reads through bases."""
+"""Prefix of a Hadoop scheme for the component's file system, which reads through bases."""
 _SPLIT = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"([\\*{}^])")
 _UNSAID = re.compile(r"[?\[\]]")  # spark-submit reads them as parts of a URI, also when they are encoded
 
 
 class Place(NamedTuple):
-    """The parts of a name. Without a scheme it is a path of this host.
+    """Parts of a name. Without a scheme it is a path of this host.
 
-    :param path: With its first slash.
+    :param path: Path with its first slash.
     """
 
     scheme: str
@@ -63,15 +63,15 @@ def file_uri(path: Path) -> str:
 
 
 def of_log(recorded: str) -> str:
-    """Return the name of a file that a log of Spark's file source or file sink has: Spark encodes it as Java does."""
+    """Return the name of a file in a log of Spark's file source or file sink, which Spark encodes as Java does."""
     place = split(recorded)
     return f"{recorded.removesuffix(place.path)}{unquote(place.path)}"
 
 
 def list_item(path: Path) -> str:
-    """Return a local file as an item of ``spark.files`` and the like: a URI with escapes, whose path is a pattern.
+    """Return a local file as an item of ``spark.files`` and similar lists: a URI with escapes, whose path is a pattern.
 
-    :raises ConfigurationError: Its name has a sign that cannot be said there, and another file is named like it.
+    :raises ConfigurationError: Its name has a character that cannot be expressed there, and another file matches it.
     """
     if _UNSAID.search(str(path)):
         pattern = "*".join(map(escape, _UNSAID.split(str(path))))

@@ -1,1 +1,1 @@
-"""Hosts of drivers: engines, the supervisor, the child of a proof, local processes. PySpark only in proof."""
+"""Hosts of drivers: engines, the supervisor, the child process of a proof, local processes. PySpark only in proof."""

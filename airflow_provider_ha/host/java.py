@@ -1,4 +1,4 @@
-"""Find Java and ZooKeeper's jars on this machine, or report in one sentence which part is missing.
+"""Java and ZooKeeper's jars on this machine, or one sentence on the missing part.
 
 PySpark ships a complete ZooKeeper server among its jars, so a host that runs Spark can run the embedded server.
 """
@@ -25,8 +25,8 @@ _JAR_PATTERNS = ("zookeeper-*", "netty-*", "metrics-core-*", "snappy-java-*", "s
 def find_java(environment: Mapping[str, str] | None = None) -> str:
     """Return the path of a recent enough Java: that of ``JAVA_HOME``, else the one on ``PATH``.
 
-    :param environment: Of the process that will run it; by default that of this process.
-    :raises ConfigurationError: There is no Java, or it is too old.
+    :param environment: Environment of the process that will run it; by default that of this process.
+    :raises ConfigurationError: Java is missing, or too old.
     """
     values = os.environ if environment is None else environment
     home = values.get("JAVA_HOME")
@@ -61,7 +61,7 @@ def find_jars(jars: Path | None) -> list[Path]:
     """Return the jars that a ZooKeeper server needs.
 
     :param jars: Directory to search; by default ``SPARK_HOME/jars``, then the jars of the installed PySpark.
-    :raises ConfigurationError: They do not include ZooKeeper.
+    :raises ConfigurationError: The directory does not include ZooKeeper.
     """
     tried = [jars] if jars else _usual_places()
     for place in tried:
@@ -77,7 +77,7 @@ def _usual_places() -> list[Path]:
     places = []
     if home := os.environ.get("SPARK_HOME"):
         places.append(Path(home) / "jars")
-    found = importlib.util.find_spec("pyspark")  # finds the package without running it: importing it takes a second
+    found = importlib.util.find_spec("pyspark")  # finds the package without importing it, which takes a second
     if found and found.submodule_search_locations:
         places += [Path(location) / "jars" for location in found.submodule_search_locations]
     return places

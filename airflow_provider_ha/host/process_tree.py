@@ -1,6 +1,6 @@
 """Process trees and sessions: start a tree that dies with this process, and kill one completely.
 
-Invariant: after :meth:`ProcessTree.kill` all processes that ours started, directly or indirectly, are gone, however
+Invariant: after :meth:`ProcessTree.kill` all processes that this one started, directly or indirectly, are gone, however
 they detached themselves. This is the meaning of "proof of death" (design, contract 10).
 """
 
@@ -62,7 +62,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: the child may not load libraries
 
-END_SIGNALS = (signal.SIGTERM, signal.SIGINT)  # requests to a supervisor to end; it obeys them after its work
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)  # requests to a supervisor to end, obeyed after its work
 _SHELL = 128  # offset that an exit status adds to the number of a signal
 _MEANINGS: Mapping[int, str] = {
     signal.SIGKILL: "unless a person sent it, the host was out of memory",
@@ -75,14 +75,14 @@ _REMIND_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The end of a submission's processes, all dead.
+    """End of a submission's processes, all dead.
 
     :param code: Exit code of the JVM, negative for a signal.
     :param pids: Every process ever seen.
-    :param reason: The first end.
-    :param outage: Whether storage or ZooKeeper kept the driver from being started.
-    :param refused: Whether the job itself kept it from being started: every host would give the same answer.
-    :param unfit: Whether this host kept it from being started: it lacks something.
+    :param reason: First end of a process.
+    :param outage: Storage or ZooKeeper prevented the start of the driver.
+    :param refused: The job itself prevented the start, as it would on every host.
+    :param unfit: This host prevented the start, because it lacks a file or program.
     :param jvm: Exit code of the JVM if it ended before this process killed any other, negative for a signal.
     """
 
@@ -107,7 +107,7 @@ def signal_of(code: int) -> int | None:
 
 
 def end_of_jvm(pid: int, code: int) -> str:
-    """Return for people how a JVM ended that this process has not killed."""
+    """Return a sentence on the end of a JVM that this process has not killed."""
     number = signal_of(code)
     if number is None:
         return f"the JVM (pid {pid}) ended with exit status {code}"
@@ -139,14 +139,14 @@ def _die_with(parent: int) -> None:
 
 
 class ProcessTree:
-    """One child and all its descendants.
+    """Child process and all its descendants.
 
-    The caller must be a subreaper and start the tree from its main thread: PDEATHSIG follows the thread.
+    The caller must be a subreaper and start the tree from its main thread, because PDEATHSIG follows the thread.
 
-    :param command: The program and its arguments.
-    :param env: Its whole environment.
-    :param directory: Its working directory.
-    :param log_file: Receives its output, appended.
+    :param command: Program and its arguments.
+    :param env: Complete environment of the child.
+    :param directory: Working directory of the child.
+    :param log_file: File to which the output is appended.
     """
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], directory: Path, log_file: Path) -> None:
@@ -172,7 +172,7 @@ class ProcessTree:
         return self._code
 
     def reap(self) -> None:
-        """Collect every dead child: an adopted orphan would otherwise stay a zombie and look alive."""
+        """Collect every dead child, because an adopted orphan would otherwise stay a zombie and look alive."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -186,10 +186,10 @@ class ProcessTree:
                 self._child.returncode = self._code
 
     def kill(self) -> tuple[int, ...]:
-        """Kill all descendants, repeatedly, until all are gone. Returns every process id ever seen.
+        """Kill all descendants, repeatedly, until all are gone. Return every process id ever seen.
 
-        Has no timeout: as long as one lives (in uninterruptible sleep, or under another user, whom only root may kill),
-        the death is not proven.
+        There is no timeout: as long as a process lives (in uninterruptible sleep, or under another user, whom only root
+        may kill), the death is not proven.
         """
         remind = time.monotonic() + _REMIND_SECONDS
         denied: set[int] = set()
@@ -226,12 +226,12 @@ class ProcessTree:
 
 
 class DeathWatch:
-    """Notices the end of a process that is not our child, even while its parent has not reaped it.
+    """Watch for the end of a process that is not a child of this one, even before its parent reaps it.
 
     A pidfd always refers to the same process: another process that reuses the id is not mistaken for it.
 
-    :param pid: The process.
-    :raises ProcessLookupError: It is already gone.
+    :param pid: Id of the process.
+    :raises ProcessLookupError: The process is already gone.
     """
 
     def __init__(self, pid: int) -> None:
@@ -239,7 +239,7 @@ class DeathWatch:
         self._descriptor = os.pidfd_open(pid)
 
     def dead(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the process has ended."""
         readable, _, _ = select.select([self._descriptor], [], [], 0)
         return bool(readable)
 

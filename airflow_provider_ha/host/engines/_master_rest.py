@@ -32,21 +32,21 @@ _NEVER_SENT = (
 
 
 class MasterUnreachableError(Exception):
-    """The request never reached the master, so it has had no effect."""
+    """Request that never reached the master, and so has had no effect."""
 
 
 class AnswerLostError(Exception):
-    """The request was sent, and no answer came: the master may have executed it."""
+    """Request that was sent without getting an answer: the master may have executed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MasterResponse:
-    """The answer of a master.
+    """Answer of a master.
 
-    :param success: Whether it executed the request, or knows the requested driver.
-    :param message: Its own words, without a stack trace.
-    :param driver: Its id of the driver.
-    :param state: The driver's state: ``SUBMITTED``, ``RUNNING``, ``FINISHED``, ...
+    :param success: The master executed the request, or knows the requested driver.
+    :param message: Message of the master, without a stack trace.
+    :param driver: The master's id of the driver.
+    :param state: State of the driver: ``SUBMITTED``, ``RUNNING``, ``FINISHED``, ...
     :param worker: ``host:port`` of the worker that runs it.
     :param spark: Release of the master.
     """
@@ -79,7 +79,7 @@ class MasterRest:
     ) -> MasterResponse:
         """Request a driver. Every call creates another one.
 
-        :raises MasterUnreachableError: The request did not reach it.
+        :raises MasterUnreachableError: The request did not reach the master.
         :raises AnswerLostError: The request was sent, and may have created a driver.
         """
         body = {

@@ -22,7 +22,7 @@ _PAGE_VARIABLE = "SPARK_DRIVER_LOG_URL_STDERR"  # set by a worker: its page with
 
 
 class StandaloneDriver(Model):
-    """A driver of a standalone cluster.
+    """Driver of a standalone cluster.
 
     :param masters: REST servers of all masters, ``http://host:port``, separated by commas.
     :param driver: The master's id of the driver; empty at launch, before it has one.
@@ -37,7 +37,7 @@ class StandaloneDriver(Model):
         return tuple(self.masters.split(","))
 
     def handle(self, *, log_uri: str = "", ui_uri: str = "") -> DriverHandle:
-        """Return the handle that refers to it."""
+        """Return the handle that refers to this driver."""
         name = self.driver or "the driver"
         printed = f"stderr of {name} on its worker, in SPARK_WORKER_DIR; the page of the active master links to it"
         return DriverHandle(
@@ -52,7 +52,7 @@ class StandaloneDriver(Model):
     def of(cls, handle: DriverHandle) -> StandaloneDriver:
         """Return the driver of a handle.
 
-        :raises RecordCorruptError: It is not the handle of a driver of a standalone cluster.
+        :raises RecordCorruptError: The handle is not for a driver of a standalone cluster.
         """
         try:
             if handle.engine == STANDALONE:
@@ -81,9 +81,9 @@ _COMPLETE: Mapping[str, Callable[[DriverHandle, Path], DriverHandle]] = {
 def own_handle(handle: DriverHandle, driver_log: Path) -> DriverHandle:
     """Return the handle of this process, completed by the rule of its engine; unchanged for an engine without one.
 
-    :param handle: From the environment; the engine wrote it before it knew the process.
+    :param handle: Handle from the environment; the engine wrote it before it knew the process.
     :param driver_log: The driver's log on this host.
-    :raises RecordCorruptError: The engine cannot parse it.
+    :raises RecordCorruptError: The engine cannot parse the handle.
     """
     complete = _COMPLETE.get(handle.engine)
     return handle if complete is None else complete(handle, driver_log)

@@ -1,4 +1,4 @@
-"""The interface to engines, which run drivers: as local processes, or on a cluster.
+"""Interface to engines, which run drivers: as local processes, or on a cluster.
 
 An observation concerns one submission. A submission that an engine does not find is ``UnknownSubmission``, which proves
 nothing (design, contract 10). Only ``SubmissionExit``, or an engine that can inspect the place of the submission,
@@ -17,7 +17,7 @@ from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 
 @dataclass(frozen=True, slots=True)
 class PendingSubmission:
-    """The engine has taken the submission and has started no process yet. Never overdue while it reports this.
+    """State of a submission that the engine has accepted without starting a process. Never overdue in this state.
 
     :param reason: For people: queued, pulling an image.
     """
@@ -27,7 +27,7 @@ class PendingSubmission:
 
 @dataclass(frozen=True, slots=True)
 class RunningSubmission:
-    """A process of the submission runs.
+    """State of a submission with a running process.
 
     :param handle: Locates it later.
     """
@@ -37,9 +37,9 @@ class RunningSubmission:
 
 @dataclass(frozen=True, slots=True)
 class GoneSubmission:
-    """Every process of the submission that could write for the job is gone.
+    """State of a submission whose processes that could write for the job are all gone.
 
-    :param proof: The evidence, for people.
+    :param proof: Evidence, for people.
     """
 
     proof: str
@@ -47,9 +47,9 @@ class GoneSubmission:
 
 @dataclass(frozen=True, slots=True)
 class UnknownSubmission:
-    """The engine cannot determine the state.
+    """State of a submission that the engine cannot determine.
 
-    :param reason: Why not, for people.
+    :param reason: Cause, for people.
     """
 
     reason: str
@@ -60,10 +60,10 @@ Observation = PendingSubmission | RunningSubmission | GoneSubmission | UnknownSu
 
 @dataclass(frozen=True, slots=True)
 class SparkOfTarget:
-    """The Spark that runs a target's drivers, as far as it is known where the job is submitted.
+    """Spark that runs a target's drivers, as far as it is known where the job is submitted.
 
     :param where: For people: ``in '/opt/spark'``, ``of spark://host:7077``.
-    :param release: Its numbers; ``None`` when they are not known here.
+    :param release: Numbers of the release; ``None`` if they are not known here.
     """
 
     where: str
@@ -71,7 +71,7 @@ class SparkOfTarget:
 
 
 class Engine(Protocol):
-    """Starts drivers under their supervisor, and finds them by our own submission id."""
+    """Starter of drivers under their supervisor, which finds them by this package's submission id."""
 
     @property
     def name(self) -> str:
@@ -83,12 +83,12 @@ class Engine(Protocol):
 
     @property
     def runs_here(self) -> bool:
-        """Whether a driver runs on the host that submits it, with its Java, Spark and disk."""
+        """Return whether a driver runs on the host that submits it, with its Java, Spark and disk."""
 
     def check_host(self) -> None:
         """Refuse to submit from this host if a driver would end together with the process that submits it.
 
-        :raises ConfigurationError: It would; names an alternative.
+        :raises ConfigurationError: The driver would end; names an alternative.
         """
 
     def host_warnings(self) -> tuple[str, ...]:
@@ -103,14 +103,14 @@ class Engine(Protocol):
     def check(self, target: Target) -> None:
         """Refuse a target that this engine cannot run.
 
-        :raises ConfigurationError: It cannot; names the part that is wrong.
+        :raises ConfigurationError: The engine cannot run it; names the part that is wrong.
         """
 
     def launch(self, ticket: Ticket) -> DriverHandle:
-        """Start a submission that carries its id where :meth:`observe` sees it. Returns once it is taken.
+        """Start a submission that carries its id where :meth:`observe` sees it. Return once the engine has accepted it.
 
-        :raises ConfigurationError: It cannot be started on this host.
-        :raises StorageUnavailableError: An outage keeps it from being started.
+        :raises ConfigurationError: The submission cannot be started on this host.
+        :raises StorageUnavailableError: An outage prevents the start.
         """
 
     def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
@@ -122,5 +122,5 @@ class Engine(Protocol):
     def terminate(self, handle: DriverHandle) -> None:
         """Request the end of a submission; :meth:`observe` reports it. A submission that is already gone is no error.
 
-        :raises JobStateError: It cannot be reached from here; names where it runs.
+        :raises JobStateError: The submission cannot be reached from here; names its place.
         """

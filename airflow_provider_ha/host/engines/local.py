@@ -1,9 +1,9 @@
-"""Drivers as processes of this host, under a supervisor that outlives the Airflow task; checks of its lifetime.
+"""Local engine: drivers as processes of this host under a supervisor that outlives the Airflow task, and its limits.
 
 A driver is a process of the host that submits it. Its own session and its supervisor let it outlive the task and the
-worker, but not the killing of every process of a pod or of a control group. A pod of the KubernetesExecutor ends with
-its task, which soon defers: there a local driver is refused, unless it is explicitly allowed. The other environments
-may end but need not, so they cause a warning.
+worker, but not a kill of all processes of a pod or of a control group. A pod of the KubernetesExecutor ends with its
+task, which soon defers, so a local driver is refused there unless it is explicitly allowed. Other environments may end
+too, but need not, so they cause a warning.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _CONTAINER_SIGNS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _SERVICE = re.compile(r"/(?P<unit>[^/]+\.service)(/|$)")
 _LOGIN = re.compile(r"/session-[^/]+\.scope(/|$)")
 _LOGIND = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "KillUserProcesses")
-_SPARES_DRIVERS = frozenset({"process", "none"})  # of the values of KillMode
+_SPARES_DRIVERS = frozenset({"process", "none"})  # KillMode values
 _ASK_SECONDS = 2.0
 
 Ask = Callable[[str], str]
@@ -90,12 +90,12 @@ def lifetime_warnings(
     ask: Ask | None = None,
     logout_kills: Callable[[], bool] | None = None,
 ) -> tuple[str, ...]:
-    """Return the events that may kill the drivers of this process, as sentences; unknown facts are left out.
+    """Return the events that may kill the drivers of this process, as sentences; unknown facts are omitted.
 
     :param env: Environment of this process.
     :param cgroup: File with the control group of this process.
-    :param container_signs: Files; any of them indicates a container.
-    :param logout_kills: Whether the end of a login session kills its processes.
+    :param container_signs: Files whose existence indicates a container.
+    :param logout_kills: Set if the end of a login session kills its processes.
     """
     env = os.environ if env is None else env
     if "KUBERNETES_SERVICE_HOST" in env or any(sign.exists() for sign in container_signs):
@@ -162,10 +162,10 @@ _CLOCK_SECONDS = 60.0  # tolerance for a clock change between two readings
 
 
 class LocalEngine:
-    """Starts ``spark-submit`` in client mode on this host.
+    """Engine that starts ``spark-submit`` in client mode on this host.
 
     :param config: Access of a driver to the cluster; its home is in the work root.
-    :param launch_seconds: How long a launch may take before another process takes it over.
+    :param launch_seconds: Seconds that a launch may take before another process takes it over.
     :raises ConfigurationError: The connection has options that this engine does not read.
     """
 
@@ -206,9 +206,9 @@ class LocalEngine:
         return SparkOfTarget(f"in {str(home)!r}", release_of(home) if home is not None else None)
 
     def launch(self, ticket: Ticket) -> DriverHandle:
-        """Start the supervisor, detached: in its own session, without our files and our environment.
+        """Start the supervisor, detached: in its own session, without this process's files and environment.
 
-        :raises ConfigurationError: The directory of the submission cannot be made.
+        :raises ConfigurationError: The directory of the submission cannot be created.
         :raises StorageUnavailableError: The work root is full, or does not answer.
         """
         _forget_secrets_of_earlier(self.config, ticket)
@@ -265,7 +265,7 @@ class LocalEngine:
     def terminate(self, handle: DriverHandle) -> None:
         """Request that the supervisor kills its driver, reports and ends.
 
-        :raises JobStateError: It runs on another host, or under another user.
+        :raises JobStateError: The supervisor runs on another host, or under another user.
         """
         local = LocalProcess.of(handle)
         if not local.is_here:

@@ -1,4 +1,4 @@
-"""The engines by name. A job's graph and its submissions name their engine; no process substitutes its own default."""
+"""Engines by name. A job's graph and its submissions name their engine, and no process substitutes its own default."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ENGINES: Mapping[str, Callable[[HaConfig], Engine]] = {
     StandaloneEngine.name: StandaloneEngine,
 }
 NAMES = frozenset(_ENGINES)
-_OF_CLUSTERS = {StandaloneEngine.scheme: StandaloneEngine.name}  # scheme of a master -> the engine of its cluster
+_OF_CLUSTERS = {StandaloneEngine.scheme: StandaloneEngine.name}  # scheme of a master -> engine of its cluster
 
 
 def engine_of_cluster(master: str) -> str:
     """Return the engine that runs drivers on the cluster of a master.
 
-    :raises ConfigurationError: There is no such engine.
+    :raises ConfigurationError: No engine supports the cluster.
     """
     for scheme, name in _OF_CLUSTERS.items():
         if master.startswith(scheme):
@@ -34,7 +34,7 @@ def engine_of_cluster(master: str) -> str:
 
 
 class Engines:
-    """The engines of this process.
+    """Engines of this process.
 
     :param known: Name -> engine.
     """

@@ -1,6 +1,6 @@
-"""Drivers on the workers of a Spark standalone cluster, launched through the REST servers of its masters.
+"""Standalone engine: drivers on the workers of a Spark standalone cluster, launched through its masters' REST servers.
 
-``spark-submit`` refuses Python drivers in cluster mode there; the REST server does not. The cluster runs our
+``spark-submit`` refuses Python drivers in cluster mode there; the REST server does not. The cluster runs this package's
 supervisor: a small JVM (Spark's ``PythonRunner``) starts it as ``python -m``, and it starts ``spark-submit`` on the
 worker, as the local engine does on the submitting host. So the exit record proves the death of all the driver's
 processes, conf travels in a private file on the worker's disk, and a lost driver is restarted in place.
@@ -8,8 +8,9 @@ processes, conf travels in a private file on the worker's disk, and a lost drive
 Invariants:
 
 - The request contains no user data and no secret: the master shows it, and the worker puts it on a command line.
-- A request without an answer is not repeated: every request creates another driver. The supervisor reports its driver's
-  id under the submission (``supervisor.one_driver``). That report locates the driver, and makes a second one exit.
+- A request without an answer is not repeated, because every request creates another driver. The supervisor reports its
+  driver's id under the submission (``supervisor.one_driver``). That report locates the driver, and makes a second one
+  exit.
 - Only a worker that saw the JVM exit reports FINISHED, FAILED or KILLED. ERROR (a worker was lost), RELAUNCHING,
   UNKNOWN and "not found" prove nothing.
 """
@@ -72,7 +73,7 @@ REST_SCHEME_OPTION = "rest_scheme"  # scheme of the REST servers: http or https
 REST_MASTERS_OPTION = "rest_masters"  # host:port,host:port of the REST servers, if not those of the masters
 CONFIG_FILE_OPTION = "config_file"  # path on every worker of the private file with the access to the cluster
 STANDALONE_OPTIONS = HOST_OPTIONS | {REST_PORT_OPTION, REST_SCHEME_OPTION, REST_MASTERS_OPTION, CONFIG_FILE_OPTION}
-REST_PORT = "6066"  # Spark's own default
+REST_PORT = "6066"  # Spark's default
 MAIN_CLASS = "org.apache.spark.deploy.PythonRunner"
 # The JVM only waits for the supervisor: one compiler and a single-threaded collector are enough.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -87,11 +88,11 @@ _MASTER = re.compile(r"spark://(?P<servers>[^,:/\s]+:\d+(,[^,:/\s]+:\d+)*)")
 
 
 class StandaloneEngine:
-    """Starts drivers on the workers of a standalone cluster.
+    """Engine that starts drivers on the workers of a standalone cluster.
 
     :param config: Storage of the graphs, and options of the engine for all jobs.
-    :param launch_seconds: Time for a driver to report itself after the answer to its launch was lost.
-    :param sleep: Waits, in place of ``time.sleep``.
+    :param launch_seconds: Seconds for a driver to report itself after the answer to its launch was lost.
+    :param sleep: Function that waits, in place of ``time.sleep``.
     :raises ConfigurationError: The connection has options that this engine does not read.
     """
 
@@ -111,7 +112,7 @@ class StandaloneEngine:
     def check(self, target: Target) -> None:
         """Refuse targets other than a standalone cluster, and options that this engine does not read.
 
-        :raises ConfigurationError: The master is no ``spark://`` URL, or an option is wrong.
+        :raises ConfigurationError: The master is not a ``spark://`` URL, or an option is wrong.
         """
         if target.deploy_mode != "client":
             raise ConfigurationError(
@@ -150,7 +151,7 @@ class StandaloneEngine:
 
         :raises ConfigurationError: The master refuses it.
         :raises StorageUnavailableError: The masters are inactive or unreachable; the engine launched no driver.
-        :raises OutcomeUnknownError: The answer to the request was lost: the master may have created a driver.
+        :raises OutcomeUnknownError: The answer to the request was lost, so the master may have created a driver.
         """
         graph = JobGraph.from_bytes(
             get_blob(open_store(self.config), ticket.graph.sha256), source=f"job graph {ticket.graph.sha256[:12]}"
@@ -188,7 +189,8 @@ class StandaloneEngine:
     def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
         """Request the state of a driver from all masters.
 
-        Without a handle it is unknown: masters do not know our ids. The driver's supervisor reports itself.
+        Without a handle the state is unknown, because masters do not know this package's ids. The driver's supervisor
+        reports itself.
         """
         del submission_id
         if handle is None:
@@ -242,7 +244,7 @@ class StandaloneEngine:
 
 
 class _Seen:
-    """The masters' answers about one driver."""
+    """Answers of the masters about one driver."""
 
     def __init__(self) -> None:
         self.answers: list[MasterResponse] = []
@@ -267,7 +269,7 @@ def _ask_all(driver: StandaloneDriver) -> _Seen:
 def rest_urls(master: str, options: dict[str, str]) -> tuple[str, ...]:
     """Return the REST servers of all masters of a master URL. Pure.
 
-    :raises ConfigurationError: It is no URL of a standalone cluster, or an option is wrong.
+    :raises ConfigurationError: The URL is not for a standalone cluster, or an option is wrong.
     """
     found = _MASTER.fullmatch(master)
     if found is None:
@@ -307,7 +309,7 @@ def environment_of(ticket: Ticket, blank: StandaloneDriver, options: dict[str, s
 
 
 def properties_of(graph: JobGraph, ticket: Ticket) -> dict[str, str]:
-    """Return the conf of the supervisor's JVM. The master shows it: of the user's keys, only those a driver needs.
+    """Return the conf of the supervisor's JVM. The master shows it, so it has only user keys that a driver needs.
 
     The memory is the amount that the worker reserves for the driver that the supervisor starts.
     """

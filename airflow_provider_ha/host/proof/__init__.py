@@ -1,1 +1,1 @@
-"""The child process that proves a checkpoint: Spark loads a batch from a copy, and starts on it."""
+"""Child process that proves a checkpoint: Spark loads a batch from a copy, and starts on it."""

@@ -1,7 +1,7 @@
-"""The child of a proof: Spark loads a batch from a copy, and starts the query on it.
+"""Child process of a proof: Spark loads a batch from a copy, and starts the query on it.
 
-``python -m airflow_provider_ha.host.proof.main REQUEST`` answers on stdout, one JSON object per line. Spark
-and the script write to stderr. It ends without stopping Spark: its parent kills the whole process tree.
+``python -m airflow_provider_ha.host.proof.main REQUEST`` answers on stdout, one JSON object per line. Spark and the
+script write to stderr. The process ends without stopping Spark, because its parent kills the whole process tree.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _QUICK_START = "-XX:TieredStopAtLevel=1"
 
 
 class AnswerWriter:
-    """Writes answers. Once the JVM is gone, later errors of Spark do not count as answers."""
+    """Writer of answers. Once the JVM is gone, later errors of Spark do not count as answers."""
 
     def __init__(self, descriptor: int) -> None:
         self._stream = os.fdopen(descriptor, "w", encoding="utf-8")
@@ -52,7 +52,7 @@ class AnswerWriter:
         self.refused = False
 
     def say(self, answer: ProofMessage) -> None:
-        """Write one answer and flush it."""
+        """Write an answer and flush it."""
         if answer.event is ProofEvent.REFUSED:
             if (died := jvm_death()) is not None:
                 answer = ProofMessage(event=ProofEvent.UNABLE, reason=died)
@@ -188,13 +188,13 @@ def _session() -> Any:
 
 def load_state(session: Any, request: ProofRequest, say: Callable[[ProofMessage], None]) -> None:
     """Try every reading independently, and report each result."""
-    # Made with the first query of a session; the data source takes it for granted (Cannot find endpoint ...).
+    # Created with the first query of a session; the data source takes it for granted (Cannot find endpoint ...).
     session._jsparkSession.streams()  # noqa: SLF001  # pyspark's own way makes only its Python half
-    # The data source does not look into the commit log for it.
+    # The data source does not read it from the commit log.
     session.conf.set(FORMAT_VERSION, "2" if request.state_by_id else "1")
     opened = os.open(request.copy_directory, os.O_RDONLY | os.O_DIRECTORY)
-    # Through a name without special characters: the data source escapes a path twice (`%20`, then `%2520`), and looks
-    # elsewhere.
+    # Through a name without special characters, because the data source escapes a path twice (`%20`, then `%2520`), and
+    # then reads elsewhere.
     place = f"/proc/{os.getpid()}/fd/{opened}"
     for reading in request.readings:
         try:

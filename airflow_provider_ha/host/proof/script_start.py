@@ -1,12 +1,10 @@
-"""Start of a script's query on a copy, with no sink, for one batch without input.
+"""Start of a script's query on a copy, without its sink, for one batch without input.
 
-The script runs up to the start of that query, where the process ends. So no ``finally``, ``__exit__``, ``atexit``
-function or statement after a wait is executed: they would clean up resources of the running job. The script's other
-queries are not started: they get the handle of an ended query. When the script waits for such a query, it continues if
-a start may follow (:mod:`~.further_starts`), and otherwise ends there. The script's trigger, sink and checkpoint
-location have no effect.
-
-An unknown case counts as yes: the script then continues, and a proof finds its query.
+The script runs up to the start of the checkpoint's query, where the process ends. So no ``finally``, ``__exit__``,
+``atexit`` function or statement after a wait is executed: they would clean up resources of the running job. The
+script's other queries are not started; the script gets the handle of an ended query instead. If the script waits for
+such a query, it continues if a start may follow (:func:`may_start_again`), and otherwise ends there; an unknown case
+continues, so that the proof finds the query. The script's trigger, sink and checkpoint location have no effect.
 """
 
 from __future__ import annotations
@@ -135,7 +133,7 @@ def _own_nodes(scope: _Scope) -> Iterator[ast.AST]:
 
 
 def _other_branches(node: ast.AST, line: int) -> list[ast.stmt | ast.ExceptHandler]:
-    """Return the statements skipped after a line of a branch: ``else``, or the handlers when nothing has failed."""
+    """Return the statements skipped after a line of a branch: ``else``, or the handlers after success."""
     if isinstance(node, ast.If) and any(_holds(each, line) for each in node.body):
         return list(node.orelse)
     if isinstance(node, ast.Try) and any(_holds(each, line) for each in node.body):
@@ -186,9 +184,9 @@ _OTHERS_SECONDS = 30.0
 
 
 class ProvingStarter:
-    """Starts the wanted query, reports the result, and ends the process.
+    """Starter of the wanted query, which reports the result and ends the process.
 
-    :param script: The script that starts it.
+    :param script: Script that starts the query.
     :param say: Receives the answer.
     :param leave: Ends the process immediately.
     """
@@ -216,7 +214,7 @@ class ProvingStarter:
         """Start the query of *writer* if it is the wanted one, and exit; else return the handle of an ended query."""
         noted = notes(writer)
         if self._request.query is not None and not noted.name:
-            with suppress(ApplicationRefusedError):  # then it is another query: the wanted one has a name
+            with suppress(ApplicationRefusedError):  # another query, because the wanted one has a name
                 name_query(writer, path)
         if not is_wanted(self._request, noted):
             self._seen.append(noted.name or "(unnamed)")
@@ -251,7 +249,7 @@ class ProvingStarter:
     def rest(self, failure: str) -> NoReturn:
         """Stop the calling thread of the script; the last thread answers that the query was not started.
 
-        :param failure: Why the script failed; empty if it did not.
+        :param failure: Failure of the script; empty if it did not fail.
         """
         self._resting.add(threading.current_thread())
         while self._others() - self._resting:
@@ -275,7 +273,7 @@ class ProvingStarter:
             fit_state_format(writer._spark, LocalTree(copy))  # noqa: SLF001  # the session that made the writer
             self._calls.set_format(writer, NOOP)
             self._calls.trigger(writer, once=True)
-            self._calls.option(writer, "checkpointLocation", str(copy))  # the patched one keeps a script's own location
+            self._calls.option(writer, "checkpointLocation", str(copy))  # a patched call keeps the script's location
             writer.option("asyncProgressTrackingEnabled", "false")  # it knows no trigger for one batch
             handle = self._calls.start(writer, None)
             self._calls.await_termination(handle)
@@ -293,14 +291,14 @@ class ProvingStarter:
 
 
 class ProvingPatches(Patches):
-    """Patches the pyspark calls of a script whose query is to be proven."""
+    """Patches of the pyspark calls of a script whose query is to be proven."""
 
     def __init__(self, starter: ProvingStarter) -> None:
         super().__init__(Lifecycle(), QueryRegistry(SystemClock()), starter)
         self._proving = starter
 
     def location_of_table(self, writer: Any, name: str) -> str | None:
-        """Return the location of a table, existing or to be made: the proof does not write to it."""
+        """Return the location of a table, existing or to be created; the proof does not write to it."""
         return location_of(writer, name)
 
     def _await_any(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -326,7 +324,7 @@ class ProvingPatches(Patches):
 def start_query(request: ProofRequest, say: Callable[[ProofMessage], None], leave: Callable[[], NoReturn]) -> None:
     """Run the script until it starts the query, report the result, and end the process.
 
-    :param request: Names the application.
+    :param request: Request that names the application.
     :param leave: Ends the process immediately.
     """
     application = request.application

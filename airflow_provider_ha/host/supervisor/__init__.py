@@ -1,1 +1,1 @@
-"""The process that starts a driver, kills its remaining processes, and proves their death. No PySpark."""
+"""Process that starts a driver, kills its remaining processes, and proves their death. No PySpark."""

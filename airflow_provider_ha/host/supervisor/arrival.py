@@ -1,20 +1,22 @@
 """Input of a supervisor: private file or ticket of a submission, and the lock of its directory.
 
 ``supervisor.main SPEC_FILE``: the engine writes to this host's disk, and has left ticket and configuration there.
-``supervisor.main --home DIRECTORY``: the ticket is in the environment and names the configuration's place. The
-supervisor makes the home on its own disk and leaves the private file there, which the driver reads and removes. If the
-engine cannot identify the process that it starts, the environment also holds its handle, which the supervisor
+``supervisor.main --home DIRECTORY``: the ticket is in the environment and names the place of the configuration. The
+supervisor creates the home on its own disk and leaves the private file there, which the driver reads and removes. If
+the engine cannot identify the process that it starts, the environment also holds its handle, which the supervisor
 completes.
 
 A cluster manager shows the programs that it runs: to its users on a page, and to users of the machine on command lines.
 So secrets do not travel with a submission. They are on the machine, in a file that only the user of its workers can
 read, or in the environment of its workers.
 
-Invariant: the driver and its Python workers inherit the environment of the supervisor. So the ticket and the
-configuration are removed from it before any process is started.
+Invariants:
 
-A second supervisor would start a second driver, close the session of the first one, and write an exit while the first
-still lives. Started after the first has ended, it would start a driver whose death is already on record.
+- Ticket and configuration are removed from the environment before any process is started, because the driver and its
+  Python workers inherit the environment of the supervisor.
+- A submission has one supervisor, ever: it locks the submission's directory. A second supervisor would start a second
+  driver, close the session of the first one, and write an exit while the first driver still lives. Started after the
+  end of the first, it would start a driver whose death is already on record.
 """
 
 from __future__ import annotations
@@ -52,12 +54,12 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def lock_directory(spec: DriverSpec) -> int:
-    """Lock the submission's directory for this supervisor; returns the descriptor that holds the lock.
+    """Lock the submission's directory for this supervisor; return the descriptor that holds the lock.
 
     The descriptor may stay open: the kernel frees the lock with the process, and children do not inherit it.
 
-    :raises ConfigurationError: Another supervisor has it or had it, or it cannot be locked.
-    :raises StorageUnavailableError: There is no room for the lock file, so this is the first supervisor here.
+    :raises ConfigurationError: Another supervisor holds or held the lock, or the directory cannot be locked.
+    :raises StorageUnavailableError: The disk has no room for the lock file, so this is the first supervisor here.
     """
     path = spec.home.directory / LOCK_FILE
     next_step = "Let the job be recovered (spark-ha recover): each attempt is a separate submission"
@@ -88,7 +90,8 @@ Value = TypeVar("Value", bound=BaseModel)
 def arrived(arguments: Sequence[str]) -> DriverSpec:
     """Return the submission that this process supervises.
 
-    :param arguments: Of the program: a spec file, or ``--home`` and the directory of the submission on this disk.
+    :param arguments: Arguments of the program: a spec file, or ``--home`` and the directory of the submission on this
+        disk.
     :raises ConfigurationError: Ticket or configuration is missing or unusable; names the variable.
     :raises RecordCorruptError: The spec file differs from the written one.
     :raises StorageUnavailableError: The home cannot be written.
@@ -110,7 +113,7 @@ def _config(ticket: Ticket) -> HaConfig:
         try:
             return config_of_machine()
         except ConfigurationError as error:
-            # Without it the supervisor cannot report: this line, in the worker's log, is the only trace of the start.
+            # Without it the supervisor cannot report, so this line in the worker's log is the only trace of the start.
             raise ConfigurationError(
                 f"attempt {ticket.attempt} of run {ticket.run} of job {ticket.job_id!r} is not started, and ZooKeeper "
                 f"has no record of this: {error.message}",
@@ -126,7 +129,7 @@ def _config(ticket: Ticket) -> HaConfig:
 
 
 def _own_handle(home: Path) -> DriverHandle | None:
-    """Return the engine's handle of this process with facts known only here; ``None`` when it is complete."""
+    """Return the engine's handle of this process with facts known only here; ``None`` if the engine set none."""
     if HANDLE_VARIABLE not in os.environ:
         return None
     return own_handle(_taken(HANDLE_VARIABLE, DriverHandle), DriverHome(home).driver_log)

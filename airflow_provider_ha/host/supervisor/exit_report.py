@@ -1,15 +1,14 @@
 """Report of a driver's death and its consequences: end of the session, open cancel, exit, clean-up.
 
-Order matters (design, contract 10): first the dead session ends, then an open cancel is carried out, then the exit is
-written, with the claim of the next attempt if that is due (``supervisor.in_place``). A reader of the exit takes over
-the job, and must not find the dead driver's session as its leader.
+The order matters (design, contract 10): first the dead session ends, then an open cancel is carried out, then the exit
+is written, with the claim of the next attempt if that is due (``supervisor.in_place``). A reader of the exit takes over
+the job, and must not find the dead driver's session as its leader. The clean-up follows the exit and may be slow,
+because only the next run of the job waits for it.
 
 Invariant: CANCELED is a statement about dead processes. A driver cannot make it about itself: until the driver exits,
 its queries commit and ``foreachBatch`` functions are called. So a driver that receives a cancel only exits. Its
 supervisor has the proof of death and, as the job's leader, writes the result, the answer and the removal of the graph
 pointer in one transaction. For that it takes the lock, which raises the epoch (contract 1).
-
-The clean-up follows the exit record and may be slow: only the next run of the job waits for it.
 """
 
 from __future__ import annotations
@@ -62,15 +61,15 @@ from airflow_provider_ha.redaction import public, remember
 
 _log = logging.getLogger(__name__)
 
-LOCK_SECONDS = 5.0  # the dead driver's session has been ended: the lock is free, or another process leads
+LOCK_SECONDS = 5.0  # after the end of the dead driver's session the lock is free, or another process leads
 
 
 def carry_out_cancel(spec: DriverSpec, *, session_ended: bool) -> None:
-    """Write the result CANCELED when a cancel of the run is open. Idempotent: an earlier write is found again.
+    """Write the result CANCELED if a cancel of the run is open. Idempotent: an earlier write is found again.
 
-    :param session_ended: Whether the dead driver's session has ended. If not, it may hold the lock until it expires,
-        and the lock is awaited for that time.
-    :raises HaError: A retryable error only: try again. Errors that no retry resolves are logged and left to the next
+    :param session_ended: The dead driver's session has ended. Otherwise it may hold the lock until it expires, and the
+        lock is awaited for that time.
+    :raises HaError: Only a retryable error: try again. Errors that no retry resolves are logged and left to the next
         leader.
     """
     try:
@@ -87,7 +86,7 @@ def carry_out_cancel(spec: DriverSpec, *, session_ended: bool) -> None:
 
 
 def clean_up_run(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
-    """Remove the remains of a run whose result is DIRTY. Items that resist removal are left to the job's next leader.
+    """Remove the remains of a run whose result is DIRTY; the job's next leader removes items that resist.
 
     :param on_lost: Called from another thread when the lock is lost in the meantime; ends the process to stop all
         removal.
@@ -184,15 +183,15 @@ _LOGGED = re.compile(
     r"\d{2,4}[-/]\d\d[-/]\d\d[ T]\d\d:|WARNING: Using incubator|Using Spark's default log4j|Setting default log level"
     r"|To adjust logging level|\S+:\d+: \w*Warning: |warnings\.warn\("
 )
-_WORDS = 3  # lines
-REPORT_SECONDS = 24 * 3600.0  # how long a supervisor tries to write the exit while ZooKeeper is away
+_WORDS = 3  # lines of the log
+REPORT_SECONDS = 24 * 3600.0  # seconds to try to write the exit during an outage of ZooKeeper
 
 
 @dataclass(frozen=True, slots=True)
 class ExitReport:
-    """An exit that is written.
+    """Exit that is written.
 
-    :param claimed: The next attempt of the run, claimed in the same transaction for this supervisor.
+    :param claimed: Next attempt of the run, claimed in the same transaction for this supervisor.
     """
 
     claimed: Submission | None = None
@@ -203,11 +202,11 @@ def report(
 ) -> ExitReport | None:
     """End the dead session, then write the exit, together with the next attempt if that is due immediately.
 
-    Stopped while ZooKeeper does not answer, it gives up: all processes are dead, and the session expires.
+    A request to stop ends the tries while ZooKeeper does not answer: all processes are dead, and the session expires.
 
-    :param restart: How the run is started again; ``None`` when this supervisor does not do that.
-    :param stopped: Whether the supervisor has received a request to stop.
-    :returns: ``None`` when the exit could not be written.
+    :param restart: Restart of the run; ``None`` if this supervisor does not restart it.
+    :param stopped: Returns whether the supervisor has received a request to stop.
+    :returns: ``None`` if the exit could not be written.
     """
     end = time.monotonic() + REPORT_SECONDS
     pause = 0.2
@@ -229,12 +228,12 @@ def report(
 
 
 def clean_up(spec: DriverSpec) -> None:
-    """Clean up after a finished run; ends the process when another one leads the job."""
+    """Clean up after a finished run; end the process when another one leads the job."""
     clean_up_run(spec, on_lost=_give_up)
 
 
 def _give_up(reason: str) -> None:
-    """Exit immediately: another process leads the job, and this one may remove nothing more."""
+    """Exit immediately, because another process leads the job and this one must not remove anything more."""
     log.warning("the clean-up ends: %s", reason)
     os._exit(0)
 
@@ -279,7 +278,7 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
 
 
 def _jvm_was_killed(death: Death, said: int | None) -> bool:
-    """Return whether the JVM was killed before its driver could end: the driver's report is then only a consequence.
+    """Return whether the JVM was killed before its driver could end, so that the driver's report is only a consequence.
 
     A driver that loses its leadership kills its JVM itself.
     """
@@ -315,4 +314,4 @@ def _last_lines(spec: DriverSpec) -> str:
     try:
         return last_lines(spec.home.driver_log)
     except (OSError, LogMissingError):
-        return ""  # the driver was never started, or its disk fails: the exit is more important
+        return ""  # the driver was never started, or its disk fails; the exit is more important

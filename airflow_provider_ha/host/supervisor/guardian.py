@@ -1,4 +1,4 @@
-"""A bond between this supervisor and the JVM of a cluster that started it: the death of either reaches the other.
+"""Bond between this supervisor and the cluster's JVM that started it: the death of either reaches the other.
 
 A worker of a standalone cluster knows the JVM that it has started, but not the JVM's children. Two bonds tie the end of
 the JVM to the end of the driver:
@@ -33,7 +33,7 @@ def bind_to_starter() -> None:
 
 
 def _await_end_of_starter() -> None:
-    while os.read(0, 1):  # it writes nothing; the end of the pipe is the end of the process
+    while os.read(0, 1):  # the pipe carries no data; its end is the end of the process
         pass
     log.warning("the process that started this one has ended")
     os.kill(os.getpid(), signal.SIGTERM)
@@ -46,7 +46,7 @@ def hold_jvm() -> None:
         return
     try:
         _add_hooks(int(port), secret)
-    except Exception:  # any failure of py4j: the death of the driver depends on the pipe
+    except Exception:  # any failure of py4j: the death of the driver depends on the pipe alone
         log.exception("the JVM does not wait for this supervisor: its end does not prove the end of the driver")
 
 
@@ -58,7 +58,7 @@ def _add_hooks(port: int, secret: str) -> None:
         jvm: Any = gateway.jvm
         us = jvm.java.lang.ProcessHandle.of(os.getpid()).get()
         runnable = jvm.java.lang.Class.forName("java.lang.Runnable")
-        for target, action in ((us, "destroy"), (us.onExit(), "join")):  # concurrent: the request to end, and the wait
+        for target, action in ((us, "destroy"), (us.onExit(), "join")):  # concurrent with the request to end
             run = jvm.java.beans.EventHandler.create(runnable, target, action)
             jvm.java.lang.Runtime.getRuntime().addShutdownHook(jvm.java.lang.Thread(run))
     finally:

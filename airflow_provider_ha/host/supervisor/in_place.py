@@ -1,22 +1,22 @@
 """Restart in place: claim of the next attempt by the supervisor of a lost driver, in the same process.
 
-It has the proof of death, the graph and the spec, so recovery from the loss of a driver needs neither Airflow nor a
-cluster leader. They recover runs that lost their host, and compete with a waiting supervisor: the claim decides
-(contract 9).
+The supervisor has the proof of death, the graph and the spec, so recovery from the loss of a driver needs neither
+Airflow nor a cluster leader. Airflow tasks and the cluster leader recover runs that lost their host, and compete with a
+waiting supervisor: the claim decides (contract 9).
 
 Invariants:
 
 - If the restart strategy sets no delay, exit and next submission are one transaction: no other process sees an
   unhandled loss.
-- If it sets one, the exit is written first and the delay is waited out before the claim. A cancel, a stop or a new run
-  that comes during the delay ends the run or takes it over, and the claim fails (``recovery.claim``).
+- If it sets a delay, the exit is written first and the delay passes before the claim. A cancel, a stop or a new run
+  that comes during the delay ends the run or takes it over, and the claim fails (``jobs.recovery.transactions``).
 - No claim follows an open cancel: the claim itself checks for one.
 - A supervisor that received SIGTERM restarts nothing: its host is shutting down.
 - Only the newest attempt of the newest run is restarted, and only by its own supervisor.
 
-The host may be the reason that a driver does not come up. When it lacks something that another host had, or a restart
-in place was lost before the job was RUNNING, other hosts get the first turn: the supervisor claims some seconds after
-the delay, if no other process has.
+The host may be the reason that a driver does not start. When it lacks a file or program that another host had, or a
+restart in place was lost before the job was RUNNING, other hosts get the first turn: the supervisor claims some seconds
+after the delay, if no other process has.
 
 ``exec`` keeps the process id, so the engine and the operator of the host find one supervisor. The new program is the
 version installed at that moment, and shares no thread, lock or secret in memory with the old one. Signals are blocked
@@ -68,15 +68,15 @@ from airflow_provider_ha.storage.outage import is_outage
 log = logging.getLogger("airflow_provider_ha.host.supervisor")
 
 BY = "the supervisor of the lost driver"
-FIRST_TURN_SECONDS = 5.0  # of head start for other hosts: a task needs one or two to be resumed
-POLL_SECONDS = 1.0  # longest pause between two checks of a run that waits for its next attempt
-GIVE_UP_SECONDS = 24 * 3600.0  # how long neither ZooKeeper nor storage may answer before the loss is left to others
+FIRST_TURN_SECONDS = 5.0  # seconds of head start for other hosts: a task needs one or two to resume
+POLL_SECONDS = 1.0  # seconds: longest pause between two checks of a run that waits for its next attempt
+GIVE_UP_SECONDS = 24 * 3600.0  # seconds of an outage of ZooKeeper or storage before the loss is left to others
 
 
 class RestartInPlace:
-    """The next attempt of a lost submission. Remembers its claim, so that a claim can be repeated.
+    """Next attempt of a lost submission. Stores its claim, so that the claim can be repeated.
 
-    :param spec: The lost submission.
+    :param spec: Lost submission.
     """
 
     def __init__(self, spec: DriverSpec) -> None:
@@ -86,9 +86,9 @@ class RestartInPlace:
         self._due: float | None = None
 
     def claim_with_exit(self, job: JobRecords, record: SubmissionExit) -> Submission | None:
-        """Write the exit and claim the next attempt in one transaction; ``None`` when the exit is to be written alone.
+        """Write the exit and claim the next attempt in one transaction; return ``None`` if the exit must come alone.
 
-        :param record: The exit of the lost submission.
+        :param record: Exit of the lost submission.
         :raises CoordinationError: The outcome is unknown: call again.
         """
         exit_of_lost = Create(job.paths.submission_exit(self._spec.run, self._spec.attempt), record.to_bytes())
@@ -111,8 +111,8 @@ class RestartInPlace:
 
         Ends the run if the strategy gives it up, or if a cancel is open.
 
-        :param stopped: Whether the supervisor has received a request to end.
-        :returns: ``None`` when this supervisor has no attempt to start, or not any longer.
+        :param stopped: Returns whether the supervisor has received a request to end.
+        :returns: ``None`` if this supervisor has no attempt left to start.
         """
         end = time.monotonic() + GIVE_UP_SECONDS
         while not stopped() and time.monotonic() < end:
@@ -154,7 +154,7 @@ class RestartInPlace:
 
     def _decide(self, job: JobRecords, snapshot: JobStatus) -> RestartDecision | None:
         """Return the decision of the restart strategy; ``None`` if the job is not to be restarted in place."""
-        if self._options is None:  # of a blob that never changes
+        if self._options is None:  # options of a blob that never changes
             self._options = job.graph(self._spec.ticket.graph).options
         if not self._options.restart_in_place:
             return None
@@ -192,7 +192,7 @@ def _conclude(job: JobRecords, because: GiveUp | Operation) -> None:
 
 
 def with_exit(snapshot: JobStatus, spec: DriverSpec, record: SubmissionExit) -> JobStatus | None:
-    """Return the job as it is once the exit is written; ``None`` when the submission is not the newest one. Pure."""
+    """Return the job as it is once the exit is written; ``None`` if the submission is not the newest one. Pure."""
     if not is_newest(snapshot, spec) or snapshot.run is None or snapshot.run.newest is None:
         return None
     ended = replace(snapshot.run.newest, exit=record)
@@ -200,7 +200,7 @@ def with_exit(snapshot: JobStatus, spec: DriverSpec, record: SubmissionExit) -> 
 
 
 def leaves_first_turn(snapshot: JobStatus) -> bool:
-    """Return whether other hosts get the first turn: this one lacks something, or the job never ran on it. Pure."""
+    """Return whether other hosts get the first turn: this host is unfit, or the job never ran on it. Pure."""
     lost = snapshot.run.newest if snapshot.run is not None else None
     if lost is None or lost.exit is None:
         return False
@@ -220,12 +220,12 @@ def is_newest(snapshot: JobStatus, spec: DriverSpec) -> bool:
 def follow(
     restart: RestartInPlace, spec: DriverSpec, claimed: Submission | None, *, stopped: Callable[[], bool]
 ) -> None:
-    """Become the supervisor of the next attempt; returns when this process has none to start, or not any longer.
+    """Become the supervisor of the next attempt; return if this process has no attempt left to start.
 
-    :param restart: Of the lost submission.
-    :param spec: The lost submission.
-    :param claimed: The next attempt, if it is claimed already.
-    :param stopped: Whether this supervisor has received a request to end.
+    :param restart: Restart of the lost submission.
+    :param spec: Lost submission.
+    :param claimed: Next attempt, if it is claimed already.
+    :param stopped: Returns whether this supervisor has received a request to end.
     """
     while True:
         claimed = claimed or restart.await_turn(stopped=stopped)
@@ -271,7 +271,7 @@ def become(spec: DriverSpec, submission: Submission) -> None:
 
 
 def _close(spec: DriverSpec, reason: str, *, outage: bool) -> bool:
-    """Write the exit of a submission that has no driver; returns whether it is written."""
+    """Write the exit of a submission without a driver; return whether it is written."""
     try:
         with connected(spec) as job:
             note_not_launched(job, spec.run, spec.attempt, reason, outage=outage)

@@ -1,9 +1,9 @@
-"""Limits the size of a driver's log.
+"""Rotation of a driver's log, which limits its size.
 
 spark-submit, the JVM, its Python and their children write to one inherited descriptor, opened for appending. It cannot
-be replaced under them, and no process may sit between them and the file: a process that forwards their output would
-block the driver when it is stopped, and break its output when it dies. So the log is copied and then truncated, and its
-writers continue at the new end (logrotate's ``copytruncate``).
+be replaced under them. A process between them and the file is no alternative: it would block the driver when it is
+stopped, and break the driver's output when it dies. So the log is copied and then truncated, and its writers continue
+at the new end (logrotate's ``copytruncate``).
 
 Invariants:
 
@@ -12,7 +12,7 @@ Invariants:
 - The log is truncated even if a full disk prevents keeping it: then only its end is kept. A log that fills the disk
   would end the driver.
 - ``driver.log.1`` is the newest kept file. A kept file never changes, except for its number; it gets its name after the
-  log is truncated, so a reader never finds the same lines in both (``jobs.host.driver_log``).
+  log is truncated, so a reader never finds the same lines in both (``jobs.drivers.driver_log``).
 - Output written between the last read and the truncation is lost: microseconds, more on an overloaded machine.
 """
 
@@ -35,8 +35,8 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-_MOST_KEPT = 1024 * 1024  # bytes of a log that cannot be kept as a whole
-_ROUNDS = 100  # of catching up with a writer; then the log is cut anyway
+_MOST_KEPT = 1024 * 1024  # bytes kept of a log that cannot be kept as a whole
+_ROUNDS = 100  # seconds of catching up with a writer before the log is cut anyway
 _COPY = ".driver.log.copy"
 
 
@@ -46,9 +46,9 @@ def rotate_log(path: Path, options: HaOptions) -> None:
 
 
 class LogRotation:
-    """Rotates one log.
+    """Rotation of a log.
 
-    :param path: The log; its writers append.
+    :param path: Path of the log; its writers append.
     :param size: Bytes; a larger log is rotated.
     :param files: Maximum number of files, the log itself included.
     """
@@ -58,7 +58,7 @@ class LogRotation:
         self._size = size
         self._files = files
         self._complained = False
-        # Its naming is the standard library's; it never opens the log itself.
+        # Only for the standard library's naming; it never opens the log itself.
         self._names = RotatingFileHandler(path, backupCount=files - 1, delay=True)
 
     def start(self) -> None:
@@ -66,9 +66,9 @@ class LogRotation:
         threading.Thread(target=self._look_for_ever, name="log-rotation", daemon=True).start()
 
     def look(self) -> None:
-        """Rotate the log when it is large enough.
+        """Rotate the log if it is large enough.
 
-        :raises OSError: It could not be read or truncated.
+        :raises OSError: The log could not be read or truncated.
         """
         if self._path.stat().st_size < self._size:
             return
@@ -94,7 +94,7 @@ class LogRotation:
     def _keep(self, source: BinaryIO) -> bool:
         """Move the content of the log into the first kept file.
 
-        :raises OSError: It could not be copied; the log is unchanged.
+        :raises OSError: The content could not be copied; the log is unchanged.
         """
         aside = self._path.with_name(_COPY)
         try:
@@ -122,7 +122,7 @@ class LogRotation:
         end = os.pread(descriptor, most, size - most).partition(b"\n")[2]
         os.ftruncate(descriptor, 0)
         note = f"spark-ha: {size - len(end)} bytes of this log were removed: they could not be kept\n"
-        with contextlib.suppress(OSError), self._path.open("ab") as sink:  # there is no room for the end either
+        with contextlib.suppress(OSError), self._path.open("ab") as sink:  # the disk has no room for the end either
             sink.write(note.encode() + end)
 
 

@@ -1,22 +1,20 @@
-"""Runs one submission of a driver, and proves its death.
+"""Supervisor of a submission: runs its driver, and proves the driver's death.
 
 ``python -m airflow_provider_ha.host.supervisor.main <spec file>``, or ``--home <directory>`` (``supervisor.arrival``).
-Order matters (design, contract 10):
+The order of the steps matters (design, contract 10):
 
-1. the JVM or the driver's Python is gone
-2. kill every remaining process
-3. end the dead driver's ZooKeeper session, so that other processes need not wait for its timeout
-4. carry out a cancel, if one is open (``supervisor.after_death``)
-5. write ``SubmissionExit`` (``supervisor.exit_report``), with the claim of the next attempt if it is due immediately
-6. clean up after a finished run, or become the supervisor of the next attempt (``supervisor.next_attempt``)
+1. the JVM or the driver's Python is gone 2. kill every remaining process 3. end the dead driver's ZooKeeper session, so
+that other processes need not wait for its timeout 4. carry out a cancel, if one is open (``supervisor.exit_report``) 5.
+write ``SubmissionExit`` (``supervisor.exit_report``), with the claim of the next attempt if it is due immediately 6.
+clean up after a finished run, or become the supervisor of the next attempt (``supervisor.in_place``)
 
 The exit must not be visible while a process of the submission can still write. When the supervisor itself is killed,
-the JVM dies with it, the driver's Python follows (``driver.watchdog``), and there is no exit: the session then expires.
+the JVM dies with it, the driver's Python follows (``driver.ending.process_end``), and no exit is written: the session
+then expires.
 
-A submission has only one supervisor, ever: the directory is locked for the lifetime of that process.
-
-A disk that is full to its last kilobytes has room for the small files of a launch. The driver then leads, and Spark
-dies with its first state file: that looks like a failure of the job, but is an outage.
+A disk that is full to its last kilobytes has room for the small files of a launch. The driver would then lead, and
+Spark would die with its first state file, which looks like a failure of the job but is an outage. So the supervisor
+checks for room first.
 """
 
 from __future__ import annotations
@@ -61,13 +59,13 @@ ROOM = 1024 * 1024  # bytes
 
 log = logging.getLogger("airflow_provider_ha.host.supervisor")
 
-REFUSED = 75  # EX_TEMPFAIL, of the supervisor itself: it started and reported nothing
-ORDERLY_SECONDS = 30.0  # how long the JVM may clean up after an orderly end of the driver's Python
+REFUSED = 75  # EX_TEMPFAIL of the supervisor itself: it started and reported nothing
+ORDERLY_SECONDS = 30.0  # seconds for the JVM to clean up after an orderly end of the driver's Python
 POLL_SECONDS = 0.02
 
 
 def main(arguments: list[str]) -> int:
-    """Run the submission named by *arguments* (``supervisor.arrival``). Returns 0 once its exit is written."""
+    """Run the submission named by *arguments* (``supervisor.arrival``). Return 0 once its exit is written."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = _StopFlag()
     try:
@@ -79,7 +77,7 @@ def main(arguments: list[str]) -> int:
         log.error("%s", error)  # noqa: TRY400  # the message says all
         return REFUSED
     try:
-        lock_directory(spec)  # for as long as this process lives
+        lock_directory(spec)  # locked for the lifetime of this process
     except ConfigurationError as error:
         from airflow_provider_ha.host.supervisor import one_driver  # noqa: PLC0415  # for this end only
 
@@ -95,16 +93,16 @@ def main(arguments: list[str]) -> int:
         death = run(spec, stop)
     spec.forget()  # the driver that could read it is dead
     log.info("all processes are dead: %s (exit code %d, pids %s)", death.reason, death.code, list(death.pids))
-    asked, stop.raised = bool(stop.raised), 0  # obeyed; another signal means: do not wait for ZooKeeper any longer
+    asked, stop.raised = bool(stop.raised), 0  # obeyed; a further signal ends the wait for ZooKeeper
     return _end(spec, death, stop, asked=asked)
 
 
 def _on_a_cluster(spec: DriverSpec, stop: _StopFlag, *, first: bool) -> bool:
     """Bind this process to its parent, and take the submission's place before any process is started.
 
-    :param first: Whether this is the first attempt under this supervisor; the place of a later one is taken before its
-        program is loaded.
-    :returns: Whether the submission belongs to this process: if not, it may start and report nothing.
+    :param first: First attempt under this supervisor; the place of a later attempt is taken before its program is
+        loaded.
+    :returns: ``True`` if the submission belongs to this process; otherwise the process may start and report nothing.
     """
     from airflow_provider_ha.host.supervisor import guardian, one_driver  # noqa: PLC0415  # of clusters only
 
@@ -122,9 +120,9 @@ def _on_a_cluster(spec: DriverSpec, stop: _StopFlag, *, first: bool) -> bool:
 
 
 def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int:
-    """Report the end of the driver, then clean up or start the next attempt; returns the exit code.
+    """Report the end of the driver, then clean up or start the next attempt; return the exit code.
 
-    :param asked: Whether this process received a request to end: its host is shutting down, so it restarts nothing.
+    :param asked: This process received a request to end, so its host is shutting down and it restarts nothing.
     """
     from airflow_provider_ha.host.supervisor import exit_report, in_place  # noqa: PLC0415  # see _import_the_end
 
@@ -151,7 +149,7 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
     try:
         threading.Thread(target=_import_the_end, name="import-the-end", daemon=True).start()  # after the fork
         reason = watch(tree, spec, stop)
-        ended = tree.code  # on its own, or killed by another process: this one has killed nothing yet
+        ended = tree.code  # exit code before this process has killed anything
         if ended is not None and signal_of(ended) is not None and not stop.raised:
             reason = end_of_jvm(tree.pid, ended)
     except BaseException as error:
@@ -190,7 +188,7 @@ def start(spec: DriverSpec) -> ProcessTree:
         log_file=spec.home.driver_log,
     )
     try:
-        rotate_log(spec.home.driver_log, graph.options)  # its thread comes after the fork
+        rotate_log(spec.home.driver_log, graph.options)  # the thread must start after the fork
     except BaseException:
         tree.kill()
         raise
@@ -198,7 +196,7 @@ def start(spec: DriverSpec) -> ProcessTree:
 
 
 def _import_the_end() -> None:
-    """Import modules needed only at a driver's end while the JVM starts: later imports delay a recovery by 0.1 s."""
+    """Import the modules for a driver's end while the JVM starts: later imports delay a recovery by 0.1 s."""
     from airflow_provider_ha.host.supervisor import exit_report, in_place  # noqa: F401, PLC0415  # the reason is above
 
 
@@ -226,7 +224,7 @@ def _driver_python(spec: DriverSpec, tree: ProcessTree) -> DeathWatch | None:
         tree.seen.add(pid)
         return DeathWatch(pid)
     except (FileNotFoundError, ValueError, ProcessLookupError):
-        return None  # not written yet, or already gone: then the JVM is about to follow
+        return None  # not written yet, or already removed because the JVM is about to end
 
 
 def _await_jvm(tree: ProcessTree) -> None:
@@ -236,7 +234,7 @@ def _await_jvm(tree: ProcessTree) -> None:
 
 
 def _not_started(error: Exception) -> Death:
-    """Return the end of a submission without a driver: its watchers need it for each kind of error."""
+    """Return the end of a submission without a driver, for every kind of error, because its watchers need an end."""
     return Death(
         NOT_LAUNCHED,
         (),
@@ -248,13 +246,13 @@ def _not_started(error: Exception) -> Death:
 
 
 class _StopFlag:
-    """SIGTERM and SIGINT mean: kill all, then report. They never end the supervisor before its work is done."""
+    """Flag set by SIGTERM and SIGINT: kill all, then report. The signals never end the supervisor before that."""
 
     def __init__(self) -> None:
         self.raised = 0
         for number in END_SIGNALS:
             signal.signal(number, self._raise)
-        # Blocked by the supervisor of the attempt before, which this process was (``supervisor.next_attempt``).
+        # Blocked by the supervisor of the previous attempt in this same process (``supervisor.in_place``).
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
 
     def _raise(self, number: int, _frame: object) -> None:
@@ -262,9 +260,9 @@ class _StopFlag:
 
 
 def require_room(directory: Path) -> None:
-    """Write and remove a file of 1 MiB: free space that is only promised (quota, thin volume) can be refused later.
+    """Write and remove a file of 1 MiB, because reported free space (quota, thin volume) can be refused later.
 
-    :raises StorageUnavailableError: There is no room for it.
+    :raises StorageUnavailableError: The disk has no room for it.
     """
     path = directory / f".room-{new_id()}.tmp"
     with outages(f"filled with {ROOM} bytes", path):

@@ -1,14 +1,14 @@
-"""Record of the one driver of a submission, and the supervisor's ZooKeeper sessions.
+"""Record of the only driver of a submission, and the supervisor's ZooKeeper sessions.
 
-A request to a cluster manager that was sent twice, or repeated because its answer was lost, makes two drivers of one
-submission on two machines. The second must not act: its supervisor would write an exit, which is the proof of death of
-a driver that lives.
+A request to a cluster manager that was sent twice, or repeated because its answer was lost, makes two drivers of a
+submission on two machines. The second must not act: its supervisor would write an exit, which proves the death of a
+driver that lives.
 
-So the supervisor records where it runs before it starts any process, or finds another driver on record. The record also
+So before it starts any process, the supervisor records its place, or finds another driver on record. The record also
 locates a submission whose submitter got no answer.
 
-A supervisor holds no session while its driver lives: the driver's own session leads. Each step after a death opens a
-session, so that after an outage the step is repeated with a fresh one.
+A supervisor holds no session while its driver lives, because the driver's own session leads. Each step after a death
+opens a session, so that after an outage the step is repeated with a fresh one.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def connected(spec: DriverSpec) -> Iterator[JobRecords]:
 
 log = logging.getLogger("airflow_provider_ha.host.supervisor")
 
-NOTE_SECONDS = 15.0  # for which a supervisor that starts nothing tries to report that
-TRY_SECONDS = 600.0  # how long a supervisor waits for ZooKeeper before it gives up without a start
+NOTE_SECONDS = 15.0  # seconds in which a supervisor that starts nothing tries to report that
+TRY_SECONDS = 600.0  # seconds that a supervisor waits for ZooKeeper before it gives up without a start
 _PAUSE = 1.0
 
 
 def take_place(spec: DriverSpec, *, stopped: Callable[[], bool]) -> None:
     """Record that this machine runs the submission, or find that record.
 
-    :param stopped: Whether the supervisor has received a request to end.
-    :raises JobStateError: Another driver is on record, or there is no such submission.
+    :param stopped: Returns whether the supervisor has received a request to end.
+    :raises JobStateError: Another driver is on record, or the submission does not exist.
     :raises HaError: ZooKeeper did not answer in time; this process started no driver.
     """
     end = time.monotonic() + TRY_SECONDS
@@ -85,7 +85,7 @@ def note_refusal(spec: DriverSpec, reason: str) -> None:
                     return
         except HaError as error:
             log.warning("the reason for starting no driver cannot be recorded yet: %s", error)
-        time.sleep(_PAUSE)  # its submitter writes that node once it knows this process
+        time.sleep(_PAUSE)  # the submitter writes that node once it knows this process
 
 
 @contextmanager
@@ -94,9 +94,9 @@ def _report_failure(job: JobRecords, spec: DriverSpec) -> Iterator[None]:
     try:
         yield
     except (CoordinationError, JobStateError):
-        raise  # ZooKeeper is away, or the submission is not this process's
+        raise  # ZooKeeper is unreachable, or the submission is not this process's
     except HaError as error:
-        _write_refusal(job, spec, str(error))  # its own log is on this machine only
+        _write_refusal(job, spec, str(error))  # this process's own log exists on this machine only
         raise
 
 
@@ -121,7 +121,7 @@ def _take_place(job: JobRecords, spec: DriverSpec) -> None:
             f"attempt {spec.attempt} of run {spec.run} is another driver: {found and found[0].handle.ref}",
             next_step="Nothing needs to be done: this one ends, and has started nothing",
         )
-    if found[0] != own:  # by the submitter, which does not know the machine
+    if found[0] != own:  # written by the submitter, which does not know the machine
         job.commit(SetData(path, own.to_bytes(), found[1]))
     job.journal.started(spec.run, submission, own)
 

@@ -1,12 +1,12 @@
 """Call of spark-submit: command, environment, properties, and a Python that travels with the job.
 
-The command line contains no user data: every user of the host can read it (``ps``). Conf, names and paths travel in a
-properties file that only its owner can read, and the script's arguments in the job graph.
+The command line contains no user data, because every user of the host can read it (``ps``). Conf, names and paths
+travel in a properties file that only its owner can read, and the script's arguments in the job graph.
 
-The archive is unpacked in the working directories of the driver and of the executors, so the same relative path is
-valid in all of them. This package is not in the environment: the driver finds this package and its dependencies where
-the supervisor does, after everything in the environment (``driver.bootstrap``). That requires the same release of
-Python on both sides. The driver sees no other packages of the host, as its executors do not.
+A packed Python is an archive that is unpacked in the working directories of the driver and of the executors, so the
+same relative path is valid on all hosts. This package is not in the archive: the driver finds this package and its
+dependencies in the supervisor's environment, after everything in the archive (``driver.bootstrap``). That requires the
+same release of Python on both sides. The driver sees no other packages of the host, as its executors do not.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from airflow_provider_ha.jobs.options.conf import (
 from airflow_provider_ha.uris import list_item
 
 
-IMPORTS_VARIABLE = "SPARK_HA_IMPORTS"  # JSON: where a driver in a packed environment finds which modules
+IMPORTS_VARIABLE = "SPARK_HA_IMPORTS"  # JSON: import path and modules for a packed environment
 
 _ANSWER_SECONDS = 60.0
-_DISTRIBUTIONS = ("airflow-provider-ha", "confluent-kafka", "pure-sasl")  # the latter where they are installed
+_DISTRIBUTIONS = ("airflow-provider-ha", "confluent-kafka", "pure-sasl")  # modules in their installed place
 _CODE = frozenset({".py", ".so"})
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
@@ -60,7 +60,7 @@ def check_python(named: str, directory: Path) -> None:
     """Refuse a packed Python that is unsuitable for the driver.
 
     :param directory: Working directory of the driver, with the unpacked archives.
-    :raises ConfigurationError: It is missing, cannot run on this host, or is of another release.
+    :raises ConfigurationError: The Python is missing, cannot run on this host, or is of another release.
     """
     program = [str(directory / named), "-c", _VERSION]
     try:
@@ -81,7 +81,7 @@ def check_python(named: str, directory: Path) -> None:
 
 
 def imports() -> str:
-    """Return where this package and its dependencies are found here, as the value of :data:`IMPORTS_VARIABLE`."""
+    """Return the value of :data:`IMPORTS_VARIABLE`: this host's import path, and the modules of this package."""
     here = str(Path.cwd())
     path = [entry for entry in sys.path if entry and entry != here and Path(entry).is_dir()]
     return json.dumps({"path": [*path, str(Path(__file__).parents[3])], "names": _modules()})
@@ -128,8 +128,8 @@ def _plain(name: str) -> str:
 # An authenticating worker passes its secret in this variable; Spark's driver takes it from its conf alone.
 AUTHENTICATION_VARIABLE = "_SPARK_AUTH_SECRET"
 _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
-# spark-class first starts a JVM that only prints the command line of the second one: with one compiler that takes
-# 0.1 s less.
+# spark-class first starts a JVM that only prints the command line of the second one; with one compiler that takes 0.1 s
+# less.
 _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -167,7 +167,7 @@ def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: 
 def site_keys(spark_home: Path, environment: Mapping[str, str]) -> list[str]:
     """Return the conf keys of the site's file that the driver reads; empty without such a file.
 
-    :raises OSError: It cannot be read; Spark could not read it either.
+    :raises OSError: The file cannot be read; Spark could not read it either.
     """
     path = site_defaults(spark_home, environment)
     return [] if path is None else keys_of(path)
