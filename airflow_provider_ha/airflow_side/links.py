@@ -128,7 +128,7 @@ class _Link(BaseOperatorLink):
         """Return the path on the page."""
         raise NotImplementedError
 
-    def elsewhere(self, operator: Any) -> str:  # noqa: ARG002  # what a subclass may need
+    def elsewhere(self, operator: Any) -> str:  # noqa: ARG002  # for subclasses
         """Return the URL that the task knows, for an Airflow without the page; empty without one."""
         return ""
 

@@ -66,7 +66,7 @@ class SparkHaHook(BaseHook):
             from asgiref.sync import sync_to_async  # noqa: PLC0415  # only a triggerer needs it
 
             return await sync_to_async(self.get_config)()
-        from airflow.sdk.log import amask_secret  # noqa: PLC0415  # older releases have none
+        from airflow.sdk.log import amask_secret  # noqa: PLC0415  # older releases lack it
 
         try:
             connection = await self.aget_connection(self.spark_ha_conn_id)

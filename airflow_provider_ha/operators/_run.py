@@ -229,7 +229,7 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
         try:
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 self.learn_lineage(client, run)
-        except Exception as error:  # noqa: BLE001  # nothing of lineage shows a run that finished as failed
+        except Exception as error:  # noqa: BLE001  # an error of lineage never fails a finished run
             self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, reason_of(error))
 
     def _show_last_words(self, run: int) -> None:

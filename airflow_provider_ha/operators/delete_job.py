@@ -39,7 +39,7 @@ class SparkHaDeleteJobOperator(SparkHaBaseOperator):
 
     :param job_id: Stable id of the job.
     :param keep_savepoints: Keep its savepoints, so that a later run of the same id can start from the newest one.
-    :param plan_only: Return the files that would be removed, and remove nothing.
+    :param plan_only: Return the runs, checkpoints and savepoints to remove, without removing them.
     :param wait_timeout: Longest wait for an ending driver and for readers; ``None`` for no limit.
     :param force: Act even though the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Retries when the DAG sets none. Only a task that Airflow lost, or an outage, uses them.

@@ -50,7 +50,7 @@ _BATCH = 1000  # znodes in one round trip
 _TICK = 1.0  # seconds between two parts of the poll, and between an announcement and its znode
 _HELD_BACK = 10  # longest series of ticks without announcements
 _THREADS = 4  # bounded: a dead ZooKeeper must not occupy the threads that other providers' triggers share
-_OF_CLUSTER = 2  # threads that read only ZooKeeper: an abandoned call of one watcher leaves a thread to the others
+_OF_CLUSTER = 2  # threads that read only ZooKeeper: a watcher's abandoned call leaves a thread to the others
 
 _log = logging.getLogger(__name__)
 _Key = tuple[int, asyncio.AbstractEventLoop, HaConfig]
@@ -234,7 +234,7 @@ class Hub:
                 await self._compare_some(session)
             except (HaError, asyncio.TimeoutError):
                 continue  # the requests report an outage
-            except Exception:  # noqa: BLE001  # logged: the next turn has to come all the same
+            except Exception:  # noqa: BLE001  # logged, because the next turn must follow
                 _log.exception("the session of the triggers could not be looked after")
 
     async def _compare_some(self, session: Session) -> None:

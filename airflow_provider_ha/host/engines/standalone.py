@@ -200,7 +200,7 @@ class StandaloneEngine:
         driver = StandaloneDriver.of(handle)
         seen = _ask_all(driver)
         states = {answer.state: answer for answer in seen.answers}
-        # If two masters both consider themselves active, the one with the more advanced state may be the old one.
+        # If two masters both consider themselves active, the old master may report the more advanced state.
         for state in ("RUNNING", "SUBMITTED"):
             if state in states:  # guard: one-master-proves-against-another
                 return (

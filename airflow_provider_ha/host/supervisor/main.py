@@ -9,8 +9,8 @@ write ``SubmissionExit`` (``supervisor.exit_report``), with the claim of the nex
 clean up after a finished run, or become the supervisor of the next attempt (``supervisor.in_place``)
 
 The exit must not be visible while a process of the submission can still write. When the supervisor itself is killed,
-the JVM dies with it, the driver's Python follows (``driver.ending.process_end``), and no exit is written: the session
-then expires.
+the JVM dies with it, the driver's Python follows (``driver.ending.process_end``), and the session
+expires without an exit.
 
 A disk that is full to its last kilobytes has room for the small files of a launch. The driver would then lead, and
 Spark would die with its first state file, which looks like a failure of the job but is an outage. So the supervisor
